@@ -1,0 +1,1 @@
+"""Metadata stores: a compare-and-set register and a versioned sequence, over several backends."""

@@ -1,0 +1,186 @@
+"""Two small protocols every metadata decision of the engine stands on, and the narrow view of an object
+store they may be built over.
+
+A conditional write ends in one of **three** outcomes:
+
+* `Committed` - it is in, and at the moment of return nothing newer was lost because of it;
+* `Conflict` - it is certainly not in and never will be;
+* `Unknown` - it may be in, may come in later, or may have been in and been superseded since.
+
+`Unknown` is resolved by the *edit*, not by the cell: the caller re-reads the state and looks for the mark
+its edit leaves there. A token read back proves success only until the next commit covers it.
+
+Errors other than these outcomes are `metastores.errors.MetaStoreError`. Reads retry inside, bounded by a
+deadline; conditional writes are sent once per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[T]):
+    """The write is in; ``value`` identifies what it wrote."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict(Generic[T]):
+    """The write is not in; ``current`` is what stood in its way, ``None`` for nothing there."""
+
+    current: T | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The write may be in, now or later. ``cause`` says what happened to it."""
+
+    cause: str
+
+
+class VersionRef(NamedTuple):
+    """Names one version of a `MetaStore`: its number, and the token its committer chose for it.
+
+    Bodies are named by both, so a body of a losing attempt at the same number is never read."""
+
+    version: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One committed version."""
+
+    ref: VersionRef
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The value of a `Register`; ``tag`` changes with every write, even of equal bytes."""
+
+    value: bytes
+    tag: str
+
+
+CommitOutcome: TypeAlias = Committed[VersionRef] | Conflict[VersionRef] | Unknown
+CasOutcome: TypeAlias = Committed[str] | Conflict[Cell] | Unknown
+
+
+class Register(Protocol):
+    """One linearizable compare-and-set cell. At most 350 KB."""
+
+    async def read(self) -> Cell | None:
+        """The newest value, or ``None`` if never written."""
+
+    async def compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
+        """Write ``value`` iff the cell's tag is ``expected_tag`` (``None``: iff never written).
+        ``Committed.value`` is the new tag. Tags never repeat."""
+
+    async def close(self) -> None:
+        """Release connections owned by this object. Idempotent."""
+
+
+class MetaStore(Protocol):
+    """An append-only sequence of versioned records, numbered from 1, of which the newest is the *head*.
+
+    `commit` wins iff the head is ``ref.version - 1`` at that moment. Versions below the head may be deleted;
+    the head never is."""
+
+    async def latest(self) -> Record | None:
+        """The head, or ``None`` if nothing was ever committed. Linearizable."""
+
+    async def read(self, ref: VersionRef) -> Record | None:
+        """That very version (number and token), or ``None`` if it is not there."""
+
+    async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
+        """Make ``payload`` version ``ref.version``. ``ref.token`` must be unique to this attempt
+        (32 lower-case hex digits)."""
+
+    async def versions(self) -> list[VersionRef]:
+        """Committed versions still stored, ascending; the last one is the head."""
+
+    async def delete(self, refs: Sequence[VersionRef]) -> None:
+        """Delete versions below the head. Raises a durable boundary first, so that a committer asleep since
+        before never reports success at a deleted number. Naming the head or above is an error."""
+
+    async def collect(self, retained: Sequence[VersionRef]) -> int:
+        """Delete every stored body at or below the head that is neither the head nor in ``retained``,
+        bodies of lost attempts included; returns how many. Bodies above the head are left alone."""
+
+    async def close(self) -> None:
+        """Release connections owned by this object. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object's bytes and the etag they were read with."""
+
+    data: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """A listed key and its etag."""
+
+    key: str
+    etag: str
+
+
+class ConditionalObjects(Protocol):
+    """What a metastore needs of an object store. Any exception of a write means: outcome unknown.
+
+    Conditional writes are sent once: a ``None`` answer is definite."""
+
+    async def get(self, key: str) -> StoredObject | None:
+        """The object, or ``None``."""
+
+    async def put(self, key: str, data: bytes) -> str:
+        """Write unconditionally; returns the etag."""
+
+    async def create(self, key: str, data: bytes) -> str | None:
+        """Write iff absent; the etag, or ``None`` if an object is there."""
+
+    async def replace(self, key: str, data: bytes, etag: str) -> str | None:
+        """Write iff the object still carries ``etag``; the new etag, or ``None``."""
+
+    def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ListedObject]:
+        """Keys with the prefix, greater than ``start_after``, in byte order, strongly consistent."""
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove; missing keys are no error."""
+
+
+class MetaStoreFactory(Protocol):
+    """Makes the metadata of one database. What ``slate.open(metastore=...)`` names or is given.
+
+    ``objects`` is the database's own folder in the object store, ``name`` its URL without credentials;
+    a backend that keeps metadata elsewhere files it under ``name``."""
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """The manifest of that database. Keys it uses start with ``manifest/``."""
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """The writer's register of that database. Keys it uses start with ``writer/``."""
+
+    @property
+    def needs_create(self) -> bool:
+        """Whether `manifest` relies on `ConditionalObjects.create` being exclusive."""
+
+    @property
+    def needs_replace(self) -> bool:
+        """Whether `manifest` relies on `ConditionalObjects.replace` being exclusive."""
+
+    @property
+    def register_needs_replace(self) -> bool:
+        """Whether `register` relies on `create` and `replace` being exclusive."""
+
+    async def close(self) -> None:
+        """Release what is shared by all metastores this factory made. Idempotent."""

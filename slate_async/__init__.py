@@ -1,0 +1,1 @@
+"""An asyncio-native storage engine that keeps everything in an object store."""

@@ -1,0 +1,72 @@
+"""Every error slate_async raises, classed by what the caller does next.
+
+======================  ==============================================================
+error                   what to do
+======================  ==============================================================
+``FencedError``         another writer took over; stop, or open again to take over
+``ClosedError``         open the database again; ``__cause__`` says why it closed
+``ConflictError``       re-read what you based the change on, then try again
+``UnavailableError``    the store did not answer in time; try again later
+``InvalidError``        the call is wrong; mend the arguments (also a ``ValueError``)
+``CorruptionError``     stored bytes are wrong; restore them, do not retry
+``InternalError``       a bug in slate_async; report it
+======================  ==============================================================
+
+Errors of writes carry ``outcome``: ``"not_applied"`` (certainly not in the database, safe to
+repeat) or ``"unknown"`` (may or may not be in; read before repeating).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Outcome = Literal["not_applied", "unknown"]
+
+
+class SlateError(Exception):
+    """Base of all errors of this package."""
+
+    outcome: Outcome | None
+
+    def __init__(self, message: str, *, outcome: Outcome | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class FencedError(SlateError):
+    """A newer owner of this role (writer, compactor) exists; this one must stop."""
+
+
+class ClosedError(SlateError):
+    """The object is closed. ``__cause__`` holds the reason when it was not closed on purpose."""
+
+
+class ConflictError(SlateError):
+    """A condition did not hold: somebody else changed, created or removed the thing first."""
+
+
+class UnavailableError(SlateError):
+    """A store or metastore did not answer within its retries and deadline."""
+
+
+class InvalidError(SlateError, ValueError):
+    """The request cannot be carried out as asked; nothing was changed."""
+
+
+class CorruptionError(SlateError):
+    """Stored bytes are not what was written.
+
+    ``object_name`` is the key of the object, ``offset`` the byte offset of the bad region.
+    """
+
+    object_name: str
+    offset: int
+
+    def __init__(self, message: str, *, object_name: str, offset: int = 0) -> None:
+        super().__init__(f"{object_name} at byte {offset}: {message}")
+        self.object_name = object_name
+        self.offset = offset
+
+
+class InternalError(SlateError):
+    """An invariant of slate_async does not hold. Please report it."""

@@ -1,0 +1,1 @@
+"""Byte formats: pure functions between bytes and columns. No asyncio, no I/O. Specified in ``docs/format``."""

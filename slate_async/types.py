@@ -1,0 +1,39 @@
+"""The small vocabulary shared by all layers: identifiers, row kinds, rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NewType
+
+Seq = NewType("Seq", int)
+"""Sequence number of one row; every row has its own, starting at 1."""
+
+Epoch = NewType("Epoch", int)
+"""Ownership term of a role; grows by one with every claim, starting at 1."""
+
+LogId = NewType("LogId", int)
+"""Position of an object in the log, starting at 1."""
+
+Version = NewType("Version", int)
+"""Version of the manifest, starting at 1."""
+
+PUT = 0
+"""Row kind: the row carries a value."""
+DELETE = 1
+"""Row kind: a tombstone; hides older versions of the key."""
+MERGE = 2
+"""Row kind: a merge operand (reserved; no operation writes it yet)."""
+
+MAX_KEY_BYTES = 65_535
+MAX_VALUE_BYTES = 2**31 - 1 - 1024
+"""Values are below 2 GiB, less the room a block needs, so Arrow's 32-bit offsets hold."""
+MAX_SEQ = 2**63 - 1
+
+
+class Row(NamedTuple):
+    """One live row. Times are seconds since the Unix epoch, exact to the millisecond."""
+
+    key: bytes
+    value: bytes
+    seq: int
+    create_time: float
+    expire_time: float | None
