@@ -1,0 +1,66 @@
+"""Supervised tasks: every background task has a name and an owner, and a failure is never silent.
+
+The owner gives one callback. The first task that ends with an exception reports it there, once; what the owner
+does about it (close with that cause) is its decision. Tasks are independent of the task that spawned them, so an
+owner may be opened in one task and closed in another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Owns tasks. ``on_failure(exc)`` is called synchronously with the first failure."""
+
+    def __init__(self, owner: str, on_failure: Callable[[BaseException], None]) -> None:
+        self._owner = owner
+        self._on_failure = on_failure
+        self._tasks: dict[int, asyncio.Task[Any]] = {}  # a dict, not a set: order must not depend on addresses
+        self._next = 0
+        self._failed = False
+        self._closing = False
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, T], *, critical: bool = True) -> asyncio.Task[T]:
+        """Start ``work``. A failing critical task is reported; the failure of another is its awaiter's business."""
+        if self._closing:
+            work.close()
+            raise RuntimeError(f"{self._owner} is closing; cannot start {name}")
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._owner}/{name}")
+        number = self._next
+        self._next += 1
+        self._tasks[number] = task
+        task.add_done_callback(lambda done: self._done(number, done, critical))
+        return task
+
+    def _done(self, number: int, task: asyncio.Task[Any], critical: bool) -> None:
+        self._tasks.pop(number, None)
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is None or not critical:
+            return
+        if self._failed:
+            logger.debug("%s: %s failed after the first failure: %r", self._owner, task.get_name(), failure)
+            return
+        self._failed = True
+        self._on_failure(failure)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the running tasks, oldest first."""
+        return [task.get_name() for task in self._tasks.values()]
+
+    async def close(self) -> None:
+        """Cancel every task and wait until all have ended. Idempotent. Must not be called from a task it owns."""
+        self._closing = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,76 @@
+"""The real machine's `Runtime`: operating system clock, OS randomness, worker threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from uuid import UUID, uuid4
+
+from slate_async.runtime.protocol import Runtime
+
+T = TypeVar("T")
+
+
+class SystemClock:
+    """Wall and monotonic time of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds, never decreasing."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task."""
+        await asyncio.sleep(seconds)
+
+
+class SystemIds:
+    """Names drawn from the operating system's randomness."""
+
+    def uuid(self) -> UUID:
+        """A random (version 4) UUID."""
+        return uuid4()
+
+    def ulid(self, now_ms: int) -> bytes:
+        """16 bytes that sort by time, then at random (the ULID layout)."""
+        return now_ms.to_bytes(6, "big") + os.urandom(10)
+
+    def token(self) -> str:
+        """32 hex digits."""
+        return os.urandom(16).hex()
+
+
+class ThreadOffload:
+    """Runs functions on a bounded pool of worker threads, first come, first served.
+
+    A cancelled caller stops waiting; a function that has begun runs on to its end. The threads start on
+    first use and end with `close`."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run ``function`` in a worker thread."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="slate-worker")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+    def close(self) -> None:
+        """End the threads once what they run is done; does not wait. Idempotent."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+
+def system_runtime(threads: int = 4) -> Runtime:
+    """A `Runtime` of the real machine with its own pool of ``threads`` workers."""
+    return Runtime(SystemClock(), random.Random(), SystemIds(), ThreadOffload(threads))
