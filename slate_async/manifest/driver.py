@@ -1,0 +1,237 @@
+"""The commit driver: loads the head and commits edits, whatever the network does.
+
+Ordering rule: an edit is applied to a state, the result is committed as the next version, and on *any* answer but
+`Committed` the head is read again and the edit asked again. So a conflict, a lost response and a superseded success
+all take the same path, and the edit's own mark decides (see `slate_async.manifest.edits`).
+
+Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from metastores.errors import (
+    MetaStoreCorruptionError,
+    MetaStoreError,
+    MetaStoreInvalidError,
+    MetaStoreUnavailableError,
+)
+from metastores.protocol import Committed, MetaStore, Record, Unknown, VersionRef
+from slate_async.errors import CorruptionError, FencedError, InvalidError, UnavailableError
+from slate_async.manifest import codec
+from slate_async.manifest.edits import Edit
+from slate_async.manifest.state import ManifestState, check_successor
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+OFFLOAD_SSTS = 500
+"""Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
+CHAIN_READS = 8
+"""How often a head whose base was deleted meanwhile is read anew before the chain counts as broken."""
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """Counters of one driver."""
+
+    commits: int = 0
+    conflicts: int = 0
+    unknowns: int = 0
+    loads: int = 0
+    bytes_written: int = 0
+
+
+async def translated(work: Awaitable[T]) -> T:
+    """Run a metastore call and raise its errors as this package's."""
+    try:
+        return await work
+    except MetaStoreInvalidError as error:
+        raise InvalidError(str(error)) from error
+    except MetaStoreCorruptionError as error:
+        raise CorruptionError(str(error), object_name=error.object_name) from error
+    except MetaStoreUnavailableError as error:
+        raise UnavailableError(str(error)) from error
+    except MetaStoreError as error:
+        raise UnavailableError(f"the metastore failed: {error}") from error
+
+
+class ManifestDriver:
+    """Reads and commits the manifest of one database. One commit at a time per driver."""
+
+    def __init__(
+        self,
+        metastore: MetaStore,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        *,
+        full_every: int,
+        deadline_ms: int,
+    ) -> None:
+        self._metastore = metastore
+        self._runtime = runtime
+        self._supervisor = supervisor
+        self._full_every = full_every
+        self._deadline_ms = deadline_ms
+        self._lock = asyncio.Lock()
+        self._head: ManifestState | None = None
+        self._base: ManifestState | None = None  # the newest full version this driver has seen
+        self.stats = CommitStats()
+
+    @property
+    def head(self) -> ManifestState | None:
+        """The newest state seen so far."""
+        return self._head
+
+    async def load(self) -> ManifestState | None:
+        """The committed head right now, or ``None`` when there is no database."""
+        self.stats.loads += 1
+        for _ in range(CHAIN_READS):
+            record = await translated(self._metastore.latest())
+            if record is None:
+                return None
+            if self._head is not None and record.ref == self._head.ref:
+                return self._head
+            state = await self._decode(record)
+            if state is not None:
+                self._see(state)
+                return state
+        raise CorruptionError(
+            f"version {record.ref.version} is a delta whose base is missing", object_name=_name(record.ref)
+        )
+
+    def _see(self, state: ManifestState) -> None:
+        if self._head is None or state.version > self._head.version:
+            self._head = state
+
+    async def _decode(self, record: Record) -> ManifestState | None:
+        """The state of a record; ``None`` if its base is not there (deleted since, or a broken chain)."""
+        decoded = await self._decode_bytes(record)
+        if isinstance(decoded, ManifestState):
+            self._base = replace(decoded, ref=record.ref)
+            return self._base
+        base = self._base
+        if base is None or base.ref != decoded.base:
+            stored = await translated(self._metastore.read(decoded.base))
+            if stored is None:
+                return None
+            full = await self._decode_bytes(stored)
+            if not isinstance(full, ManifestState):
+                raise CorruptionError(
+                    f"the base of version {record.ref.version} is itself a delta", object_name=_name(stored.ref)
+                )
+            base = self._base = replace(full, ref=stored.ref)
+        return replace(codec.apply_delta(base, decoded, object_name=_name(record.ref)), ref=record.ref)
+
+    async def _decode_bytes(self, record: Record) -> ManifestState | codec.Delta:
+        def decode() -> ManifestState | codec.Delta:
+            return codec.decode(record.payload, object_name=_name(record.ref))
+
+        if len(record.payload) > OFFLOAD_SSTS * 100:
+            return await self._runtime.offload.run(decode)
+        return decode()
+
+    async def commit(self, edit: Edit) -> ManifestState:
+        """Commit ``edit`` and return a committed state that holds it.
+
+        Raises what the edit raises, or `UnavailableError` (outcome ``"unknown"``) past the deadline."""
+        return await asyncio.shield(
+            self._supervisor.spawn(f"commit {type(edit).__name__}", self._commit(edit), critical=False)
+        )
+
+    async def create(self, state: ManifestState) -> ManifestState:
+        """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""
+        async with self._lock:
+            deadline = self._deadline()
+            for attempt in range(1_000):
+                head = await self.load()
+                if head is not None:
+                    return head
+                if (committed := await self._attempt(None, state)) is not None:
+                    return committed
+                await self._pause(attempt, deadline)
+        raise UnavailableError("creating the manifest kept failing", outcome="unknown")
+
+    async def _commit(self, edit: Edit) -> ManifestState:
+        async with self._lock:
+            deadline = self._deadline()
+            state, fresh = self._head, False
+            for attempt in range(1_000):
+                if state is None:
+                    state, fresh = await self.load(), True
+                    if state is None:
+                        raise InvalidError("there is no database here any more")
+                try:
+                    new = edit.apply(state)
+                except FencedError:
+                    raise
+                except Exception:
+                    if fresh:
+                        raise
+                    state = None  # judged on a cached head: judge again on the real one
+                    continue
+                if new is None:
+                    return state
+                check_successor(state, new)
+                if (committed := await self._attempt(state, new)) is not None:
+                    return committed
+                state = None
+                await self._pause(attempt, deadline)
+        raise UnavailableError("a manifest commit kept losing", outcome="unknown")
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.monotonic() + self._deadline_ms / 1000
+
+    async def _pause(self, attempt: int, deadline: float) -> None:
+        now = self._runtime.clock.monotonic()
+        if now >= deadline:
+            raise UnavailableError(
+                f"a manifest commit did not get through within {self._deadline_ms} ms", outcome="unknown"
+            )
+        if attempt > 0:  # the first loser goes again at once
+            limit = min(0.01 * 2 ** min(attempt, 7), deadline - now)
+            await self._runtime.clock.sleep(self._runtime.rng.uniform(0, limit))
+
+    async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
+        ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
+        payload, full = await self._encode(new, ref)
+        outcome = await translated(self._metastore.commit(ref, payload))
+        if isinstance(outcome, Committed):
+            self.stats.commits += 1
+            self.stats.bytes_written += len(payload)
+            state = replace(new, ref=ref)
+            if full:
+                self._base = state
+            self._see(state)
+            return state
+        if isinstance(outcome, Unknown):
+            self.stats.unknowns += 1
+            logger.info("manifest version %d: outcome unknown (%s); reading the head again", ref.version, outcome.cause)
+        else:
+            self.stats.conflicts += 1
+        return None
+
+    async def _encode(self, new: ManifestState, ref: VersionRef) -> tuple[bytes, bool]:
+        base = self._base
+        full = base is None or ref.version % self._full_every == 0 or ref.version - base.version >= self._full_every
+
+        def encode() -> bytes:
+            return codec.encode_full(new) if full or base is None else codec.encode_delta(base, new)
+
+        if len(new.l0) + sum(len(run.ssts) for run in new.runs) > OFFLOAD_SSTS:
+            return await self._runtime.offload.run(encode), full
+        return encode(), full
+
+    async def close(self) -> None:
+        """Close the metastore. Idempotent."""
+        await self._metastore.close()
+
+
+def _name(ref: VersionRef) -> str:
+    return f"manifest version {ref.version}"
