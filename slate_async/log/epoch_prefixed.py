@@ -1,0 +1,190 @@
+"""The epoch-prefixed log: ``log/{epoch:018}.{id:018}.sst``, over a store that may lack conditional puts.
+
+The writer's register decides everything (rules 15 to 18): a take-over reads and replaces in one compare-and-set the
+very cell by which the old writer commits its acknowledgements, so what was committed is inside what is inherited.
+Objects past a closed epoch's end, or outside an epoch's range, are garbage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from metastores.protocol import Cell, Committed, Conflict, Register
+from slate_async.errors import CorruptionError, FencedError, UnavailableError
+from slate_async.log import register as codec
+from slate_async.log.names import PREFIX, epoch_key, parse_epoch_prefixed
+from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader
+from slate_async.log.register import EMPTY, WriterRegister
+from slate_async.manifest.driver import translated
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+
+logger = logging.getLogger(__name__)
+
+
+class EpochPrefixedLog:
+    """See `slate_async.log.protocol.Log`. ``load_head`` reads the committed head from the metastore."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        reader: LogReader,
+        register: Register,
+        load_head: Callable[[], Awaitable[ManifestState | None]],
+        runtime: Runtime,
+        *,
+        deadline_ms: int,
+        takeover_deadline_ms: int,
+        gap_wait_ms: int,
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._register = register
+        self._load_head = load_head
+        self._runtime = runtime
+        self._deadline_ms = deadline_ms
+        self._takeover_deadline_ms = takeover_deadline_ms
+        self._gap_wait_ms = gap_wait_ms
+        self._epoch = 0
+        self._held = EMPTY
+        self._tag: str | None = None
+
+    def key(self, log_id: int) -> str:
+        """``log/{epoch:018}.{id:018}.sst`` of the writer's own epoch."""
+        return epoch_key(self._epoch, log_id)
+
+    # ---- take-over
+
+    async def take_over(self, claimed: ManifestState) -> Inherited:
+        """Take the register, replay what it says, and validate against the head read last."""
+        self._epoch = claimed.writer_epoch
+        backoff = Backoff(self._runtime, self._takeover_deadline_ms, "taking over the writer's register")
+        await self._take_register(claimed, backoff)
+        next_id = self._held.last_written + 1
+        state = claimed
+        while True:
+            objects, missing = await self._replay(state, next_id)
+            head = await self._validated_head(claimed)
+            if missing is None and head.log_start == state.log_start:
+                return Inherited(state, tuple(objects), next_id)
+            if missing is not None and head.log_start <= missing:
+                raise CorruptionError(
+                    "a committed log object is missing", object_name=epoch_key(self._held.owner(missing) or 0, missing)
+                )
+            await backoff.wait()
+            state = head
+
+    async def _take_register(self, claimed: ManifestState, backoff: Backoff) -> None:
+        """Rules 16 to 18: replace the register, upwards in epoch only, inheriting what its owner left."""
+        while True:
+            cell, current = await self._read()
+            if current.epoch > self._epoch:
+                raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening")
+            if current.epoch == self._epoch:
+                if current.token != claimed.writer_token:
+                    raise FencedError(f"another writer holds epoch {self._epoch} in the register")
+                self._hold(current, cell)  # an attempt of ours whose answer was lost
+                return
+            end = await self._end_of(current)
+            taken = current.claim(
+                self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start
+            )
+            outcome = await translated(
+                self._register.compare_and_set(None if cell is None else cell.tag, codec.encode(taken))
+            )
+            if isinstance(outcome, Committed):
+                self._held, self._tag = taken, outcome.value
+                return
+            await backoff.wait()
+
+    async def _end_of(self, current: WriterRegister) -> int:
+        """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""
+        end = current.last_written
+        if not current.ranges:
+            return end
+        present = await self._ids_past(current.epoch, end)
+        if self._gap_wait_ms and present and max(present) != end + len(present):
+            await self._runtime.clock.sleep(self._gap_wait_ms / 1000)
+            present = await self._ids_past(current.epoch, end)
+        while end + 1 in present:
+            end += 1
+        return end
+
+    async def _ids_past(self, epoch: int, last_written: int) -> dict[int, None]:
+        ids: dict[int, None] = {}
+        prefix = f"{PREFIX}{epoch:018}."
+        async for info in self._store.list(prefix, start_after=epoch_key(epoch, last_written)):
+            ids[parse_epoch_prefixed(info.key)[1]] = None
+        return ids
+
+    async def _replay(self, state: ManifestState, next_id: int) -> tuple[list[LogObject], int | None]:
+        """The objects from ``log_start`` on, or the first id that is not there."""
+        wanted: list[tuple[int, str]] = []
+        for log_id in range(state.log_start, next_id):
+            owner = self._held.owner(log_id)
+            if owner is None:
+                return [], log_id
+            wanted.append((log_id, epoch_key(owner, log_id)))
+        objects: list[LogObject] = []
+        for (log_id, _), found in zip(wanted, await self._reader.read_many(wanted), strict=True) if wanted else ():
+            if found is None:
+                return objects, log_id
+            objects.append(found)
+        return objects, None
+
+    async def _validated_head(self, claimed: ManifestState) -> ManifestState:
+        """The head as it is now; it must still name this claim."""
+        head = await self._load_head()
+        if head is None or head.writer_token != claimed.writer_token:
+            epoch = "none" if head is None else head.writer_epoch
+            raise FencedError(f"writer epoch {epoch} took over from epoch {self._epoch} while it was opening")
+        return head
+
+    # ---- life
+
+    async def write(self, log_id: int, data: bytes) -> None:
+        """Put the object under this epoch's own name; repeating it changes nothing."""
+        metadata = {"slate-epoch": str(self._epoch), "slate-crc32c": data[72:76].hex()}
+        backoff = Backoff(self._runtime, self._deadline_ms, f"putting {self.key(log_id)}")
+        while True:
+            try:
+                await self._store.put(self.key(log_id), data, metadata=metadata)
+            except UnavailableError as error:
+                await backoff.wait(error)
+            else:
+                return
+
+    async def publish(self, log_id: int) -> None:
+        """Rule 15: ``last_written = log_id`` iff the register is still this epoch's and behind it."""
+        backoff = Backoff(self._runtime, self._deadline_ms, f"committing log position {log_id}")
+        while self._held.last_written < log_id:
+            wanted = self._published(log_id)
+            outcome = await translated(self._register.compare_and_set(self._tag, codec.encode(wanted)))
+            if isinstance(outcome, Committed):
+                self._held, self._tag = wanted, outcome.value
+                return
+            if isinstance(outcome, Conflict):
+                current = EMPTY if outcome.current is None else codec.decode(outcome.current.value)
+                self._check_owner(current)
+                self._hold(current, outcome.current)
+            else:
+                await backoff.wait()
+                cell, current = await self._read()
+                self._check_owner(current)
+                self._hold(current, cell)
+
+    def _published(self, log_id: int) -> WriterRegister:
+        return self._held.publish(log_id)
+
+    def _check_owner(self, current: WriterRegister) -> None:
+        if current.epoch != self._epoch or current.token != self._held.token:
+            raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch}", outcome="unknown")
+
+    def _hold(self, current: WriterRegister, cell: Cell | None) -> None:
+        self._held, self._tag = current, None if cell is None else cell.tag
+
+    async def _read(self) -> tuple[Cell | None, WriterRegister]:
+        cell = await translated(self._register.read())
+        return cell, EMPTY if cell is None else codec.decode(cell.value)

@@ -1,0 +1,128 @@
+"""What the engine asks of a log, whichever protocol it follows.
+
+Ordering rule of a take-over: claim the epoch in the manifest, then fence (or take the register), then replay, then
+read the head again. Nothing that was concluded before that last read counts unless it still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from slate_async.errors import UnavailableError
+from slate_async.format.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Runtime
+
+READS_IN_PARALLEL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogObject:
+    """One object of the log. ``data`` is the whole object, or only its header when the log holds SSTs."""
+
+    id: int
+    key: str
+    size: int
+    header: ObjectHeader
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a take-over found.
+
+    state: the head everything below was validated against; replay starts from it
+    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out
+    next_id: where this writer's first object goes; every lower id is dead or replayed
+    """
+
+    state: ManifestState
+    objects: tuple[LogObject, ...]
+    next_id: int
+
+
+class Log(Protocol):
+    """The log as its current writer uses it."""
+
+    async def take_over(self, claimed: ManifestState) -> Inherited:
+        """Fence every older writer and find what they left. ``claimed`` is the state the claim made.
+
+        Raises `FencedError` when a newer writer claims meanwhile, `CorruptionError`, `UnavailableError`."""
+
+    def key(self, log_id: int) -> str:
+        """The key under which this writer puts object ``log_id``."""
+
+    async def write(self, log_id: int, data: bytes) -> None:
+        """Put object ``log_id`` for good. Raises `FencedError` or `UnavailableError` (outcome unknown);
+        after either the log is finished."""
+
+    async def publish(self, log_id: int) -> None:
+        """Make every object up to ``log_id``, all written, part of what any successor inherits.
+
+        Raises as `write` does."""
+
+
+class LogReader:
+    """Reads log objects of one database and verifies whose they are."""
+
+    def __init__(self, store: ObjectStore, database_id: UUID, *, whole: bool) -> None:
+        self._store = store
+        self._database_id = database_id
+        self._whole = whole
+
+    async def read(self, log_id: int, key: str) -> LogObject | None:
+        """The object, or ``None`` if it is not there."""
+        try:
+            found = await self._store.get(key, None if self._whole else Span(0, HEADER_BYTES))
+        except ObjectNotFoundError:
+            return None
+        header = decode_header(
+            found.data[:HEADER_BYTES],
+            object_name=key,
+            database_id=self._database_id,
+            object_id=log_object_id(log_id),
+        )
+        return LogObject(log_id, key, found.info.size, header, found.data)
+
+    async def read_header(self, log_id: int, key: str) -> tuple[bytes, ObjectHeader] | None:
+        """Only the header of the object, as stored and decoded, or ``None`` if it is not there."""
+        try:
+            found = await self._store.get(key, Span(0, HEADER_BYTES))
+        except ObjectNotFoundError:
+            return None
+        header = decode_header(
+            found.data, object_name=key, database_id=self._database_id, object_id=log_object_id(log_id)
+        )
+        return found.data, header
+
+    async def read_many(self, wanted: Sequence[tuple[int, str]]) -> list[LogObject | None]:
+        """Several objects at once, bounded."""
+        return await map_bounded(lambda one: self.read(*one), wanted, READS_IN_PARALLEL)
+
+
+class Backoff:
+    """Bounded, jittered waiting between the attempts of one operation."""
+
+    def __init__(self, runtime: Runtime, deadline_ms: int, what: str) -> None:
+        self._runtime = runtime
+        self._what = what
+        self._limit_ms = deadline_ms
+        self._deadline = runtime.clock.monotonic() + deadline_ms / 1000
+        self._attempt = 0
+
+    async def wait(self, cause: BaseException | None = None) -> None:
+        """Wait before the next attempt, or raise `UnavailableError` (outcome unknown) past the deadline."""
+        left = self._deadline - self._runtime.clock.monotonic()
+        if left <= 0:
+            raise UnavailableError(
+                f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect",
+                outcome="unknown",
+            ) from cause
+        limit = min(0.02 * 2 ** min(self._attempt, 7), left)
+        self._attempt += 1
+        await self._runtime.clock.sleep(self._runtime.rng.uniform(limit / 4, limit))

@@ -1,0 +1,33 @@
+"""Bounded concurrency that leaves nothing running behind a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:
+    """``[await function(item) for item in items]``, up to ``limit`` at a time, results in order.
+
+    The first failure cancels the rest and is raised as it is (not in a group)."""
+    if len(items) == 1:
+        return [await function(items[0])]
+    results: dict[int, B] = {}
+    queue = iter(enumerate(items))
+
+    async def work() -> None:
+        for index, item in queue:
+            results[index] = await function(item)
+
+    tasks = [asyncio.create_task(work()) for _ in range(min(limit, len(items)))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [results[index] for index in range(len(items))]
