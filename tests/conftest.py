@@ -1,0 +1,82 @@
+"""Options, markers and servers shared by all tests.
+
+Servers start when the first test asks for one and end with the run. Names of buckets, containers and tables
+must be fresh per test; none may be kept from one test module to the next (see `tests.servers.moto`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.moto import AWS_ENVIRONMENT, LockedMoto
+from tests.slices import slice_seed as commit_seed
+
+ALL_SERVERS_FIXTURES = ("localstack_endpoint", "radosgw_endpoint")
+MOTO = pytest.StashKey[LockedMoto]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--full`` and ``--all-servers``."""
+    parser.addoption("--full", action="store_true", help="run the long form of the tests, with all seeds")
+    parser.addoption("--all-servers", action="store_true", help="also test against LocalStack and radosgw")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which slice runs and how to repeat it."""
+    form = "full" if config.getoption("--full") else "slice"
+    return f"slate: {form}, SLATE_SLICE_SEED={commit_seed()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by the servers they use, and skip what the options leave out."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if any(name in names for name in ALL_SERVERS_FIXTURES):
+            item.add_marker(pytest.mark.all_servers)
+        if "s3_endpoint" in names:
+            item.add_marker(pytest.mark.s3)
+        if "azurite_endpoint" in names:
+            item.add_marker(pytest.mark.azure)
+        if item.get_closest_marker("all_servers") and not config.getoption("--all-servers"):
+            item.add_marker(pytest.mark.skip(reason="runs with --all-servers"))
+        if item.get_closest_marker("slow") and not config.getoption("--full"):
+            item.add_marker(pytest.mark.skip(reason="runs with --full"))
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form of the tests runs (``--full``)."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def slice_seed() -> int:
+    """The seed this commit's slice starts from; see `tests.slices`."""
+    return commit_seed()
+
+
+@pytest.fixture
+def aws_environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Test credentials in the process environment, and no profile file of this machine."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in AWS_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return dict(AWS_ENVIRONMENT)
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of the locked moto server: S3 and DynamoDB, credentials as in `aws_environment`."""
+    server = request.config.stash[MOTO] = LockedMoto()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _moto_of_bounded_size(request: pytest.FixtureRequest) -> None:
+    server = request.config.stash.get(MOTO, None)
+    if server is not None:
+        server.refresh()
