@@ -1,0 +1,1 @@
+"""The write path: batches, admission, group commit into the log, and flushing memtables to L0."""

@@ -1,0 +1,91 @@
+"""Backpressure: how many bytes may be in memory and not yet flushed, first come, first served.
+
+Invariant: ``used <= limit``, except that a request larger than the limit is admitted when nothing else is in.
+Reserved bytes are released by whoever flushes them, or by the waiter that was cancelled after it was let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Admission:
+    """A FIFO gate of ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._failure: BaseException | None = None
+        self.stalls = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes let in and not yet released."""
+        return self._used
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait for room."""
+        return len(self._waiting)
+
+    def _fits(self, nbytes: int) -> bool:
+        return self._used + nbytes <= self._limit or self._used == 0
+
+    def try_admit(self, nbytes: int) -> bool:
+        """Let ``nbytes`` in if there is room and nobody waits. Never suspends."""
+        if self._waiting or not self._fits(nbytes):
+            return False
+        self._used += nbytes
+        return True
+
+    async def admit(self, nbytes: int) -> None:
+        """Let ``nbytes`` in, waiting in order. Raises what `fail` was given. A cancelled waiter is out."""
+        if self._failure is not None:
+            raise self._failure
+        if self.try_admit(nbytes):
+            return
+        self.stalls += 1
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (nbytes, gate)
+        self._waiting.append(entry)
+        try:
+            await gate
+        except asyncio.CancelledError:
+            if gate.done() and not gate.cancelled() and gate.exception() is None:
+                self.release(nbytes)  # let in and cancelled in the same turn
+            else:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                self._wake()
+            raise
+
+    def release(self, nbytes: int) -> None:
+        """``nbytes`` are flushed (or were never used): let others in."""
+        self._used -= nbytes
+        self._wake()
+
+    def force(self, nbytes: int) -> None:
+        """Count ``nbytes`` that are in memory already, whatever the limit (a replayed log)."""
+        self._used += nbytes
+
+    def _wake(self) -> None:
+        while self._waiting:
+            nbytes, gate = self._waiting[0]
+            if gate.done():
+                self._waiting.popleft()
+                continue
+            if not self._fits(nbytes):
+                return
+            self._waiting.popleft()
+            self._used += nbytes
+            gate.set_result(None)
+
+    def fail(self, failure: BaseException) -> None:
+        """Nobody is let in any more; every waiter gets ``failure``."""
+        self._failure = failure
+        while self._waiting:
+            _, gate = self._waiting.popleft()
+            if not gate.done():
+                gate.set_exception(failure)

@@ -1,0 +1,73 @@
+"""Commit groups: the rows that become durable by one log object, and the handles that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+
+class CommitGroup:
+    """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not."""
+
+    __slots__ = ("_failure", "_waiters", "durable")
+
+    def __init__(self) -> None:
+        self.durable = False
+        self._failure: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Return once durable; raise the failure otherwise."""
+        if self.durable:
+            return
+        if self._failure is not None:
+            raise self._failure
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def resolve(self) -> None:
+        """The rows are durable."""
+        self.durable = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def fail(self, failure: BaseException) -> None:
+        """The rows will not be acknowledged; ``failure`` carries the outcome."""
+        self._failure = failure
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(failure)
+
+
+class WriteHandle:
+    """What a write returns.
+
+    seq: sequence number of the last row written; a batch of n rows has ``seq - n + 1`` to ``seq``
+    create_time: seconds since the Unix epoch, the creation time of its rows
+    """
+
+    __slots__ = ("_group", "create_time", "seq")
+
+    def __init__(self, seq: int, create_time: float, group: CommitGroup) -> None:
+        self.seq: Final = seq
+        self.create_time: Final = create_time
+        self._group = group
+
+    async def durable(self) -> None:
+        """Wait until the write is in the object store for good.
+
+        Raises `FencedError`, `UnavailableError` or `ClosedError` if it will not be, with ``outcome``. May be awaited
+        often and cancelled; the write goes on either way."""
+        await self._group.wait()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the write is in the object store for good already."""
+        return self._group.durable
+
+    def __repr__(self) -> str:
+        return f"<WriteHandle seq={self.seq}{' durable' if self._group.durable else ''}>"
