@@ -24,8 +24,9 @@ MERGE = 2
 """Row kind: a merge operand (reserved; no operation writes it yet)."""
 
 MAX_KEY_BYTES = 65_535
-MAX_VALUE_BYTES = 2**31 - 1 - 1024
-"""Values are below 2 GiB, less the room a block needs, so Arrow's 32-bit offsets hold."""
+MAX_VALUE_BYTES = 2**31 - 2**17
+"""Values are below 2 GiB, less the room a block needs for the largest key and its header, so one row always
+fits a block below 2 GiB and Arrow's 32-bit offsets hold."""
 MAX_SEQ = 2**63 - 1
 
 
@@ -37,3 +38,15 @@ class Row(NamedTuple):
     seq: int
     create_time: float
     expire_time: float | None
+
+
+class RowHit(NamedTuple):
+    """The newest visible version of one key in one source: a value or a tombstone, not yet judged by expiry.
+
+    ``kind`` is `PUT`, `DELETE` or `MERGE`; ``expire_ms`` is `slate_async.format.columns.NO_EXPIRY` for never."""
+
+    value: bytes
+    seq: int
+    kind: int
+    expire_ms: int
+    create_ms: int
