@@ -1,0 +1,352 @@
+"""`Settings`: every knob of a database, in one frozen, checked, serialisable value.
+
+Purpose: say once, for every knob, its unit, default and the reason for the default. Sources, strongest first:
+keyword, ``SLATE_*`` environment variable, TOML file, default.
+
+Invariant: a `Settings` that exists is free of contradictions among the values it holds. ``None`` for
+``log_protocol`` and ``wal_enabled`` means "as the database was created"; what depends on the database is checked
+when it is opened. Secrets never belong here: credentials come from the environment and profiles of the store.
+
+Ordering rule: a default that depends on another setting reads one declared above it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from slate_async.errors import InvalidError
+
+LogProtocol: TypeAlias = Literal["contiguous", "epoch_prefixed"]
+Ack: TypeAlias = Literal["committed", "flushed"]
+Compression: TypeAlias = Literal["none", "zstd", "lz4"]
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+DAY_MS = 86_400_000
+
+ENV_PREFIX = "SLATE_"
+OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", "SLATE_SLICE_SEED"})
+"""Variables with our prefix that the ``slate`` command and the project's test run read; they are not settings."""
+
+_SERVICE_LINK = re.compile(
+    r"SLATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+"""Variables Kubernetes sets in every container for a service whose name starts with "slate"; not ours."""
+
+
+def _setting(
+    default: Any = None,
+    *,
+    unit: str,
+    what: str,
+    why: str,
+    scaled: Callable[[dict[str, Any]], int] | None = None,
+    default_text: str | None = None,
+    **bounds: Any,
+) -> Any:
+    """A documented field. ``scaled`` computes the default from the fields declared above."""
+    documented: dict[str, Any] = {"unit": unit, "what": what, "why": why}
+    if default_text is not None:
+        documented["default_text"] = default_text
+    description = f"{what} Unit: {unit}. Default: {default_text or default}. {why}"
+    if scaled is not None:
+        return Field(default_factory=scaled, description=description, json_schema_extra=documented, **bounds)
+    return Field(default, description=description, json_schema_extra=documented, **bounds)
+
+
+def _share(limit: int, of: str, divisor: int) -> Callable[[dict[str, Any]], int]:
+    """The default ``limit``, or that share of the setting ``of`` where it is less, at least 1."""
+    return lambda values: max(1, min(limit, values.get(of, limit * divisor) // divisor))
+
+
+class Settings(BaseSettings):
+    """The knobs of a database. Raises `InvalidError` naming the setting that is unknown, malformed or contradictory."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+    log_protocol: LogProtocol | None = _setting(
+        unit="name, contiguous or epoch_prefixed",
+        what="How log objects are named and fenced. Fixed when a database is created.",
+        why="Unset follows the database; a new one is contiguous, which needs no second request per flush."
+        " epoch_prefixed is for stores without conditional puts.",
+        default_text="unset (follow the database; contiguous for a new one)",
+    )
+    wal_enabled: bool | None = _setting(
+        unit="true or false",
+        what="Whether the log holds rows in write order and memtables are flushed to L0 SSTs of their own."
+        " Fixed when a database is created.",
+        why="Unset follows the database; a new one has the log, because sorting and indexing every small flush"
+        " costs more than one larger SST. Off saves the second upload of every row.",
+        default_text="unset (follow the database; true for a new one)",
+    )
+    ack: Ack = _setting(
+        "committed",
+        unit="name, committed or flushed",
+        what="What a durable write waits for: committed (nothing acknowledged is ever lost) or flushed (uploaded;"
+        " a take-over may lose it; epoch_prefixed only).",
+        why="Losing an acknowledged write must be asked for, never met by accident.",
+    )
+    max_unflushed_bytes: int = _setting(
+        256 * MIB,
+        unit="bytes",
+        what="Memory that rows not yet stored may take; at the limit, writes wait in order.",
+        why="Four L0 SSTs in memory or on their way: the store may stall for seconds before writers notice.",
+        ge=1,
+        le=64 * GIB,
+    )
+    flush_interval_ms: int = _setting(
+        100,
+        unit="milliseconds",
+        what="Longest wait between the starts of two flushes while one is in flight; with nothing in flight a flush"
+        " starts at once.",
+        why="About the latency of one upload: waiting less splits writes into more paid requests, more adds latency.",
+        ge=0,
+        le=DAY_MS,
+    )
+    flush_bytes: int = _setting(
+        unit="bytes",
+        what="Unflushed bytes that start a flush before the interval has passed.",
+        why="Large enough that a request's fixed cost is small, small enough to upload in well under a second.",
+        scaled=_share(4 * MIB, "max_unflushed_bytes", 64),
+        default_text="4 MiB (a 64th of max_unflushed_bytes where that is less)",
+        ge=1,
+        le=GIB,
+    )
+    flush_parallelism: int = _setting(
+        4,
+        unit="flushes",
+        what="Log objects in flight at once. A later take-over writes as many fence objects as the largest value"
+        " a database was ever opened with.",
+        why="Four hide the latency of one store; each more makes every later take-over longer.",
+        ge=1,
+        le=64,
+    )
+    max_flushes_per_second: float | None = _setting(
+        unit="flushes per second",
+        what="Cap on flushes started, to bound the cost of requests; latency grows to match.",
+        why="No cap: latency first. Ten a second of S3 PUTs cost about 130 USD a month.",
+        default_text="unset (no cap)",
+        gt=0,
+        le=100_000,
+    )
+    skip_memtable_bytes: int = _setting(
+        unit="bytes",
+        what="A value larger than this becomes a memtable, and a flush, of its own.",
+        why="One huge value does not make its neighbours wait, nor an L0 SST many times its planned size.",
+        scaled=_share(16 * MIB, "max_unflushed_bytes", 16),
+        default_text="16 MiB (a 16th of max_unflushed_bytes where that is less)",
+        ge=1,
+        le=2 * GIB,
+    )
+    l0_sst_bytes: int = _setting(
+        unit="bytes",
+        what="Size at which the memtable is frozen and written as an L0 SST (with wal_enabled).",
+        why="Few SSTs to read and few manifest commits; a crash replays at most a few times this from the log.",
+        scaled=_share(64 * MIB, "max_unflushed_bytes", 4),
+        default_text="64 MiB (a quarter of max_unflushed_bytes where that is less)",
+        ge=1,
+        le=GIB,
+    )
+    block_bytes: int = _setting(
+        unit="bytes",
+        what="Size of a block before compression: the least a point read fetches and decodes.",
+        why="A request's latency hides 32 KiB; larger blocks scan faster but waste cache on point reads.",
+        scaled=_share(32 * KIB, "l0_sst_bytes", 1),
+        default_text="32 KiB (l0_sst_bytes where that is less)",
+        ge=1,
+        le=64 * MIB,
+    )
+    compression: Compression = _setting(
+        "zstd",
+        unit="name, none, zstd or lz4",
+        what="Compression of blocks written from now on; any kind is read. lz4 needs the extra slate-async[lz4].",
+        why="Store and network are slower than zstd, which runs on worker threads and comes with the package.",
+    )
+    filter_bits_per_key: int = _setting(
+        10,
+        unit="bits per key; 0 writes no filter",
+        what="Size of an SST's filter, which spares most reads of keys an SST does not hold.",
+        why="About 1 % false positives; each further 5 bits divide them by ten.",
+        ge=0,
+        le=64,
+    )
+    block_cache_bytes: int = _setting(
+        64 * MIB,
+        unit="bytes; 0 turns the cache off",
+        what="Memory for decoded blocks, filters and indexes of a private Environment; a shared one has its own.",
+        why="Holds the indexes, filters and hot blocks of some gigabytes while fitting a small container.",
+        ge=0,
+        le=1024 * GIB,
+    )
+    manifest_poll_interval_ms: int = _setting(
+        1_000,
+        unit="milliseconds",
+        what="How often changes that others made to the manifest are looked for.",
+        why="One cheap read a second; nothing a writer does itself waits for it.",
+        ge=1,
+        le=DAY_MS,
+    )
+    fence_check_interval_ms: int = _setting(
+        1_000,
+        unit="milliseconds",
+        what="How often an idle writer checks that no newer writer exists, and how long a take-over that keeps losing"
+        " log ids to a busy writer waits for it to notice.",
+        why="A fenced writer may answer stale reads for this long; it never acknowledges, whatever the value.",
+        ge=1,
+        le=DAY_MS,
+    )
+    log_gap_wait_ms: int = _setting(
+        0,
+        unit="milliseconds",
+        what="How long a take-over of an epoch-prefixed log waits for missing objects above the last committed one.",
+        why="Nothing acknowledged as committed is up there; wait only if flushed writes are worth a slower opening.",
+        ge=0,
+        le=DAY_MS,
+    )
+    request_timeout_ms: int = _setting(
+        10_000,
+        unit="milliseconds",
+        what="Longest wait for one request to a store or metastore, its body included.",
+        why="An L0 SST passes in it at 7 MB/s; a dead connection is given up while a retry still fits the deadline.",
+        ge=1,
+        le=DAY_MS,
+    )
+    retry_deadline_ms: int = _setting(
+        30_000,
+        unit="milliseconds",
+        what="Time for one operation with all its retries; then UnavailableError, and for a log write, closing.",
+        why="Rides out throttling and a failover of the store; longer only hides an outage from the caller.",
+        ge=1,
+        le=DAY_MS,
+    )
+    manifest_full_every: int = _setting(
+        32,
+        unit="versions",
+        what="Every so many manifest versions one is stored in full, the others as changes to it.",
+        why="Opening reads at most this many small objects, in parallel; a commit stays small.",
+        ge=1,
+        le=1_024,
+    )
+    takeover_deadline_ms: int = _setting(
+        60_000,
+        unit="milliseconds",
+        what="Time for opening to claim the database and fence the log against a writer that still runs.",
+        why="Twice the retry deadline: one operation may use its own up and opening still succeeds.",
+        ge=1,
+        le=DAY_MS,
+    )
+
+    if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
+
+        def __init__(self, **values: Any) -> None:
+            _refuse_unknown_variables(os.environ)
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise InvalidError(_explain(error)) from error
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], **overrides: Any) -> Self:
+        """Settings from a TOML file: its ``[slate]`` table if it has one (other tables then belong to others),
+        else its top level. ``overrides`` and ``SLATE_*`` variables win over the file.
+
+        Raises `InvalidError` if the file is missing, is not TOML, or holds an unknown or bad setting."""
+        values = _read_toml(path, cls.model_fields)
+        in_environment = {name.upper() for name, value in os.environ.items() if value}
+        kept = {name: value for name, value in values.items() if ENV_PREFIX + name.upper() not in in_environment}
+        return cls(**{**kept, **overrides})
+
+    def replace(self, **changes: Any) -> Self:
+        """These settings with some changed, checked again; the environment plays no part. Raises `InvalidError`."""
+        return type(self)(**{**self.model_dump(), **changes})
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_not_truth_values(cls, value: object, info: Any) -> object:
+        if isinstance(value, bool) and info.field_name != "wal_enabled":
+            raise ValueError("must not be true or false")
+        return value
+
+    @model_validator(mode="after")
+    def _free_of_contradictions(self) -> Self:
+        for smaller, larger in _AT_MOST:
+            if getattr(self, smaller) > getattr(self, larger):
+                raise ValueError(
+                    f"{smaller} ({getattr(self, smaller)}) must not exceed {larger} ({getattr(self, larger)})"
+                )
+        if self.log_protocol == "contiguous" and self.ack == "flushed":
+            raise ValueError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
+        if self.log_protocol == "contiguous" and self.log_gap_wait_ms:
+            raise ValueError("log_gap_wait_ms has a meaning only with log_protocol 'epoch_prefixed'")
+        if 0 < self.block_cache_bytes < self.block_bytes:
+            raise ValueError(
+                f"block_cache_bytes ({self.block_cache_bytes}) cannot hold one block of block_bytes"
+                f" ({self.block_bytes}); 0 turns the cache off"
+            )
+        return self
+
+
+_AT_MOST = (
+    ("flush_bytes", "max_unflushed_bytes"),
+    ("skip_memtable_bytes", "max_unflushed_bytes"),
+    ("l0_sst_bytes", "max_unflushed_bytes"),
+    ("block_bytes", "l0_sst_bytes"),
+    ("request_timeout_ms", "retry_deadline_ms"),
+    ("log_gap_wait_ms", "takeover_deadline_ms"),
+    ("fence_check_interval_ms", "takeover_deadline_ms"),
+)
+"""Pairs of settings of which the first must not exceed the second."""
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    """A misspelt variable would silently leave a default in place, so an unknown one with our prefix is refused."""
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | OTHER_VARIABLES
+    for name in sorted(environment):
+        upper = name.upper()
+        if upper.startswith(ENV_PREFIX) and upper not in known and not _SERVICE_LINK.fullmatch(upper):
+            raise InvalidError(f"environment variable {name} names no setting of slate_async; unset or rename it")
+
+
+def _read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise InvalidError(f"settings file {os.fspath(path)!r} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"settings file {os.fspath(path)!r} is not TOML: {error}") from error
+    if "slate" not in document:
+        return document
+    table = document["slate"]
+    if not isinstance(table, dict):
+        raise InvalidError(f"settings file {os.fspath(path)!r}: 'slate' must be a table")
+    stray = sorted(set(document) & set(fields))
+    if stray:
+        raise InvalidError(f"settings file {os.fspath(path)!r}: {stray[0]} stands outside its [slate] table")
+    return table
+
+
+def _explain(error: ValidationError) -> str:
+    """One line per bad setting, each starting with its name."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        if problem["type"] == "default_factory_not_called":  # follows from another problem in the list
+            continue
+        names = [str(part) for part in problem["loc"] if isinstance(part, str)]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            message = "there is no such setting"
+        elif names:
+            message = f"{message} (got {problem['input']!r})"
+        lines.append(f"{names[0]}: {message}" if names else message)
+    return "bad settings: " + "; ".join(dict.fromkeys(lines))
