@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Admission:
@@ -17,7 +18,7 @@ class Admission:
         self._limit = limit
         self._used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._failure: BaseException | None = None
+        self._failure: Callable[[], BaseException] | None = None
         self.stalls = 0
 
     @property
@@ -43,7 +44,7 @@ class Admission:
     async def admit(self, nbytes: int) -> None:
         """Let ``nbytes`` in, waiting in order. Raises what `fail` was given. A cancelled waiter is out."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure()
         if self.try_admit(nbytes):
             return
         self.stalls += 1
@@ -82,10 +83,10 @@ class Admission:
             self._used += nbytes
             gate.set_result(None)
 
-    def fail(self, failure: BaseException) -> None:
-        """Nobody is let in any more; every waiter gets ``failure``."""
+    def fail(self, failure: Callable[[], BaseException]) -> None:
+        """Nobody is let in any more; ``failure`` makes the error each waiter gets."""
         self._failure = failure
         while self._waiting:
             _, gate = self._waiting.popleft()
             if not gate.done():
-                gate.set_exception(failure)
+                gate.set_exception(failure())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 
@@ -13,7 +14,7 @@ class CommitGroup:
 
     def __init__(self) -> None:
         self.durable = False
-        self._failure: BaseException | None = None
+        self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
@@ -21,7 +22,7 @@ class CommitGroup:
         if self.durable:
             return
         if self._failure is not None:
-            raise self._failure
+            raise self._failure()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
@@ -34,13 +35,13 @@ class CommitGroup:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def fail(self, failure: BaseException) -> None:
-        """The rows will not be acknowledged; ``failure`` carries the outcome."""
+    def fail(self, failure: Callable[[], BaseException]) -> None:
+        """The rows will not be acknowledged; ``failure`` makes an error, with its outcome, for each waiter."""
         self._failure = failure
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
-                waiter.set_exception(failure)
+                waiter.set_exception(failure())
 
 
 class WriteHandle:

@@ -1,0 +1,129 @@
+"""The writer's memtables and the cuts through them: which rows go into which log object, and which table into L0.
+
+Everything here is synchronous: a batch is applied, a cut is made, a table is frozen between two awaits, so a batch is
+never split across log objects and sequence order is log order is age order.
+
+A *slot* is a memtable and the log positions its rows have. A *segment* is a run of rows of one slot that will become
+one log object. The active slot's uncut rows wait for the next cut; cut segments wait in a queue for their log id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from slate_async.memtable.memtable import Memtable
+from slate_async.write.group import CommitGroup
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
+    ``log_floor`` the highest epoch among valid log objects up to there."""
+
+    table: Memtable
+    log_end: int
+    log_floor: int
+    cut_rows: int = 0
+    queued_segments: int = 0
+    frozen: bool = False
+    reserved: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Rows ``start`` to ``stop`` of a slot: one log object once it has an id."""
+
+    slot: Slot
+    start: int
+    stop: int
+    nbytes: int
+    group: CommitGroup
+    last_seq: int
+    log_id: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class TableSet:
+    """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own."""
+
+    epoch: int
+    freeze_each_cut: bool
+    table_bytes: int
+    active: Slot
+    frozen: list[Slot] = field(default_factory=list)  # oldest first
+    queue: deque[Segment] = field(default_factory=deque)
+    group: CommitGroup = field(default_factory=CommitGroup)
+    uncut_bytes: int = 0
+    queued_bytes: int = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of rows that have no log id yet."""
+        return self.uncut_bytes + self.queued_bytes
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether rows wait for a log id."""
+        return bool(self.queue) or self.active.cut_rows < len(self.active.table)
+
+    def added(self, nbytes: int) -> None:
+        """Rows of ``nbytes`` were appended to the active table."""
+        self.uncut_bytes += nbytes
+        self.active.reserved += nbytes
+
+    def cut(self) -> None:
+        """Close the current segment: its rows will be one log object. No rows, no segment."""
+        slot, rows = self.active, len(self.active.table)
+        if slot.cut_rows < rows:
+            segment = Segment(slot, slot.cut_rows, rows, self.uncut_bytes, self.group, slot.table.last_seq)
+            slot.cut_rows = rows
+            slot.queued_segments += 1
+            self.queue.append(segment)
+            self.queued_bytes += self.uncut_bytes
+            self.uncut_bytes = 0
+            self.group = CommitGroup()
+        if self.freeze_each_cut or slot.table.nbytes >= self.table_bytes:
+            self._retire()
+
+    def freeze(self) -> None:
+        """Cut, and let no further rows into the active table."""
+        self.cut()
+        self._retire()
+
+    def _retire(self) -> None:
+        slot = self.active
+        if len(slot.table) == 0 or slot.frozen:
+            return
+        slot.table.freeze()
+        slot.frozen = True
+        self.frozen.append(slot)
+        self.active = Slot(Memtable(), slot.log_end, self.epoch)
+
+    def next_segment(self, log_id: int) -> Segment:
+        """Give the oldest segment its id. There must be pending rows."""
+        if not self.queue:
+            self.cut()
+        segment = self.queue.popleft()
+        self.queued_bytes -= segment.nbytes
+        segment.log_id = log_id
+        segment.slot.queued_segments -= 1
+        segment.slot.log_end = log_id
+        segment.slot.log_floor = self.epoch
+        return segment
+
+    def groups(self) -> list[CommitGroup]:
+        """Groups whose rows have no log id yet: certainly not written anywhere."""
+        return [*(segment.group for segment in self.queue), self.group]
+
+    def drop_below(self, log_start: int) -> list[Slot]:
+        """Remove frozen tables whose rows are all below ``log_start``, and return them (rule 20)."""
+        gone = [slot for slot in self.frozen if slot.queued_segments == 0 and slot.log_end < log_start]
+        if gone:
+            self.frozen = [slot for slot in self.frozen if slot not in gone]
+        return gone
+
+    def newest_first(self) -> list[Memtable]:
+        """All tables with rows, for a read view."""
+        tables = [slot.table for slot in reversed(self.frozen)]
+        return [self.active.table, *tables]
