@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from slate_async.errors import FencedError, InternalError, UnavailableError
-from slate_async.format.header import HEADER_BYTES, ObjectHeader, encode_fence, log_object_id
+from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
 from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
-from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader
+from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError, ObjectStore
@@ -101,7 +101,7 @@ class ContiguousLog:
                     return found.id, objects
                 if verdict is Verdict.HIGHER:
                     raise self._fenced_by(found.header, found.key)
-                if verdict is Verdict.VALID and not found.header.is_fence:
+                if verdict is Verdict.VALID and found.header.kind is not ObjectKind.FENCE:
                     objects.append(found)
             if await self._put(walk.next_id, self._fence(state, walk.next_id)) is None:
                 return walk.next_id, objects
@@ -143,10 +143,7 @@ class ContiguousLog:
 
     def _fence(self, state: ManifestState, log_id: int) -> bytes:
         return encode_fence(
-            database_id=state.database_id,
-            object_id=log_object_id(log_id),
-            writer_epoch=self._epoch,
-            manifest_version=state.version,
+            database_id=state.database_id, log_id=log_id, epoch=self._epoch, manifest_version=state.version
         )
 
     def _fenced_by(self, header: ObjectHeader, key: str) -> FencedError:
@@ -183,7 +180,7 @@ class ContiguousLog:
         while True:
             cause: Exception
             try:
-                await self._store.put(key, data, mode=CREATE, metadata=self._metadata(data))
+                await self._store.put(key, data, mode=CREATE, metadata=copied_metadata(self._epoch, data))
             except (ObjectExistsError, UnavailableError) as error:
                 cause = error
             else:
@@ -196,7 +193,3 @@ class ContiguousLog:
                 stored, header = found
                 return None if stored == own_header else header
             await backoff.wait(cause)
-
-    def _metadata(self, data: bytes) -> dict[str, str]:
-        """Copies of epoch and checksum for a cheap look at the object."""
-        return {"slate-epoch": str(self._epoch), "slate-crc32c": data[HEADER_BYTES - 8 : HEADER_BYTES - 4].hex()}

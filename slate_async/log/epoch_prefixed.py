@@ -14,7 +14,7 @@ from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.names import PREFIX, epoch_key, parse_epoch_prefixed
-from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader
+from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest.driver import translated
 from slate_async.manifest.state import ManifestState
@@ -131,6 +131,8 @@ class EpochPrefixedLog:
         for (log_id, _), found in zip(wanted, await self._reader.read_many(wanted), strict=True) if wanted else ():
             if found is None:
                 return objects, log_id
+            if found.header.writer_epoch != self._held.owner(log_id):
+                raise CorruptionError(f"made by epoch {found.header.writer_epoch}", object_name=found.key)
             objects.append(found)
         return objects, None
 
@@ -146,7 +148,7 @@ class EpochPrefixedLog:
 
     async def write(self, log_id: int, data: bytes) -> None:
         """Put the object under this epoch's own name; repeating it changes nothing."""
-        metadata = {"slate-epoch": str(self._epoch), "slate-crc32c": data[72:76].hex()}
+        metadata = copied_metadata(self._epoch, data)
         backoff = Backoff(self._runtime, self._deadline_ms, f"putting {self.key(log_id)}")
         while True:
             try:

@@ -105,6 +105,11 @@ class LogReader:
         return await map_bounded(lambda one: self.read(*one), wanted, READS_IN_PARALLEL)
 
 
+def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
+    """User metadata of a log object: copies of epoch and body checksum, for a cheap look without the bytes."""
+    return {"slate-epoch": str(epoch), "slate-crc32c": data[HEADER_BYTES - 8 : HEADER_BYTES - 4].hex()}
+
+
 class Backoff:
     """Bounded, jittered waiting between the attempts of one operation."""
 

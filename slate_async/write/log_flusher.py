@@ -8,6 +8,7 @@ later segment fails with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -118,11 +119,9 @@ class LogFlusher:
                 self._issue()
 
     async def _wait_at_most(self, seconds: float) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
-        except TimeoutError:
-            return
         self._wake.clear()
 
     def _issue(self) -> None:

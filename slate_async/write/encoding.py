@@ -1,0 +1,66 @@
+"""From memtable rows to the bytes of a log segment or an SST, without holding up the event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from slate_async.format.columns import concat
+from slate_async.format.log_segment import encode_segment
+from slate_async.format.sst import EncodedSst, SstBuilder
+from slate_async.memtable import Memtable, convert, sorted_columns
+from slate_async.runtime.protocol import Offload
+from slate_async.settings import Compression
+
+INLINE_BYTES = 32 * 1024
+"""Less than this is encoded on the loop: that takes less time than a hand-over to a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Makes objects of one writer epoch."""
+
+    database_id: UUID
+    epoch: int
+    block_bytes: int
+    compression: Compression
+    filter_bits_per_key: int
+    offload: Offload
+
+    async def segment(self, table: Memtable, start: int, stop: int, *, log_id: int, manifest_version: int) -> bytes:
+        """Rows ``start`` to ``stop`` in write order as one log object."""
+        columns = concat(await convert(table, start, stop))
+
+        def encode() -> bytes:
+            return b"".join(
+                encode_segment(
+                    columns,
+                    database_id=self.database_id,
+                    log_id=log_id,
+                    epoch=self.epoch,
+                    manifest_version=manifest_version,
+                    compression=self.compression,
+                )
+            )
+
+        return encode() if columns.nbytes < INLINE_BYTES else await self.offload.run(encode)
+
+    async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:
+        """All rows of a frozen table, sorted, as one SST."""
+        builder = SstBuilder(
+            database_id=self.database_id,
+            object_id=object_id,
+            writer_epoch=self.epoch,
+            manifest_version=manifest_version,
+            block_bytes=self.block_bytes,
+            compression=self.compression,
+            filter_bits_per_key=self.filter_bits_per_key,
+        )
+        async for piece in sorted_columns(table, self.offload):
+            if piece.nbytes < INLINE_BYTES:
+                builder.add(piece)
+            else:
+                await self.offload.run(lambda piece=piece: builder.add(piece))  # type: ignore[misc]
+        if table.nbytes < INLINE_BYTES:
+            return builder.finish()
+        return await self.offload.run(builder.finish)

@@ -1,0 +1,34 @@
+"""What a writer's end means for a write that was not acknowledged."""
+
+from __future__ import annotations
+
+from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
+
+
+def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
+    """A fresh error for one waiting write: of the cause's kind where the caller's next move depends on it."""
+    said = "it is not in the database" if outcome == "not_applied" else "it may or may not be in the database"
+    error: SlateError
+    if isinstance(cause, FencedError):
+        error = FencedError(f"the write was not acknowledged, {said}: {cause}", outcome=outcome)
+    elif isinstance(cause, UnavailableError):
+        error = UnavailableError(f"the write was not acknowledged, {said}: {cause}", outcome=outcome)
+    elif cause is None:
+        error = ClosedError(f"the database was closed before the write was acknowledged, {said}", outcome=outcome)
+    else:
+        error = ClosedError(f"the database failed before the write was acknowledged, {said}: {cause}", outcome=outcome)
+    error.__cause__ = cause
+    return error
+
+
+def closed_failure(cause: BaseException | None) -> SlateError:
+    """The error of an operation on a database that is closed."""
+    error: SlateError
+    if isinstance(cause, FencedError):
+        error = FencedError(f"another writer took this database over: {cause}", outcome="not_applied")
+    elif cause is None:
+        error = ClosedError("the database is closed; open it again", outcome="not_applied")
+    else:
+        error = ClosedError(f"the database closed itself: {cause}", outcome="not_applied")
+    error.__cause__ = cause
+    return error
