@@ -1,0 +1,305 @@
+"""`Memtable`: the rows written since the last flush, as an append-only log of columns.
+
+Columns: Python lists of keys and values, packed arrays for the rest. ``_newest`` maps a key to the row of its
+newest version and ``_previous`` chains every row to the next older version of its key, so a put is one dict store
+and a few appends, and a log segment is a slice.
+
+Invariants: sequence numbers rise with the row number (gaps are fine); a row never changes once appended; nothing
+is appended after `freeze`. Reads name the highest sequence number they may see, so a reader that starts now never
+meets a row appended later. The distinct keys are put in order only when somebody scans (see `order_steps`).
+
+All methods belong to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
+
+import numpy as np
+import pyarrow as pa
+
+from slate_async.errors import InternalError, InvalidError
+from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.memtable.order import SortedKeys
+from slate_async.types import RowHit
+
+ROW_OVERHEAD_BYTES = 224
+"""What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry with its row
+number, the packed columns and the key's place in the sorted order (measured on CPython 3.11, rounded up)."""
+
+STEP_ROWS = 4096
+STEP_BYTES = 1 << 20
+"""Bounds of one conversion step, about a millisecond of work. A single row may exceed the bytes."""
+
+ORDER_STEP_ROWS = 1024
+FIRST_BATCH_ROWS = 64
+"""A scan's first batch; each later one is four times longer, up to `STEP_ROWS`: short scans stay short."""
+
+NO_ROW = -1
+
+
+class Memtable:
+    """Append-only rows with versions. See the module docstring for the invariants."""
+
+    __slots__ = (
+        "_create",
+        "_expire",
+        "_keys",
+        "_kinds",
+        "_newest",
+        "_order",
+        "_ordered_rows",
+        "_previous",
+        "_seqs",
+        "_values",
+        "frozen",
+        "last_seq",
+        "nbytes",
+    )
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._kinds = bytearray()
+        self._seqs = array("Q")
+        self._create = array("q")
+        self._expire: array[int] | None = None
+        self._previous = array("q")
+        self._newest: dict[bytes, int] = {}
+        self._order = SortedKeys()
+        self._ordered_rows = 0
+        self.frozen = False
+        self.last_seq = 0
+        """Sequence number of the newest row, 0 when empty."""
+        self.nbytes = 0
+        """Estimate of the memory held, in bytes: keys, values and `ROW_OVERHEAD_BYTES` per row."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def first_seq(self) -> int:
+        """Sequence number of the oldest row, 0 when empty."""
+        return self._seqs[0] if self._seqs else 0
+
+    def freeze(self) -> None:
+        """No more appends from here on. Idempotent."""
+        self.frozen = True
+
+    def append(self, key: bytes, value: bytes, kind: int, seq: int, expire_ms: int, create_ms: int) -> None:
+        """Add one row. ``expire_ms`` is `NO_EXPIRY` for never; times are milliseconds since the epoch.
+
+        Raises `InternalError` when frozen or when ``seq`` is not above `last_seq`.
+        """
+        if seq <= self.last_seq or self.frozen:
+            self._refuse(seq)
+        if expire_ms != NO_EXPIRY or self._expire is not None:
+            self._expiries().append(expire_ms)
+        keys = self._keys
+        row = len(keys)
+        newest = self._newest
+        self._previous.append(newest.get(key, NO_ROW))
+        newest[key] = row
+        keys.append(key)
+        self._values.append(value)
+        self._kinds.append(kind)
+        self._seqs.append(seq)
+        self._create.append(create_ms)
+        self.last_seq = seq
+        self.nbytes += len(key) + len(value) + ROW_OVERHEAD_BYTES
+
+    def append_batch(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        kinds: bytes | bytearray,
+        first_seq: int,
+        expires: Sequence[int] | None,
+        create_ms: int,
+    ) -> None:
+        """Add rows numbered ``first_seq``, ``first_seq + 1`` and so on, all created at ``create_ms``.
+
+        ``expires`` gives each row's expiry (`NO_EXPIRY` for never), ``None`` when no row expires. Raises
+        `InternalError` as `append` does, or when the columns differ in length.
+        """
+        count = len(keys)
+        if not count:
+            return
+        seqs = range(first_seq, first_seq + count)
+        self._extend(keys, values, kinds, seqs, expires, repeat(create_ms, count))
+
+    def extend(self, columns: Columns) -> None:
+        """Add replayed rows with their own, strictly rising sequence numbers.
+
+        Raises `InternalError` when frozen or when the numbers do not rise above `last_seq`.
+        """
+        if not len(columns):
+            return
+        if np.any(columns.seqs[1:] <= columns.seqs[:-1]):
+            raise InternalError("replayed rows are not in the order of their sequence numbers")
+        expires = None if columns.expire_ms is None else columns.expire_ms.tolist()
+        self._extend(
+            columns.keys.to_pylist(),
+            columns.values.to_pylist(),
+            columns.kinds.tobytes(),
+            columns.seqs.tolist(),
+            expires,
+            columns.create_ms.tolist(),
+        )
+
+    def _extend(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        kinds: bytes | bytearray,
+        seqs: Sequence[int],
+        expires: Sequence[int] | None,
+        create_ms: Sequence[int] | repeat[int],
+    ) -> None:
+        count = len(keys)
+        if seqs[0] <= self.last_seq or self.frozen:
+            self._refuse(seqs[0])
+        if len(values) != count or len(kinds) != count or (expires is not None and len(expires) != count):
+            raise InternalError("the columns of a batch differ in length")
+        if expires is not None or self._expire is not None:
+            self._expiries().extend(repeat(NO_EXPIRY, count) if expires is None else expires)
+        row = len(self._keys)
+        newest = self._newest
+        fresh = dict(zip(keys, range(row, row + count), strict=True))
+        if len(fresh) == count:
+            self._previous.extend(map(newest.get, keys, repeat(NO_ROW)))
+            newest.update(fresh)
+        else:
+            for number, key in enumerate(keys, row):
+                self._previous.append(newest.get(key, NO_ROW))
+                newest[key] = number
+        self._keys.extend(keys)
+        self._values.extend(values)
+        self._kinds.extend(kinds)
+        self._seqs.extend(seqs)
+        self._create.extend(create_ms)
+        self.last_seq = seqs[-1]
+        self.nbytes += sum(map(len, keys)) + sum(map(len, values)) + count * ROW_OVERHEAD_BYTES
+
+    def _expiries(self) -> array[int]:
+        if self._expire is None:
+            self._expire = array("q", [NO_EXPIRY]) * len(self._keys)
+        return self._expire
+
+    def _refuse(self, seq: int) -> None:
+        if self.frozen:
+            raise InternalError("append to a frozen memtable")
+        raise InternalError(f"sequence number {seq} is not above {self.last_seq}")
+
+    def get(self, key: bytes, max_seq: int) -> RowHit | None:
+        """The newest version of ``key`` with a sequence number of at most ``max_seq``, tombstones included."""
+        row = self._newest.get(key, NO_ROW)
+        if max_seq < self.last_seq:
+            seqs = self._seqs
+            while row >= 0 and seqs[row] > max_seq:
+                row = self._previous[row]
+        if row < 0:
+            return None
+        expire_ms = NO_EXPIRY if self._expire is None else self._expire[row]
+        return RowHit(self._values[row], self._seqs[row], self._kinds[row], expire_ms, self._create[row])
+
+    def row_after(self, seq: int) -> int:
+        """How many rows have a sequence number of at most ``seq``: the first row after it."""
+        return len(self._seqs) if seq >= self.last_seq else bisect_right(self._seqs, seq)
+
+    # conversion
+
+    def slices(self, start: int, stop: int) -> Iterator[Columns]:
+        """Rows ``start`` to ``stop`` (exclusive) in write order; each step builds one piece in about 1 ms.
+
+        Raises `InvalidError` at the first step for rows that are not there.
+        """
+        if not 0 <= start <= stop <= len(self._keys):
+            raise InvalidError(f"rows {start} to {stop} of a memtable of {len(self._keys)}")
+        for low in range(start, stop, STEP_ROWS):
+            yield from self.pieces(range(low, min(stop, low + STEP_ROWS)))
+
+    def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
+        """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
+
+        With ``reverse`` the pieces come from the end; the rows inside one keep their order.
+        """
+        sizes = list(accumulate((len(self._values[row]) for row in rows), initial=0))
+        cuts = [0]
+        while cuts[-1] < len(rows):
+            low = cuts[-1]
+            cuts.append(max(low + 1, bisect_right(sizes, sizes[low] + STEP_BYTES) - 1))
+        spans = list(pairwise(cuts))
+        for low, high in reversed(spans) if reverse else spans:
+            yield self._columns(rows[low:high])
+
+    def _columns(self, rows: Sequence[int]) -> Columns:
+        keys, values = self._keys, self._values
+        chosen = np.array(rows, np.int64)
+        return Columns(
+            pa.array([keys[row] for row in rows], pa.binary()),
+            pa.array([values[row] for row in rows], pa.binary()),
+            np.frombuffer(self._seqs, np.uint64)[chosen],
+            np.frombuffer(self._kinds, np.uint8)[chosen],
+            None if self._expire is None else np.frombuffer(self._expire, np.int64)[chosen],
+            np.frombuffer(self._create, np.int64)[chosen],
+        )
+
+    def key_array(self, start: int, stop: int) -> pa.LargeBinaryArray:
+        """The keys of rows ``start`` to ``stop`` (exclusive), with 64-bit offsets so that any number concatenates."""
+        return pa.array(self._keys[start:stop], pa.large_binary())
+
+    # scans
+
+    def order_steps(self, max_seq: int) -> Iterator[None]:
+        """Put the keys of rows up to ``max_seq`` in order, about 1 ms a step; several callers' steps may interleave."""
+        while self._ordered_rows < self.row_after(max_seq):
+            self._order_more()
+            yield
+
+    def _order_more(self) -> None:
+        start = self._ordered_rows
+        stop = min(len(self._keys), start + ORDER_STEP_ROWS)
+        first_versions = [
+            key for key, older in zip(self._keys[start:stop], self._previous[start:stop], strict=True) if older < 0
+        ]
+        self._order.add(first_versions)
+        self._ordered_rows = stop
+
+    def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
+        """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.
+
+        Batches have at most `STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. Rows
+        appended while the scan is under way do not show. Whatever `order_steps` has left is ordered first.
+        """
+        for _ in self.order_steps(max_seq):
+            pass
+        count = FIRST_BATCH_ROWS
+        order = self._order
+        while True:
+            keys = order.descending(start, end, count) if reverse else order.ascending(start, end, count)
+            if not keys:
+                return
+            yield from self.pieces(self._visible(keys, max_seq), reverse=reverse)
+            if reverse:
+                end = keys[0]
+            else:
+                start = keys[-1] + b"\0"
+            count = min(4 * count, STEP_ROWS)
+
+    def _visible(self, keys: list[bytes], max_seq: int) -> list[int]:
+        newest = self._newest
+        if max_seq >= self.last_seq:
+            return [newest[key] for key in keys]
+        seqs, previous = self._seqs, self._previous
+        rows: list[int] = []
+        for key in keys:
+            row = newest[key]
+            while row >= 0 and seqs[row] > max_seq:
+                row = previous[row]
+            if row >= 0:
+                rows.append(row)
+        return rows
