@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from enum import Enum
+from typing import Final, Literal, NamedTuple, NewType
 
 Seq = NewType("Seq", int)
 """Sequence number of one row; every row has its own, starting at 1."""
@@ -50,3 +51,13 @@ class RowHit(NamedTuple):
     kind: int
     expire_ms: int
     create_ms: int
+
+
+class NeedsIO(Enum):
+    """The type of `NEEDS_IO`."""
+
+    NEEDS_IO = "needs_io"
+
+
+NEEDS_IO: Final[Literal[NeedsIO.NEEDS_IO]] = NeedsIO.NEEDS_IO
+"""Answer of a synchronous read that cannot tell without reading from the store."""

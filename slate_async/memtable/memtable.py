@@ -227,7 +227,8 @@ class Memtable:
 
         With ``reverse`` the pieces come from the end; the rows inside one keep their order.
         """
-        sizes = list(accumulate((len(self._values[row]) for row in rows), initial=0))
+        keys, values = self._keys, self._values
+        sizes = list(accumulate((len(keys[row]) + len(values[row]) for row in rows), initial=0))
         cuts = [0]
         while cuts[-1] < len(rows):
             low = cuts[-1]

@@ -32,6 +32,10 @@ class FairTurns:
         self._calls = 0
         return self._clock.monotonic() - self._since > BUDGET_SECONDS
 
+    def overdue(self) -> bool:
+        """As `spent`, looking at the clock on every call: for steps of many operations each."""
+        return self._clock.monotonic() - self._since > BUDGET_SECONDS
+
     async def give(self) -> None:
         """Let every other ready task run once, then start a new budget."""
         await asyncio.sleep(0)

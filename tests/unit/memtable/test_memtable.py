@@ -146,15 +146,15 @@ def test_rows_that_are_not_there() -> None:
 
 def test_pieces_are_bounded() -> None:
     table = Memtable()
-    big = bytes(STEP_BYTES // 2)
+    big = bytes(STEP_BYTES // 2 - 1)
     sizes = [big, big, b"", big, bytes(STEP_BYTES * 2), b"x", b"y"]
     table.append_batch([b"%d" % i for i in range(7)], sizes, bytes(7), 1, None, 0)
-    assert [len(piece) for piece in table.slices(0, 7)] == [3, 1, 1, 2]
+    assert [len(piece) for piece in table.slices(0, 7)] == [2, 2, 1, 2]
     assert [piece.keys.to_pylist() for piece in table.scan(None, None, 7, reverse=True)] == [
         [b"5", b"6"],
         [b"4"],
-        [b"3"],
-        [b"0", b"1", b"2"],
+        [b"2", b"3"],
+        [b"0", b"1"],
     ]
     many = Memtable()
     count = 2 * STEP_ROWS + 5
