@@ -132,6 +132,7 @@ class LogFlusher:
 
     async def _flush(self, segment: Segment) -> None:
         data = await self._encode(segment)
+        segment.object_bytes = len(data)
         await self._log.write(segment.log_id, data)
         self.stats.flushes += 1
         self.stats.rows += segment.stop - segment.start

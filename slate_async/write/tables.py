@@ -10,6 +10,7 @@ one log object. The active slot's uncut rows wait for the next cut; cut segments
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slate_async.memtable.memtable import Memtable
@@ -19,7 +20,8 @@ from slate_async.write.group import CommitGroup
 @dataclass(slots=True, eq=False)
 class Slot:
     """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
-    ``log_floor`` the highest epoch among valid log objects up to there."""
+    ``log_floor`` the highest epoch among valid log objects up to there; ``reserved`` the admitted bytes it holds;
+    ``stored`` resolves when its rows are in SSTs."""
 
     table: Memtable
     log_end: int
@@ -28,11 +30,12 @@ class Slot:
     queued_segments: int = 0
     frozen: bool = False
     reserved: int = 0
+    stored: CommitGroup = field(default_factory=CommitGroup)
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Rows ``start`` to ``stop`` of a slot: one log object once it has an id."""
+    """Rows ``start`` to ``stop`` of a slot: one log object, of ``object_bytes``, once it has an id."""
 
     slot: Slot
     start: int
@@ -41,11 +44,13 @@ class Segment:
     group: CommitGroup
     last_seq: int
     log_id: int = 0
+    object_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class TableSet:
-    """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own."""
+    """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
+    ``on_frozen`` is called in the step that replaces the active table."""
 
     epoch: int
     freeze_each_cut: bool
@@ -56,6 +61,7 @@ class TableSet:
     group: CommitGroup = field(default_factory=CommitGroup)
     uncut_bytes: int = 0
     queued_bytes: int = 0
+    on_frozen: Callable[[], None] = lambda: None
 
     @property
     def pending_bytes(self) -> int:
@@ -99,6 +105,7 @@ class TableSet:
         slot.frozen = True
         self.frozen.append(slot)
         self.active = Slot(Memtable(), slot.log_end, self.epoch)
+        self.on_frozen()
 
     def next_segment(self, log_id: int) -> Segment:
         """Give the oldest segment its id. There must be pending rows."""

@@ -1,0 +1,140 @@
+"""Frozen memtables become L0 SSTs: build, upload, then one manifest edit that moves the rows out of the log.
+
+Ordering rule (rules 2 and 19): a flush covers whole, published log positions only, oldest table first, and applies
+only if the log still starts where it did. A flush refused by ``sst_floor`` is redone under a new name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slate_async.errors import ConflictError, InternalError
+from slate_async.format.sst import EncodedSst
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import AddL0
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.sst.writer import sst_key, write_sst
+from slate_async.write.encoding import Encoder
+from slate_async.write.tables import Slot, TableSet
+
+logger = logging.getLogger(__name__)
+REDO_LIMIT = 5
+
+
+def sst_ref(location: str, object_id: bytes, encoded: EncodedSst, writer_epoch: int) -> SstRef:
+    """The manifest's reference to a finished SST."""
+    stats = encoded.stats
+    return SstRef(
+        location=location,
+        object_id=object_id,
+        size=encoded.size,
+        rows=stats.rows,
+        tombstones=stats.tombstones,
+        first_key=stats.first_key,
+        last_key=stats.last_key,
+        min_seq=stats.min_seq,
+        max_seq=stats.max_seq,
+        min_expire_ms=stats.min_expire_ms,
+        max_expire_ms=stats.max_expire_ms,
+        writer_epoch=writer_epoch,
+    )
+
+
+@dataclass(slots=True)
+class L0Stats:
+    """Counters of one writer."""
+
+    ssts: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+class L0Flusher:
+    """One task; ``adopt(state)`` installs the committed state in the same step that drops the memtable."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        tables: TableSet,
+        encoder: Encoder,
+        driver: ManifestDriver,
+        store: ObjectStore,
+        runtime: Runtime,
+        state: Callable[[], ManifestState],
+        published_end: Callable[[], int],
+        last_tick_ms: Callable[[], int],
+        adopt: Callable[[ManifestState], None],
+    ) -> None:
+        self._epoch = epoch
+        self._tables = tables
+        self._encoder = encoder
+        self._driver = driver
+        self._store = store
+        self._runtime = runtime
+        self._state = state
+        self._published_end = published_end
+        self._last_tick_ms = last_tick_ms
+        self._adopt = adopt
+        self._wake = asyncio.Event()
+        self.stats = L0Stats()
+
+    def notify(self) -> None:
+        """A table was frozen, or log positions were published."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Flush tables as they become ready, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (slot := self._ready()) is not None:
+                await self._flush(slot)
+
+    def _ready(self) -> Slot | None:
+        """The oldest table, once every row of it is acknowledged (rule 19)."""
+        if not self._tables.frozen:
+            return None
+        slot = self._tables.frozen[0]
+        if slot.queued_segments or not self._covered(slot):
+            return None
+        return slot
+
+    def _covered(self, slot: Slot) -> bool:
+        return slot.log_end <= self._published_end()
+
+    async def _flush(self, slot: Slot) -> None:
+        for _ in range(REDO_LIMIT):
+            base = self._state().version
+            object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
+            location = sst_key(base, object_id)
+            encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
+            await write_sst(self._store, location, encoded)
+            try:
+                state = await self._driver.commit(self._edit(slot, base, location, object_id, encoded))
+            except ConflictError as conflict:
+                logger.warning("flushing %s again under a new name: %s", location, conflict)
+                continue
+            self.stats.ssts += 1
+            self.stats.rows += encoded.stats.rows
+            self.stats.bytes += encoded.size
+            self._adopt(state)
+            return
+        raise InternalError("an L0 SST was refused over and over: sst_floor moves faster than a flush")
+
+    def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
+        return AddL0(
+            epoch=self._epoch,
+            from_position=self._state().log_start,
+            to_position=slot.log_end,
+            sst=sst_ref(location, object_id, encoded, self._epoch),
+            last_seq=encoded.stats.max_seq,
+            last_tick_ms=self._last_tick_ms(),
+            log_floor=slot.log_floor,
+            base_version=base,
+        )

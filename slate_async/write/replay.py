@@ -1,0 +1,104 @@
+"""From what a take-over inherited to the tables a new writer starts with.
+
+Rule 19: rows the manifest already covers (``seq <= last_seq``) are dropped, and the new writer continues after the
+highest number replayed or recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from slate_async.errors import CorruptionError
+from slate_async.format.columns import Columns
+from slate_async.format.header import ObjectKind, log_object_id
+from slate_async.format.log_segment import decode_segment
+from slate_async.log.protocol import Inherited, LogObject
+from slate_async.memtable import Memtable
+from slate_async.runtime.protocol import Offload
+from slate_async.sst.reader import SstReader
+from slate_async.write.encoding import INLINE_BYTES
+from slate_async.write.tables import Slot, TableSet
+
+ROWS_PER_TURN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """tables: memtables with the replayed rows, all of them durable
+    log_ssts: ``(log id, reader)`` of log objects that are SSTs themselves, newest first
+    last_seq, last_tick_ms: highest sequence number and write time in use
+    """
+
+    tables: TableSet
+    log_ssts: list[tuple[int, SstReader]]
+    last_seq: int
+    last_tick_ms: int
+
+
+def new_rows(columns: Columns, last_seq: int) -> Columns:
+    """The rows above ``last_seq``; log objects hold rows in ascending sequence order."""
+    first = int(np.searchsorted(columns.seqs, last_seq, side="right"))
+    return columns if first == 0 else columns.slice(first, len(columns))
+
+
+async def replay(
+    inherited: Inherited, *, epoch: int, table_bytes: int, offload: Offload, open_sst: Callable[[LogObject], SstReader]
+) -> Replayed:
+    """Replay ``inherited``. Raises `CorruptionError` naming the log object that does not decode."""
+    state = inherited.state
+    active = Slot(Memtable(), state.log_start - 1, state.log_floor)
+    tables = TableSet(epoch, freeze_each_cut=not state.wal_enabled, table_bytes=table_bytes, active=active)
+    last_seq, tick = state.last_seq, state.last_tick_ms
+    log_ssts: list[tuple[int, SstReader]] = []
+    if state.wal_enabled:
+        for one in inherited.objects:
+            columns = new_rows(await _decode(one, state.database_id, offload), last_seq)
+            await _load(tables, one, columns)
+            if len(columns):
+                last_seq = int(columns.seqs[-1])
+                tick = max(tick, int(columns.create_ms.max()))
+    elif inherited.objects:
+        for one in inherited.objects:
+            _check_kind(one, ObjectKind.SST)
+        log_ssts = [(one.id, open_sst(one)) for one in reversed(inherited.objects)]
+        newest = (await log_ssts[0][1].load()).stats
+        last_seq = max(last_seq, newest.max_seq)
+        tick = max(tick, newest.max_create_ms)
+    tables.active.log_end = inherited.next_id - 1
+    tables.active.log_floor = epoch
+    return Replayed(tables, log_ssts, last_seq, tick)
+
+
+async def _decode(one: LogObject, database_id: UUID, offload: Offload) -> Columns:
+    _check_kind(one, ObjectKind.LOG_SEGMENT)
+
+    def decode() -> Columns:
+        return decode_segment(one.data, object_name=one.key, database_id=database_id, log_id=one.id)[1]
+
+    return decode() if one.size < INLINE_BYTES else await offload.run(decode)
+
+
+async def _load(tables: TableSet, one: LogObject, columns: Columns) -> None:
+    """Append rows to the active table, a turn of the loop between steps, and freeze it when it is full."""
+    slot = tables.active
+    for start in range(0, len(columns), ROWS_PER_TURN):
+        if start:
+            await asyncio.sleep(0)
+        slot.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
+    slot.cut_rows = len(slot.table)
+    slot.reserved = slot.table.nbytes
+    slot.log_end, slot.log_floor = one.id, one.header.writer_epoch
+    if slot.table.nbytes >= tables.table_bytes:
+        tables.freeze()
+
+
+def _check_kind(one: LogObject, kind: ObjectKind) -> None:
+    if one.header.kind is not kind:
+        raise CorruptionError(f"a {one.header.kind.name} where a {kind.name} belongs", object_name=one.key, offset=10)
+    if one.header.object_id != log_object_id(one.id):
+        raise CorruptionError("another log object's bytes", object_name=one.key)

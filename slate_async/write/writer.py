@@ -1,0 +1,303 @@
+"""`Writer`: the live owner of one epoch. Gives sequence numbers, applies batches, and keeps what reads see.
+
+All state changes are synchronous steps between awaits: applying a batch, acknowledging a segment, adopting a
+manifest state. Reads take the current `ReadView`, an immutable picture that such a step replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from slate_async.errors import InvalidError, SlateError
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.format.header import log_object_id
+from slate_async.log.protocol import Inherited, Log
+from slate_async.log.window import FlushWindow
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.memtable import ROW_OVERHEAD_BYTES
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.read.view import ReadView
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.reader import SstReader
+from slate_async.types import MAX_SEQ
+from slate_async.write.admission import Admission
+from slate_async.write.batch import WriteBatch
+from slate_async.write.encoding import Encoder
+from slate_async.write.errors import closed_failure, write_failure
+from slate_async.write.group import CommitGroup, WriteHandle
+from slate_async.write.l0_flusher import L0Flusher
+from slate_async.write.log_flusher import LogFlusher
+from slate_async.write.policy import FlushPolicy
+from slate_async.write.replay import Replayed
+from slate_async.write.tables import Segment, Slot
+
+logger = logging.getLogger(__name__)
+MAX_BATCH_BYTES = 2**31 - 2**24
+"""A batch is one log object, whose values must fit Arrow's 32-bit offsets."""
+CUT_BYTES = 1 << 30
+"""Rows waiting for a log id are cut into objects of at most this many bytes."""
+
+
+class Writer:
+    """See the module docstring. ``on_failure`` is told when a background task fails."""
+
+    def __init__(
+        self,
+        *,
+        inherited: Inherited,
+        replayed: Replayed,
+        log: Log,
+        driver: ManifestDriver,
+        store: ObjectStore,
+        cache: BlockCache,
+        encoder: Encoder,
+        runtime: Runtime,
+        settings: Settings,
+        supervisor: Supervisor,
+    ) -> None:
+        self.state = inherited.state
+        self.epoch = encoder.epoch
+        self._runtime = runtime
+        self._store = store
+        self._cache = cache
+        self._log = log
+        self._supervisor = supervisor
+        self._skip_bytes = settings.skip_memtable_bytes
+        self._failure: Callable[[], SlateError] | None = None
+        self.tables = replayed.tables
+        self.last_seq = self.durable_seq = replayed.last_seq
+        self._tick_ms = replayed.last_tick_ms
+        self._newest_group: CommitGroup | None = None
+        self._log_ssts: list[tuple[int, SstReader]] = replayed.log_ssts
+        self._readers: dict[bytes, SstReader] = {}
+        self.admission = Admission(settings.max_unflushed_bytes)
+        self.admission.force(sum(slot.reserved for slot in (*self.tables.frozen, self.tables.active)))
+        self.flusher = LogFlusher(
+            tables=self.tables,
+            log=log,
+            window=FlushWindow(inherited.next_id, settings.flush_parallelism),
+            policy=FlushPolicy(
+                settings.flush_interval_ms / 1000,
+                settings.flush_bytes,
+                0.0 if settings.max_flushes_per_second is None else 1 / settings.max_flushes_per_second,
+            ),
+            early_ack=settings.ack == "flushed",
+            encode=self._encode,
+            acknowledged=self._acknowledged,
+            published=self._published,
+            runtime=runtime,
+            supervisor=supervisor,
+        )
+        self.l0 = L0Flusher(
+            epoch=self.epoch,
+            tables=self.tables,
+            encoder=encoder,
+            driver=driver,
+            store=store,
+            runtime=runtime,
+            state=lambda: self.state,
+            published_end=lambda: self.flusher.published_end,
+            last_tick_ms=lambda: self._tick_ms,
+            adopt=self.adopt,
+        )
+        self._encoder = encoder
+        self.tables.on_frozen = self._table_frozen
+        self.view = self._picture()
+
+    def start(self) -> None:
+        """Start the background tasks."""
+        self.flusher.start()
+        if self.state.wal_enabled:
+            self._supervisor.spawn("L0 flusher", self.l0.run())
+            self.l0.notify()
+
+    # ---- writes
+
+    async def write_row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
+        """Apply one row, once there is room."""
+        nbytes = len(key) + len(value) + ROW_OVERHEAD_BYTES
+        if not self.admission.try_admit(nbytes):
+            await self._wait_for_room(nbytes)
+        if self._failure is not None:
+            self.admission.release(nbytes)
+            raise self._failure()
+        large = len(value) > self._skip_bytes
+        if large:
+            self.tables.freeze()
+        now = self._tick()
+        seq = self.last_seq + 1
+        expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
+        self.tables.active.table.append(key, value, kind, seq, expire, now)
+        self.last_seq = seq
+        return self._applied(nbytes, now, large)
+
+    async def write_batch(self, batch: WriteBatch) -> WriteHandle:
+        """Apply a batch in one step, once there is room for all of it."""
+        if batch.nbytes > MAX_BATCH_BYTES:
+            raise InvalidError(
+                f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.nbytes}; split it",
+                outcome="not_applied",
+            )
+        keys, values, kinds = tuple(batch.keys), tuple(batch.values), bytes(batch.kinds)
+        ttls = None if batch.ttls_ms is None else tuple(batch.ttls_ms)
+        nbytes = batch.nbytes + len(keys) * ROW_OVERHEAD_BYTES
+        if not self.admission.try_admit(nbytes):
+            await self._wait_for_room(nbytes)
+        if self._failure is not None:
+            self.admission.release(nbytes)
+            raise self._failure()
+        large = batch.nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
+        if large or self.tables.uncut_bytes + nbytes > CUT_BYTES:
+            self.tables.freeze()
+        now = self._tick()
+        expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
+        self.tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        self.last_seq += len(keys)
+        return self._applied(nbytes, now, large)
+
+    def _tick(self) -> int:
+        """Now in milliseconds; write times never go back."""
+        self._tick_ms = max(self._tick_ms, self._runtime.clock.now_ms())
+        return self._tick_ms
+
+    def _applied(self, nbytes: int, now_ms: int, large: bool) -> WriteHandle:
+        self.tables.added(nbytes)
+        group = self._newest_group = self.tables.group
+        if large:
+            self.tables.freeze()
+        self.flusher.notify()
+        return WriteHandle(self.last_seq, now_ms / 1000, group)
+
+    def empty_handle(self) -> WriteHandle:
+        """The handle of a batch without rows: durable when everything before it is."""
+        group = self._newest_group
+        if group is None:
+            group = CommitGroup()
+            group.resolve()
+        return WriteHandle(self.last_seq, self._tick() / 1000, group)
+
+    async def _wait_for_room(self, nbytes: int) -> None:
+        """Backpressure: wait in line; what is in memory is on its way out meanwhile."""
+        self._relieve()
+        await self.admission.admit(nbytes)
+
+    def _relieve(self) -> None:
+        """Somebody waits for room: if no table is on its way to L0, send the active one."""
+        if self.state.wal_enabled and not self.tables.frozen:
+            self.tables.freeze()
+        self.flusher.notify()
+
+    def _table_frozen(self) -> None:
+        self.view = self._picture()
+        self.l0.notify()
+
+    async def flush(self, *, l0: bool = False) -> None:
+        """Make everything written so far durable; with ``l0`` also move it out of the log into SSTs."""
+        if self._failure is not None:
+            raise self._failure()
+        slot: Slot | None = None
+        if l0 and self.state.wal_enabled:
+            self.tables.freeze()
+            slot = self.tables.frozen[-1] if self.tables.frozen else None
+        self.flusher.force()
+        if self._newest_group is not None:
+            await self._newest_group.wait()
+        if slot is not None:
+            await slot.stored.wait()
+
+    # ---- what the tasks report
+
+    async def _encode(self, segment: Segment) -> bytes:
+        if self.state.wal_enabled:
+            return await self._encoder.segment(
+                segment.slot.table,
+                segment.start,
+                segment.stop,
+                log_id=segment.log_id,
+                manifest_version=self.state.version,
+            )
+        encoded = await self._encoder.sst(
+            segment.slot.table, object_id=log_object_id(segment.log_id), manifest_version=self.state.version
+        )
+        return b"".join(encoded.buffers)
+
+    def _acknowledged(self, segment: Segment) -> None:
+        self.durable_seq = segment.last_seq
+        if not self.state.wal_enabled:
+            self._promote(segment)
+        segment.group.resolve()
+
+    def _promote(self, segment: Segment) -> None:
+        """The log object *is* an SST: reads use it from now on, and the memtable goes."""
+        key = self._log.key(segment.log_id)
+        reader = self._open_sst(key, segment.object_bytes, log_object_id(segment.log_id))
+        self._log_ssts.insert(0, (segment.log_id, reader))
+        self.tables.frozen.remove(segment.slot)
+        self.view = self._picture()
+        segment.slot.stored.resolve()
+        self.admission.release(segment.slot.reserved)
+
+    def _published(self, log_id: int) -> None:
+        self.l0.notify()
+
+    def adopt(self, state: ManifestState) -> None:
+        """Install a newer manifest state. Rule 20: in one step, rows below its ``log_start`` leave memory."""
+        if state.version <= self.state.version:
+            return
+        self.state = state
+        gone = self.tables.drop_below(state.log_start)
+        self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
+        self.view = self._picture()
+        for slot in gone:
+            slot.stored.resolve()
+            self.admission.release(slot.reserved)
+        if self.admission.waiting:
+            self._relieve()
+
+    def fail(self, cause: BaseException | None) -> None:
+        """The epoch has ended. Whoever waits is told, with the outcome of its own write."""
+        if self._failure is not None:
+            return
+        self._failure = lambda: closed_failure(cause)
+        self.admission.fail(self._failure)
+        for segment in self.flusher.issued_segments():
+            segment.group.fail(lambda: write_failure(cause, "unknown"))
+        for group in self.tables.groups():
+            group.fail(lambda: write_failure(cause, "not_applied"))
+        for slot in (*self.tables.frozen, self.tables.active):
+            slot.stored.fail(self._failure)
+
+    # ---- what reads see
+
+    def _picture(self) -> ReadView:
+        readers = {sst.object_id: self._reader(sst) for sst in self.state.l0}
+        for run in self.state.runs:
+            readers.update((sst.object_id, self._reader(sst)) for sst in run.ssts)
+        self._readers = readers
+        return ReadView(
+            memtables=self.tables.newest_first(),
+            tables=[*(reader for _, reader in self._log_ssts), *(readers[sst.object_id] for sst in self.state.l0)],
+            runs=[[(s.first_key, s.last_key, readers[s.object_id]) for s in run.ssts] for run in self.state.runs],
+            max_seq=MAX_SEQ,
+        )
+
+    def _reader(self, sst: SstRef) -> SstReader:
+        found = self._readers.get(sst.object_id)
+        return self._open_sst(sst.location, sst.size, sst.object_id) if found is None else found
+
+    def _open_sst(self, key: str, size: int, object_id: bytes) -> SstReader:
+        return SstReader(
+            self._store,
+            key,
+            size=size,
+            database_id=self.state.database_id,
+            object_id=object_id,
+            cache=self._cache,
+            offload=self._runtime.offload,
+        )
+
