@@ -1,0 +1,230 @@
+"""Opening a database as its writer: find or create the manifest, claim the epoch, take the log over, replay.
+
+Ordering rule (rule 9, rule 16): claim -> fence -> replay -> read the head again. Nothing is served before that.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from metastores.protocol import MetaStore, MetaStoreFactory, Register
+from slate_async.errors import InvalidError
+from slate_async.log.contiguous import ContiguousLog
+from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import ClaimWriter, check_usable
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.probe import probe
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.reader import SstReader
+from slate_async.write.encoding import Encoder
+from slate_async.write.replay import replay
+from slate_async.write.writer import Writer
+
+logger = logging.getLogger(__name__)
+OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
+NESTED = re.compile(r"[^/]+/(.*/)?manifest/")
+FOREIGN_LOOK = 1_000
+"""How many objects under a new database's path are looked at for things that are not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
+    metastores and logs, without credentials."""
+
+    name: str
+    store: ObjectStore
+    metadata: MetaStoreFactory
+    settings: Settings
+    runtime: Runtime
+    cache: BlockCache
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A claimed, replayed database, its tasks not yet started."""
+
+    writer: Writer
+    driver: ManifestDriver
+    settings: Settings
+    register: Register | None
+
+
+async def open_writer(
+    place: Place, supervisor: Supervisor, *, create: bool, properties: Mapping[str, str] | None = None
+) -> Opened:
+    """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
+
+    Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
+    claimed meanwhile), `CorruptionError`, `UnavailableError`."""
+    objects = MetaObjects(place.store)
+    metastore: MetaStore = place.metadata.manifest(objects, place.name)
+    driver = ManifestDriver(
+        metastore,
+        place.runtime,
+        supervisor,
+        full_every=place.settings.manifest_full_every,
+        deadline_ms=place.settings.takeover_deadline_ms,
+    )
+    register: Register | None = None
+    try:
+        state = await driver.load()
+        if state is None:
+            if not create:
+                raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+            state = await _create(place, driver, properties)
+        settings = follow_database(place.settings, state)
+        check_usable(state)
+        claim = ClaimWriter(place.runtime.ids.token(), settings.flush_parallelism)
+        claimed = await driver.commit(claim)
+        if state.log_protocol == "epoch_prefixed":
+            register = place.metadata.register(objects, place.name)
+        log = _log(place, settings, claimed, driver, register)
+        inherited = await log.take_over(claimed)
+        writer = await _recover(place, settings, inherited, claimed.writer_epoch, log, driver, supervisor)
+    except BaseException:
+        await driver.close()
+        if register is not None:
+            await register.close()
+        raise
+    logger.info(
+        "%s: writer epoch %d, log position %d, %d log objects replayed",
+        place.name,
+        claimed.writer_epoch,
+        inherited.next_id,
+        len(inherited.objects),
+    )
+    return Opened(writer, driver, settings, register)
+
+
+async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str, str] | None) -> ManifestState:
+    """Commit version 1 at an empty place whose store can do what the protocols need."""
+    settings = place.settings
+    log_protocol = settings.log_protocol or "contiguous"
+    if settings.ack == "flushed" and log_protocol == "contiguous":
+        raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
+    await _refuse_foreign(place)
+    metadata = place.metadata
+    register = log_protocol == "epoch_prefixed" and metadata.register_needs_replace
+    need_create = metadata.needs_create or log_protocol == "contiguous" or register
+    need_replace = metadata.needs_replace or register
+    if need_create or need_replace:
+        await probe(place.store, need_create=need_create, need_replace=need_replace, ids=place.runtime.ids)
+    return await driver.create(
+        ManifestState(
+            database_id=place.runtime.ids.uuid(),
+            log_protocol=log_protocol,
+            wal_enabled=settings.wal_enabled is not False,
+            created_ms=place.runtime.clock.now_ms(),
+            properties=MappingProxyType(dict(properties or {})),
+        )
+    )
+
+
+async def _refuse_foreign(place: Place) -> None:
+    """Raise `InvalidError` if the path holds anything but other databases, which may nest below."""
+    looked = 0
+    async for info in place.store.list(""):
+        if OURS.match(info.key) and not info.key.startswith("gc/"):
+            raise InvalidError(
+                f"{place.name} holds {info.key!r} but its manifest is not there: name the metastore it was made with"
+                " (metastore=...), or choose an empty path"
+            )
+        if not OURS.match(info.key) and not NESTED.match(info.key):
+            raise InvalidError(f"{place.name} holds {info.key!r}, which is not a database's; choose an empty path")
+        looked += 1
+        if looked >= FOREIGN_LOOK:
+            return
+
+
+def follow_database(settings: Settings, state: ManifestState) -> Settings:
+    """``settings`` with what was fixed at creation filled in. Raises `InvalidError` on a contradiction."""
+    for name in ("log_protocol", "wal_enabled"):
+        wanted, fixed = getattr(settings, name), getattr(state, name)
+        if wanted is not None and wanted != fixed:
+            raise InvalidError(f"{name} is fixed when a database is created: this one has {fixed!r}, not {wanted!r}")
+    return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
+
+
+def _log(
+    place: Place, settings: Settings, state: ManifestState, driver: ManifestDriver, register: Register | None
+) -> Log:
+    reader = LogReader(place.store, state.database_id, whole=state.wal_enabled)
+    if register is None:
+        return ContiguousLog(
+            place.store,
+            reader,
+            driver.load,
+            place.runtime,
+            deadline_ms=settings.retry_deadline_ms,
+            takeover_deadline_ms=settings.takeover_deadline_ms,
+            poll_interval_ms=settings.manifest_poll_interval_ms,
+        )
+    return EpochPrefixedLog(
+        place.store,
+        reader,
+        register,
+        driver.load,
+        place.runtime,
+        deadline_ms=settings.retry_deadline_ms,
+        takeover_deadline_ms=settings.takeover_deadline_ms,
+        gap_wait_ms=settings.log_gap_wait_ms,
+    )
+
+
+async def _recover(
+    place: Place,
+    settings: Settings,
+    inherited: Inherited,
+    epoch: int,
+    log: Log,
+    driver: ManifestDriver,
+    supervisor: Supervisor,
+) -> Writer:
+    database_id = inherited.state.database_id
+
+    def open_sst(one: LogObject) -> SstReader:
+        return SstReader(
+            place.store,
+            one.key,
+            size=one.size,
+            database_id=database_id,
+            object_id=one.header.object_id,
+            cache=place.cache,
+            offload=place.runtime.offload,
+        )
+
+    replayed = await replay(
+        inherited, epoch=epoch, table_bytes=settings.l0_sst_bytes, offload=place.runtime.offload, open_sst=open_sst
+    )
+    encoder = Encoder(
+        database_id,
+        epoch,
+        settings.block_bytes,
+        settings.compression,
+        settings.filter_bits_per_key,
+        place.runtime.offload,
+    )
+    return Writer(
+        inherited=inherited,
+        replayed=replayed,
+        log=log,
+        driver=driver,
+        store=place.store,
+        cache=place.cache,
+        encoder=encoder,
+        runtime=place.runtime,
+        settings=settings,
+        supervisor=supervisor,
+    )

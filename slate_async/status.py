@@ -1,0 +1,45 @@
+"""What a database says about itself: plain values, cheap to read, safe to print or export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A database at one moment.
+
+    path: its URL, without credentials
+    state: ``"open"``, ``"closing"``, ``"closed"``, ``"fenced"`` or ``"failed"``
+    epoch: this writer's epoch
+    manifest_version: the newest manifest version adopted
+    log_start, log_end: first log position not in L0 or runs; last position acknowledged
+    last_seq, durable_seq: highest sequence number applied; highest one acknowledged durable
+    memtables, memtable_bytes: tables in memory, the active one included; estimated bytes held
+    unflushed_bytes: bytes counted against ``max_unflushed_bytes``
+    flushes_in_flight: log objects on their way
+    waiting_writes: writes held back by ``max_unflushed_bytes``
+    l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
+    sst_bytes: bytes of all SSTs the manifest names
+    """
+
+    path: str
+    database_id: str
+    state: Literal["open", "closing", "closed", "fenced", "failed"]
+    log_protocol: str
+    wal_enabled: bool
+    epoch: int
+    manifest_version: int
+    log_start: int
+    log_end: int
+    last_seq: int
+    durable_seq: int
+    memtables: int
+    memtable_bytes: int
+    unflushed_bytes: int
+    flushes_in_flight: int
+    waiting_writes: int
+    l0_ssts: int
+    sorted_runs: int
+    sst_bytes: int
