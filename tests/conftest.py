@@ -6,11 +6,15 @@ must be fresh per test; none may be kept from one test module to the next (see `
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.servers import node
+from tests.servers.localstack import LocalStack
 from tests.servers.moto import AWS_ENVIRONMENT, LockedMoto
+from tests.servers.radosgw import Radosgw
 from tests.slices import slice_seed as commit_seed
 
 ALL_SERVERS_FIXTURES = ("localstack_endpoint", "radosgw_endpoint")
@@ -80,3 +84,45 @@ def _moto_of_bounded_size(request: pytest.FixtureRequest) -> None:
     server = request.config.stash.get(MOTO, None)
     if server is not None:
         server.refresh()
+
+
+@pytest.fixture(scope="session")
+def azurite_endpoint() -> Iterator[str]:
+    """URL of Azurite's account; account and key are in `tests.servers.node`."""
+    if os.environ.get("SLATE_SKIP_AZURE") == "1":
+        pytest.skip("SLATE_SKIP_AZURE=1")
+    server = node.azurite()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def dynalite_endpoint() -> Iterator[str]:
+    """URL of dynalite, the second opinion on DynamoDB; any credentials."""
+    server = node.dynalite()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3rver_endpoint() -> Iterator[str]:
+    """URL of s3rver, an S3 that ignores conditions; key and secret are `tests.servers.node.S3RVER_KEY`."""
+    server = node.s3rver()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def localstack_endpoint() -> Iterator[str]:
+    """URL of LocalStack's S3; any credentials. Only with ``--all-servers``."""
+    server = LocalStack()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def radosgw_endpoint() -> Iterator[Radosgw]:
+    """ceph's S3 gateway: ``url``, ``access_key``, ``secret_key``. Only with ``--all-servers``."""
+    server = Radosgw()
+    yield server
+    server.stop()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import textwrap
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,9 @@ import botocore.exceptions
 import pytest
 from botocore.config import Config
 
+from tests.servers.node import S3RVER_KEY
 from tests.servers.process import ROOT, ServerError, ServerProcess
-
-ONE_ATTEMPT = Config(retries={"total_max_attempts": 1}, max_pool_connections=16)
+from tests.servers.radosgw import Radosgw
 
 
 def _alive(pid: int) -> bool:
@@ -37,17 +39,23 @@ def _wait_gone(pid: int) -> bool:
     return False
 
 
-@pytest.fixture
-def s3(s3_endpoint: str, aws_environment: dict[str, str]) -> Any:
-    client = boto3.client("s3", endpoint_url=s3_endpoint, config=ONE_ATTEMPT)
-    client.create_bucket(Bucket="servers")
-    return client
+def _client(service: str, endpoint: str, key: str = "test", secret: str = "test") -> Any:
+    config = Config(retries={"total_max_attempts": 1}, max_pool_connections=16, s3={"addressing_style": "path"})
+    keys = {"aws_access_key_id": key, "aws_secret_access_key": secret}
+    return boto3.client(service, endpoint_url=endpoint, region_name="us-east-1", config=config, **keys)
 
 
-def test_of_many_creators_exactly_one_wins(s3: Any) -> None:
-    def create(number: int) -> bool:
+def _body(number: int, condition: dict[str, str]) -> bytes:
+    """Bytes no other put writes: equal bytes would have equal ETags, and a condition on one would hold twice."""
+    return f"{number} {condition}".encode()
+
+
+def _winners(s3: Any, key: str, **condition: str) -> list[int]:
+    """Which of 32 racing conditional puts the store let through."""
+
+    def put(number: int) -> bool:
         try:
-            s3.put_object(Bucket="servers", Key="one", Body=b"%d" % number, IfNoneMatch="*")
+            s3.put_object(Bucket="servers", Key=key, Body=_body(number, condition), **condition)
         except botocore.exceptions.ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] != 412:
                 raise
@@ -55,25 +63,61 @@ def test_of_many_creators_exactly_one_wins(s3: Any) -> None:
         return True
 
     with ThreadPoolExecutor(16) as pool:
-        wins = [number for number, won in enumerate(pool.map(create, range(32))) if won]
-    assert len(wins) == 1
-    assert s3.get_object(Bucket="servers", Key="one")["Body"].read() == b"%d" % wins[0]
+        return [number for number, won in enumerate(pool.map(put, range(32))) if won]
 
 
-def test_dynamodb_answers_on_the_same_port(s3_endpoint: str, aws_environment: dict[str, str]) -> None:
-    client = boto3.client("dynamodb", endpoint_url=s3_endpoint, config=ONE_ATTEMPT)
+def _assert_exclusive(s3: Any, *, replace: bool) -> None:
+    s3.create_bucket(Bucket="servers")
+    (winner,) = _winners(s3, "one", IfNoneMatch="*")
+    found = s3.get_object(Bucket="servers", Key="one")
+    assert found["Body"].read() == _body(winner, {"IfNoneMatch": "*"})
+    if replace:
+        assert len(_winners(s3, "one", IfMatch=found["ETag"])) == 1
+
+
+def test_locked_moto_is_exclusive(s3_endpoint: str) -> None:
+    _assert_exclusive(_client("s3", s3_endpoint), replace=True)
+
+
+def test_localstack_is_exclusive(localstack_endpoint: str) -> None:
+    _assert_exclusive(_client("s3", localstack_endpoint), replace=True)
+
+
+def test_radosgw_is_exclusive_on_creation(radosgw_endpoint: Radosgw) -> None:
+    keys = radosgw_endpoint.access_key, radosgw_endpoint.secret_key
+    _assert_exclusive(_client("s3", radosgw_endpoint.url, *keys), replace=False)
+
+
+def test_s3rver_ignores_conditions(s3rver_endpoint: str) -> None:
+    s3 = _client("s3", s3rver_endpoint, S3RVER_KEY, S3RVER_KEY)
+    s3.create_bucket(Bucket="servers")
+    assert len(_winners(s3, "one", IfNoneMatch="*")) == 32
+
+
+@pytest.mark.parametrize("server", ["s3_endpoint", "dynalite_endpoint"])
+def test_dynamodb_checks_conditions(server: str, request: pytest.FixtureRequest) -> None:
+    client = _client("dynamodb", request.getfixturevalue(server))
     client.create_table(
         TableName="servers",
         KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
+    client.get_waiter("table_exists").wait(TableName="servers", WaiterConfig={"Delay": 1, "MaxAttempts": 30})
     client.put_item(TableName="servers", Item={"k": {"S": "a"}}, ConditionExpression="attribute_not_exists(k)")
     with pytest.raises(botocore.exceptions.ClientError, match="ConditionalCheckFailed"):
         client.put_item(TableName="servers", Item={"k": {"S": "a"}}, ConditionExpression="attribute_not_exists(k)")
 
 
-def test_stop_kills_children_that_ignore_the_polite_signal() -> None:
+def test_azurite_answers(azurite_endpoint: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{azurite_endpoint}/container/blob", timeout=10)
+    with caught.value as error:
+        assert error.code in (403, 404)
+        assert error.headers["Server"].startswith("Azurite-Blob")
+
+
+def test_stop_kills_children_too() -> None:
     script = "trap '' TERM; sleep 1000 & echo $! > child; touch up; wait; wait"
     server = ServerProcess("stubborn")
     server.start(["bash", "-c", script], ready=lambda: (server.folder / "up").exists())
