@@ -1,0 +1,218 @@
+"""Building an SST from sorted rows, block by block.
+
+Invariant: where blocks are cut depends on the rows alone, not on how they were handed to `SstBuilder.add`.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from slate_async.errors import InternalError, InvalidError
+from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, encode_block, stored_crc, stored_raw_bytes
+from slate_async.format.checksum import crc32c, crc32c_of_parts
+from slate_async.format.columns import Columns, concat
+from slate_async.format.compression import Compression
+from slate_async.format.filter import MAX_BITS_PER_KEY, build_filter, key_hashes
+from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_header
+from slate_async.format.index import BlockEntry, encode_index
+from slate_async.format.sst import (
+    FOOTER_BYTES,
+    MUST_UNDERSTAND,
+    SECTION_FILTER,
+    SECTION_INDEX,
+    SECTION_STATS,
+    EncodedSst,
+    Section,
+    SstFooter,
+    encode_directory,
+    encode_footer,
+)
+from slate_async.format.stats import SstStats, StatsCollector, encode_stats
+
+
+class SstBuilder:
+    """Collects sorted rows and makes one SST of them. Use it once, from one thread at a time.
+
+    block_bytes: a block is closed before the row that would take it past this many raw bytes; a larger row
+    stands alone
+    filter_bits_per_key: 0 for no filter
+    object_id: 16 bytes: a ULID, or `log_object_id` when the SST is a log object
+    """
+
+    def __init__(
+        self,
+        *,
+        database_id: UUID,
+        object_id: bytes,
+        writer_epoch: int,
+        manifest_version: int,
+        block_bytes: int = 64 << 10,
+        compression: str | Compression = Compression.NONE,
+        filter_bits_per_key: int = 10,
+    ) -> None:
+        if block_bytes < 1:
+            raise InvalidError(f"block_bytes must be positive, not {block_bytes}")
+        if not 0 <= filter_bits_per_key <= MAX_BITS_PER_KEY:
+            raise InvalidError(f"filter_bits_per_key must be 0 to {MAX_BITS_PER_KEY}, not {filter_bits_per_key}")
+        self._identity = (database_id, object_id, writer_epoch, manifest_version)
+        self._block_bytes = block_bytes
+        self._codec = Compression.of(compression)
+        self._filter_bits = filter_bits_per_key
+        self._body: list[bytes] = []
+        self._at = HEADER_BYTES
+        self._raw_bytes = 0
+        self._entries: list[BlockEntry] = []
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+        self._stats = StatsCollector()
+        self._pending: list[Columns] = []
+        self._pending_bytes = 0
+        self._last: tuple[bytes, int] | None = None
+        self._last_block_key: bytes | None = None
+        self._finished = False
+
+    @property
+    def rows(self) -> int:
+        """Rows added so far."""
+        return self._stats.rows
+
+    @property
+    def size_estimate(self) -> int:
+        """Bytes of the object so far, less its index and filter; rows not yet in a block count uncompressed."""
+        return self._at + self._pending_bytes
+
+    def add(self, columns: Columns) -> None:
+        """Append rows that come after all rows added before. Raises `InternalError` when they do not."""
+        if self._finished:
+            raise InternalError("this SST is finished")
+        if not len(columns):
+            return
+        self._check_order(columns)
+        self._stats.add(columns)
+        if self._filter_bits:
+            self._hashes.append(key_hashes(columns.keys))
+        ends = _raw_ends(columns)
+        rows, start, base = len(columns), 0, 0
+        while start < rows:
+            stop = int(np.searchsorted(ends, base + self._block_bytes - self._pending_bytes, "right"))
+            if stop <= start and not self._pending:
+                stop = start + 1
+            if stop > start:
+                self._pending.append(columns.slice(start, stop))
+                self._pending_bytes += int(ends[stop - 1]) - base
+                base, start = int(ends[stop - 1]), stop
+            if start < rows:
+                self._close_block()
+
+    def finish(self) -> EncodedSst:
+        """The object. Raises `InvalidError` when no row was added."""
+        if self._pending:
+            self._close_block()
+        if self._last is None or self._finished:
+            raise InvalidError("an SST needs at least one row, and is finished once")
+        self._finished = True
+        stats = self._stats.finish(
+            blocks=len(self._entries),
+            raw_block_bytes=self._raw_bytes,
+            first_key=self._entries[0].first_key,
+            last_key=self._last[0],
+        )
+        self._add_sections(stats)
+        database_id, object_id, epoch, manifest_version = self._identity
+        header = ObjectHeader(
+            ObjectKind.SST,
+            database_id,
+            object_id,
+            epoch,
+            self._at - HEADER_BYTES,
+            manifest_version,
+            crc32c_of_parts(self._body),
+        )
+        return EncodedSst([encode_header(header), *self._body], self._at, stats, header)
+
+    def _add_sections(self, stats: SstStats) -> None:
+        meta_offset = self._at
+        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
+        sections: list[Section] = []
+        for section_id, flags, data in (
+            (SECTION_FILTER, 0, build_filter(hashes, self._filter_bits)),
+            (SECTION_INDEX, MUST_UNDERSTAND, encode_index(self._entries, stats.last_key)),
+            (SECTION_STATS, MUST_UNDERSTAND, encode_stats(stats)),
+        ):
+            if data:
+                sections.append(Section(section_id, flags, self._at, len(data), crc32c(data)))
+                self._append(data)
+        directory = encode_directory(sections)
+        directory_offset = self._at
+        self._append(directory)
+        database_id, object_id, epoch, manifest_version = self._identity
+        footer = SstFooter(
+            database_id,
+            object_id,
+            epoch,
+            manifest_version,
+            self._at + FOOTER_BYTES,
+            meta_offset,
+            directory_offset,
+            len(directory),
+            crc32c(directory),
+        )
+        self._append(encode_footer(footer))
+
+    def _append(self, data: bytes) -> None:
+        self._body.append(data)
+        self._at += len(data)
+        if padding := -len(data) % 8:
+            self._body.append(bytes(padding))
+            self._at += padding
+
+    def _close_block(self) -> None:
+        rows = concat(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        stored = encode_block(rows, self._codec)
+        first_key: bytes = rows.keys[0].as_py()
+        self._entries.append(
+            BlockEntry(
+                self._at, len(stored), len(rows), stored_crc(stored), first_key, first_key == self._last_block_key
+            )
+        )
+        self._last_block_key = rows.keys[-1].as_py()
+        self._raw_bytes += stored_raw_bytes(stored)
+        self._append(stored)
+
+    def _check_order(self, columns: Columns) -> None:
+        if self._last is not None:
+            first = (columns.keys[0].as_py(), -int(columns.seqs[0]))
+            if first <= (self._last[0], -self._last[1]):
+                raise InternalError(f"rows for an SST are out of order at key {first[0][:64]!r}")
+        check_sorted(columns)
+        self._last = (columns.keys[-1].as_py(), int(columns.seqs[-1]))
+
+
+def check_sorted(columns: Columns) -> None:
+    """Raise `InternalError` unless keys rise and, for one key, sequence numbers fall, both strictly."""
+    keys, rows = columns.keys, len(columns)
+    if rows < 2:
+        return
+    before, after = keys.slice(0, rows - 1), keys.slice(1)
+    rising = pc.less(before, after)
+    if pc.all(rising).as_py():
+        return
+    same = pc.equal(before, after).to_numpy(zero_copy_only=False)
+    falling = columns.seqs[1:] < columns.seqs[:-1]
+    wrong = ~(rising.to_numpy(zero_copy_only=False) | (same & falling))
+    if wrong.any():
+        at = int(np.argmax(wrong)) + 1
+        raise InternalError(f"rows for an SST are out of order at key {keys[at].as_py()[:64]!r}")
+
+
+def _raw_ends(columns: Columns) -> npt.NDArray[np.int64]:
+    """For each row the raw bytes of all rows up to and including it."""
+    keys, _ = binary_buffers(columns.keys)
+    values, _ = binary_buffers(columns.values)
+    per_row = ROW_OVERHEAD_BYTES + (8 if columns.expire_ms is not None else 0)
+    ends: npt.NDArray[np.int64] = keys[1:].astype(np.int64) + values[1:] + per_row * np.arange(1, len(columns) + 1)
+    return ends - (int(keys[0]) + int(values[0]))
