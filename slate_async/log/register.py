@@ -35,10 +35,11 @@ class WriterRegister:
         Rule 16: the new range starts behind both what is inherited and what the manifest has compacted."""
         start = max(inherited_end, log_start - 1) + 1
         closed = (*self.ranges[:-1], self.ranges[-1]._replace(last_known_sst=inherited_end)) if self.ranges else ()
+        ends = [*(later.starting_sst for later in closed[1:]), start]
         needed = tuple(
             entry
-            for entry, following in zip(closed, (*(later.starting_sst for later in closed[1:]), start), strict=True)
-            if following > log_start
+            for entry, end in zip(closed, ends, strict=False)  # of no ranges there is one end too many
+            if end > max(log_start, entry.starting_sst)
         )
         return WriterRegister(epoch, token, (*needed, EpochRange(epoch, start)), start - 1)
 

@@ -20,6 +20,11 @@ LogProtocol = Literal["contiguous", "epoch_prefixed"]
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
+def no_fields() -> Mapping[str, Any]:
+    """The shared empty map."""
+    return NO_FIELDS
+
+
 @dataclass(frozen=True, slots=True)
 class SstRef:
     """A finished SST: where it is and what it spans, never its block metadata.
@@ -52,7 +57,7 @@ class SstRef:
     visible_first: bytes | None = None
     visible_end: bytes | None = None
     global_seq: int | None = None
-    unknown: Mapping[str, Any] = NO_FIELDS
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class SortedRun:
 
     id: int
     ssts: tuple[SstRef, ...]
-    unknown: Mapping[str, Any] = NO_FIELDS
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class ManifestState:
     wal_enabled: bool
     created_ms: int
     home_region: str | None = None
-    properties: Mapping[str, str] = NO_FIELDS
+    properties: Mapping[str, str] = field(default_factory=no_fields)
     # the version this state is
     ref: VersionRef = VersionRef(0, "")
     # ownership
@@ -98,7 +103,7 @@ class ManifestState:
     # compatibility
     required_features: tuple[str, ...] = ()
     optional_features: tuple[str, ...] = ()
-    unknown: Mapping[str, Any] = field(default=NO_FIELDS)
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property
     def version(self) -> int:
