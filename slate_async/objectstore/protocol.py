@@ -15,8 +15,8 @@ Guarantees every backend must give (and `slate_async.objectstore.testing` checks
 * **Order.** `list` yields keys in ascending order of their UTF-8 bytes.
 
 Keys are relative, ``/``-separated, 1 to 900 bytes, of printable ASCII without ``\\``; no segment is empty,
-``.`` or ``..``. Metadata is a small ``str -> str`` map (lower-case ASCII names ``[a-z0-9-]``, printable ASCII
-values, under 2 KB).
+``.`` or ``..`` or longer than 200 bytes. Metadata is a small ``str -> str`` map (names ``[a-z][a-z0-9-]*``, values
+printable ASCII, not empty, no space at either end, under 2 KB in all).
 """
 
 from __future__ import annotations

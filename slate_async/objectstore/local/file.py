@@ -1,0 +1,117 @@
+"""The bytes of one object file.
+
+::
+
+    data                 as put; begins at byte 0, so the file can be read by anything
+    metadata             UTF-8 JSON object, str -> str
+    nonce                16 bytes, drawn for this very write; the etag in binary
+    data_bytes           u64 little-endian
+    metadata_bytes       u32
+    crc32c               u32 of metadata + nonce + data_bytes + metadata_bytes
+    magic                8 bytes, ``SLATEOB1``
+
+Invariant: a file that stands under an object's name is complete and never changes; it is only replaced or
+removed as a whole. So one open file is one version, and reading the end first, then any range, is consistent.
+The data's own checksum is the business of what is stored. Ordering rule: a file is synced before it gets its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crc32c import crc32c
+
+from slate_async.errors import CorruptionError
+from slate_async.objectstore.keys import MAX_METADATA_BYTES
+
+MAGIC = b"SLATEOB1"
+NONCE_BYTES = 16
+_SIZES = struct.Struct("<QI")
+_END = struct.Struct("<I8s")
+TRAILER_BYTES = NONCE_BYTES + _SIZES.size + _END.size
+_TAIL_BYTES = TRAILER_BYTES + 3 * MAX_METADATA_BYTES
+"""What is read from the end at once; JSON of a legal metadata map always fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What the end of an object file says."""
+
+    size: int
+    etag: str
+    last_modified_ms: int
+    metadata: Mapping[str, str]
+
+
+def write_synced(path: Path, data: bytes, metadata: Mapping[str, str], token: str) -> str:
+    """Write a whole object file at ``path``, which must not exist, and sync it; returns its etag.
+
+    ``token`` is 32 hex digits, unique to this write. Raises `OSError`."""
+    described = json.dumps(dict(metadata), sort_keys=True, separators=(",", ":")).encode() if metadata else b""
+    covered = described + bytes.fromhex(token) + _SIZES.pack(len(data), len(described))
+    trailer = covered + _END.pack(crc32c(covered), MAGIC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(descriptor, data)
+        _write_all(descriptor, trailer)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return token
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def read_info(descriptor: int, key: str) -> FileInfo:
+    """What an open object file is. Raises `CorruptionError` naming ``key``, or `OSError`."""
+    status = os.fstat(descriptor)
+    start = max(0, status.st_size - _TAIL_BYTES)
+    tail = read_exactly(descriptor, start, status.st_size - start, key)
+    if len(tail) < TRAILER_BYTES:
+        raise CorruptionError(f"an object file of {status.st_size} bytes has no trailer", object_name=key)
+    checksum, magic = _END.unpack_from(tail, len(tail) - _END.size)
+    trailer_offset = status.st_size - TRAILER_BYTES
+    if magic != MAGIC:
+        raise CorruptionError("the object file's trailer has no magic", object_name=key, offset=trailer_offset)
+    size, described_bytes = _SIZES.unpack_from(tail, len(tail) - _END.size - _SIZES.size)
+    covered = tail[max(0, len(tail) - TRAILER_BYTES - described_bytes) : len(tail) - _END.size]
+    if crc32c(covered) != checksum or size + described_bytes + TRAILER_BYTES != status.st_size:
+        raise CorruptionError("the object file's trailer is damaged", object_name=key, offset=trailer_offset)
+    described = covered[:described_bytes]
+    nonce = covered[described_bytes : described_bytes + NONCE_BYTES]
+    metadata = json.loads(described) if described else {}
+    return FileInfo(size, nonce.hex(), status.st_mtime_ns // 1_000_000, metadata)
+
+
+def read_exactly(descriptor: int, offset: int, length: int, key: str) -> bytes:
+    """``length`` bytes at ``offset``. Raises `CorruptionError` if the file is shorter, or `OSError`."""
+    first = os.pread(descriptor, length, offset)
+    if len(first) == length:
+        return first
+    parts = [first]
+    got = len(first)
+    while got < length:
+        part = os.pread(descriptor, length - got, offset + got)
+        if not part:
+            raise CorruptionError("the object file is shorter than it says", object_name=key, offset=offset + got)
+        parts.append(part)
+        got += len(part)
+    return b"".join(parts)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names made or removed in ``folder`` survive a loss of power. Raises `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,209 @@
+"""The operations on a local folder, blocking, each complete in itself; `LocalStore` runs them on worker threads.
+
+Ordering rule of a put: temporary file written and synced -> named (link, or rename under a claim) -> folder synced
+-> reported. A crash in between leaves a temporary file or a whole object, never a part. Folders are synced into
+their parents before the first name in them counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from slate_async.objectstore.keys import resolve_range
+from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
+from slate_async.objectstore.local.file import FileInfo, read_exactly, read_info, sync_folder, write_synced
+from slate_async.objectstore.local.layout import path_of, walk
+from slate_async.objectstore.local.temps import Temporaries, remove
+from slate_async.objectstore.protocol import (
+    ByteRange,
+    Create,
+    GetResult,
+    Match,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    PutMode,
+    Span,
+)
+
+T = TypeVar("T")
+
+
+class NotWrittenError(Exception):
+    """A put failed before anything had a name; ``__cause__`` is the `OSError`."""
+
+
+class Folder:
+    """Objects below ``root``. Methods may be called from several threads at once, except `open_for_writing`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._claims = Claims(root)
+        self._temporaries: Temporaries | None = None
+        self._synced_folders: dict[Path, None] = {}
+
+    def open_for_writing(self, owner: str) -> None:
+        """Make the folder and this owner's place for temporary files; clear up after crashed owners."""
+        make_synced(self._root)
+        self._temporaries = Temporaries(self._root, owner)
+        self._claims.remove_settled()
+
+    def close(self) -> None:
+        """Give up the owner's place. Idempotent."""
+        if self._temporaries is not None:
+            self._temporaries.close()
+
+    def scratch(self) -> Path:
+        """A path for a new temporary file."""
+        if self._temporaries is None:
+            raise OSError("the folder is not open for writing")
+        return self._temporaries.new_path()
+
+    def write(
+        self, temporary: Path, data: bytes, metadata: Mapping[str, str], token: str, key: str, mode: PutMode
+    ) -> Verdict:
+        """Write and sync a body under ``temporary``, then `name_temporary` it.
+
+        Raises what that raises, and `NotWrittenError`."""
+        try:
+            write_synced(temporary, data, metadata, token)
+        except OSError as error:
+            remove(temporary)
+            raise NotWrittenError from error
+        return self.name_temporary(temporary, key, mode, break_others=False)
+
+    def name_temporary(self, temporary: Path, key: str, mode: PutMode, *, break_others: bool) -> Verdict:
+        """Give a temporary file its name, under ``mode``, and sync the name.
+
+        Raises `ObjectExistsError`, `ObjectChangedError`, or `OSError`. Unless DONE, the file has no name yet: after
+        BUSY, and CHANGED (only of an overwrite), the temporary file is still there and this may be called again;
+        after BROKEN it is gone."""
+        path = path_of(self._root, key)
+        verdict = self._name(temporary, path, key, mode, break_others)
+        if verdict is Verdict.DONE:
+            sync_folder(path.parent)
+        return verdict
+
+    def _name(self, temporary: Path, path: Path, key: str, mode: PutMode, break_others: bool) -> Verdict:
+        if isinstance(mode, Match):
+            verdict = self._claims.replace_file(path, mode.etag, temporary, break_others=break_others)
+            if verdict is Verdict.CHANGED:
+                remove(temporary)
+                raise ObjectChangedError(key)
+        elif isinstance(mode, Create):
+            verdict = self._create(temporary, path)
+            if verdict is Verdict.CHANGED:
+                remove(temporary)
+                raise ObjectExistsError(key)
+        else:
+            etag = current_etag(path)
+            if etag is None:
+                verdict = self._create(temporary, path)
+            else:
+                verdict = self._claims.replace_file(path, etag, temporary, break_others=break_others)
+        return verdict
+
+    def _create(self, temporary: Path, path: Path) -> Verdict:
+        self._make_folder(path.parent)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return Verdict.CHANGED
+        except FileNotFoundError:
+            if not temporary.exists():
+                return Verdict.BROKEN
+            self._synced_folders.pop(path.parent, None)
+            self._make_folder(path.parent)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return Verdict.CHANGED
+        remove(temporary)
+        return Verdict.DONE
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder below the root and sync it, and each above it, into its parent; once for each."""
+        if folder in self._synced_folders or folder == self._root:
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+        self._synced_folders[folder] = None
+
+    def read(self, key: str, byte_range: ByteRange | None) -> GetResult:
+        """Read an object or a part of it, and only that part."""
+
+        def part(descriptor: int, info: FileInfo) -> GetResult:
+            start, end = resolve_range(key, byte_range, info.size)
+            return GetResult(_described(key, info), read_exactly(descriptor, start, end - start, key), start)
+
+        return self._opened(key, part)
+
+    def read_spans(self, key: str, spans: Sequence[Span]) -> list[bytes]:
+        """Read several spans of one version of an object."""
+
+        def parts(descriptor: int, info: FileInfo) -> list[bytes]:
+            bounds = [resolve_range(key, span, info.size) for span in spans]
+            return [read_exactly(descriptor, start, end - start, key) for start, end in bounds]
+
+        return self._opened(key, parts)
+
+    def info(self, key: str) -> ObjectInfo:
+        """What the end of the object's file says."""
+        return self._opened(key, lambda _, info: _described(key, info))
+
+    def _opened(self, key: str, action: Callable[[int, FileInfo], T]) -> T:
+        try:
+            descriptor = os.open(path_of(self._root, key), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ObjectNotFoundError(key) from error
+        try:
+            return action(descriptor, read_info(descriptor, key))
+        finally:
+            os.close(descriptor)
+
+    def pages(self, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
+        """The walk behind a listing; advance it with `page`."""
+        return walk(self._root, prefix, start_after)
+
+    def page(self, pages: Iterator[tuple[str, Path]], count: int) -> tuple[list[ObjectInfo], bool]:
+        """The next objects of a walk, and whether it may have more. Objects removed meanwhile are left out."""
+        found = []
+        names = list(islice(pages, count))
+        for key, _ in names:
+            try:
+                info = self.info(key)
+            except ObjectNotFoundError:
+                continue
+            found.append(ObjectInfo(key, info.size, info.etag, info.last_modified_ms))
+        return found, len(names) == count
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove objects; missing ones are no error."""
+        parents: dict[Path, None] = {}
+        for key in keys:
+            path = path_of(self._root, key)
+            if self._claims.remove_file(path, self.scratch):
+                parents[path.parent] = None
+        for parent in parents:
+            sync_folder(parent)
+
+
+def _described(key: str, info: FileInfo) -> ObjectInfo:
+    return ObjectInfo(key, info.size, info.etag, info.last_modified_ms, info.metadata)
+
+
+def make_synced(folder: Path) -> None:
+    """Make a folder and its missing parents, each synced into its parent. Raises `OSError`."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        sync_folder(made.parent)

@@ -1,0 +1,73 @@
+"""Keys and paths.
+
+The object ``a/b`` is the file ``a/b.obj`` below the store's folder. The suffix lets the objects ``a`` and ``a/b``
+stand beside each other. ``%`` in a key is written ``%25``, and a folder's name that ends in ``.obj`` ends in
+``%2Eobj``; so a name with ``%`` before anything but two hex digits can never belong to a key. Such names are the
+store's own: ``%tmp`` (temporary files) and ``%cas`` (claims). Names that begin with ``.`` and lack the suffix are
+ignored; any other file is somebody else's and an error, for two owners of one folder end badly.
+
+The walk yields keys in byte order, not in the order of names: a file's key ends where a folder's goes on with
+``/``, so folders sort as if their name ended in ``/``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from slate_async.errors import InvalidError
+
+SUFFIX = ".obj"
+TEMPORARY_FOLDER = "%tmp"
+CLAIMS_FOLDER = "%cas"
+
+
+def path_of(root: Path, key: str) -> Path:
+    """Where the object ``key`` is kept."""
+    *folders, name = key.replace("%", "%25").split("/")
+    return root.joinpath(*map(_folder_name, folders), name + SUFFIX)
+
+
+def _folder_name(segment: str) -> str:
+    return segment[: -len(SUFFIX)] + "%2Eobj" if segment.endswith(SUFFIX) else segment
+
+
+def walk(root: Path, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
+    """Keys that start with ``prefix`` and are greater than ``start_after``, in byte order, with their paths.
+
+    Folders are read one at a time, as the walk gets there. Raises `OSError`, and `InvalidError` at a file
+    that is no object."""
+    yield from _walk(root, "", prefix, start_after)
+
+
+def _walk(folder: Path, folder_key: str, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
+    for key, name in _entries(folder, folder_key):
+        if not (key.startswith(prefix) or prefix.startswith(key)):
+            continue
+        if key.endswith("/"):
+            if key > start_after or start_after.startswith(key):
+                yield from _walk(folder / name, key, prefix, start_after)
+        elif key.startswith(prefix) and key > start_after:
+            yield key, folder / name
+
+
+def _entries(folder: Path, folder_key: str) -> list[tuple[str, str]]:
+    """``(key, name)`` of one folder in byte order; the key of a folder ends in ``/``."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name in (TEMPORARY_FOLDER, CLAIMS_FOLDER) and not folder_key:
+                    continue
+                if entry.name.endswith(SUFFIX):
+                    found.append((folder_key + unquote(entry.name[: -len(SUFFIX)]), entry.name))
+                elif entry.is_dir(follow_symlinks=False):
+                    found.append((folder_key + unquote(entry.name) + "/", entry.name))
+                elif not entry.name.startswith("."):
+                    raise InvalidError(f"{entry.path} is not an object of this store; keep other files elsewhere")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found.sort()
+    return found

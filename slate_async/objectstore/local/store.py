@@ -1,0 +1,182 @@
+"""`LocalStore`: the `ObjectStore` on a folder of this machine, or of a file system shared by several.
+
+The event loop never waits for a disk: operations run on worker threads (`runtime.offload`). A cancelled put goes on
+in its thread to a whole object or to none. Reading alone changes nothing in the folder.
+
+Limits: the file system must have atomic hard links, symbolic links and renames, and `flock` that ends with its
+process; after a loss of power, an object that was seen but not yet reported as written may be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
+from slate_async.objectstore.local.claims import Verdict
+from slate_async.objectstore.local.folder import Folder, NotWrittenError
+from slate_async.objectstore.local.temps import remove
+from slate_async.objectstore.protocol import (
+    OVERWRITE,
+    Buffer,
+    ByteRange,
+    GetResult,
+    ObjectInfo,
+    PutMode,
+    Span,
+)
+from slate_async.runtime.protocol import Runtime
+
+T = TypeVar("T")
+
+PAGE_KEYS = 500
+DELETE_BATCH_KEYS = 100
+CLAIM_PATIENCE_SECONDS = 0.5
+"""How long a claim of another writer is waited for before it is broken. Claims live for microseconds, so an older
+one belongs to a stopped or dead process; breaking a living one costs its owner one more try, never correctness."""
+CLAIM_POLL_SECONDS = 0.002
+NAMING_ATTEMPTS = 1000
+REWRITES = 8
+
+_WRONG_SETUP = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EXDEV, errno.ENOTDIR, errno.EISDIR)
+
+
+class LocalStore:
+    """Objects as files below ``folder``, which is made at the first write."""
+
+    def __init__(self, folder: str | os.PathLike[str], runtime: Runtime) -> None:
+        self._root = Path(os.path.abspath(os.fspath(folder)))
+        self._runtime = runtime
+        self._folder = Folder(self._root)
+        self._opening: asyncio.Future[None] | None = None
+        self._abandoned: list[Path] = []
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self._root)!r})"
+
+    async def _run(self, work: Callable[[], T], *, outcome: Outcome | None = None) -> T:
+        """Run blocking work; file system errors become ours."""
+        if self._closed:
+            raise ClosedError(f"{self!r} is closed", outcome="not_applied")
+        try:
+            return await self._runtime.offload.run(work)
+        except NotWrittenError as error:
+            cause = error.__cause__
+            raise _translated(cause if isinstance(cause, OSError) else OSError(error), "not_applied") from cause
+        except OSError as error:
+            raise _translated(error, outcome) from error
+
+    async def _open_for_writing(self) -> None:
+        """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            work = partial(self._folder.open_for_writing, self._runtime.ids.token())
+            self._opening = asyncio.ensure_future(self._run(work, outcome="not_applied"))
+        if not self._opening.done():
+            await asyncio.shield(self._opening)
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Write an object and return its etag, unique to this write."""
+        check_key(key)
+        kept = check_metadata(metadata)
+        body = joined(data)
+        await self._open_for_writing()
+        for _ in range(REWRITES):
+            token = self._runtime.ids.token()
+            temporary = self._folder.scratch()
+            try:
+                work = partial(self._write, temporary, body, kept, token, key, mode)
+                verdict = await self._run(work, outcome="unknown")
+                if verdict not in (Verdict.DONE, Verdict.BROKEN):
+                    verdict = await self._wait_for_turn(temporary, key, mode)
+            except BaseException:
+                self._abandoned.append(temporary)
+                raise
+            if verdict is Verdict.DONE:
+                return token
+        raise UnavailableError(f"{key!r}: other writers kept breaking in", outcome="not_applied")
+
+    def _write(
+        self, temporary: Path, body: bytes, metadata: Mapping[str, str], token: str, key: str, mode: PutMode
+    ) -> Verdict:
+        """Runs on a worker thread; first clears away what cancelled puts left."""
+        while self._abandoned:
+            remove(self._abandoned.pop())
+        return self._folder.write(temporary, body, metadata, token, key, mode)
+
+    async def _wait_for_turn(self, temporary: Path, key: str, mode: PutMode) -> Verdict:
+        """Try to name a written body until it is DONE or BROKEN; break a claim that stays too long."""
+        clock = self._runtime.clock
+        since = clock.monotonic()
+        for _ in range(NAMING_ATTEMPTS):
+            breaking = clock.monotonic() - since > CLAIM_PATIENCE_SECONDS
+            name = partial(self._folder.name_temporary, temporary, key, mode, break_others=breaking)
+            verdict = await self._run(name, outcome="unknown")
+            if verdict is Verdict.DONE or verdict is Verdict.BROKEN:
+                return verdict
+            if verdict is Verdict.CHANGED or breaking:
+                since = clock.monotonic()
+            if verdict is Verdict.BUSY:
+                await clock.sleep(CLAIM_POLL_SECONDS)
+        raise UnavailableError(f"{key!r}: no turn among other writers", outcome="not_applied")
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        """Read an object or a part of it."""
+        check_key(key)
+        check_range(byte_range)
+        return await self._run(partial(self._folder.read, key, byte_range))
+
+    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
+        """Read several spans of one object, in the order given."""
+        check_key(key)
+        return await self._run(partial(self._folder.read_spans, key, list(spans)))
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What is known of an object without its bytes."""
+        check_key(key)
+        return await self._run(partial(self._folder.info, key))
+
+    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Objects whose key starts with ``prefix`` and is greater than ``start_after``, in byte order."""
+        check_listing(prefix, start_after)
+        pages = self._folder.pages(prefix, start_after)
+        more = True
+        while more:
+            page, more = await self._run(partial(self._folder.page, pages, PAGE_KEYS))
+            for info in page:
+                yield info
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; missing ones are no error."""
+        names = [check_key(key) for key in keys]
+        if not names:
+            return
+        await self._open_for_writing()
+        for first in range(0, len(names), DELETE_BATCH_KEYS):
+            await self._run(partial(self._folder.remove, names[first : first + DELETE_BATCH_KEYS]))
+
+    async def close(self) -> None:
+        """Give up this store's place in the folder. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._runtime.offload.run(self._folder.close)
+
+
+def _translated(error: OSError, outcome: Outcome | None) -> SlateError:
+    text = f"{error.strerror or error}: {error.filename or 'the store folder'}"
+    if error.errno in _WRONG_SETUP:
+        return InvalidError(f"{text}; check the path and its permissions", outcome=outcome)
+    return UnavailableError(text, outcome=outcome)

@@ -1,0 +1,93 @@
+"""Temporary files: every new object is written under one before it gets its name.
+
+``%tmp/{owner}.{n}`` belongs to one open store, the owner, which holds a lock on ``%tmp/{owner}.lock`` for as long
+as it lives. The kernel lets go of the lock when the process ends, however it ends, and not when it is merely
+stopped; so a file whose owner's lock can be taken is nobody's and is removed. Nothing rests on that for safety: an
+operation whose temporary file has gone fails and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from itertools import count
+from pathlib import Path
+
+from slate_async.objectstore.local.layout import TEMPORARY_FOLDER
+
+LOCK_SUFFIX = ".lock"
+OWNER_ATTEMPTS = 16
+
+
+class Temporaries:
+    """The temporary files of one open store. Construction takes the owner's lock and clears up after dead owners."""
+
+    def __init__(self, root: Path, owner: str) -> None:
+        self.folder = root / TEMPORARY_FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._numbers = count(1)
+        self._owner = owner
+        self._lock = self._take_lock()
+        remove_abandoned(self.folder)
+
+    def _take_lock(self) -> int:
+        """Make and lock the owner's file; again under a longer name if a clean-up took it in between."""
+        for _ in range(OWNER_ATTEMPTS):
+            path = self.folder / (self._owner + LOCK_SUFFIX)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+                    return descriptor
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            os.close(descriptor)
+            self._owner += "0"
+        raise OSError(f"could not lock a file in {self.folder}")
+
+    def new_path(self) -> Path:
+        """A name no other temporary file ever had."""
+        return self.folder / f"{self._owner}.{next(self._numbers)}"
+
+    def close(self) -> None:
+        """Remove what is left of this owner. Idempotent."""
+        if self._lock < 0:
+            return
+        _remove_owner(self.folder, self._owner, sorted(os.listdir(self.folder)))
+        os.close(self._lock)
+        self._lock = -1
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of every owner that lives no more."""
+    names = sorted(os.listdir(folder))
+    locks = [name for name in names if name.endswith(LOCK_SUFFIX)]
+    for lock in locks:
+        try:
+            descriptor = os.open(folder / lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_owner(folder, lock.removesuffix(LOCK_SUFFIX), names)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def _remove_owner(folder: Path, owner: str, names: list[str]) -> None:
+    """Files first, the lock last: while it is there, somebody may still find the rest."""
+    for name in names:
+        if name.startswith(owner + ".") and not name.endswith(LOCK_SUFFIX):
+            remove(folder / name)
+    remove(folder / (owner + LOCK_SUFFIX))
+
+
+def remove(path: Path) -> bool:
+    """Remove a file; whether it was there."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        return True
+    return False

@@ -1,0 +1,199 @@
+"""Retries around any object store: bounded by attempts and by a deadline, with jittered exponential backoff.
+
+Reads, list pages, deletes and unconditional puts are repeated when they end in `UnavailableError`. Conditional
+puts pass through untouched, exactly once: repeating one could meet its own success as a conflict. Every attempt
+is cut off at the deadline, so a store that never answers is `UnavailableError` too, with outcome "unknown" for
+a conditional put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.objectstore.keys import joined
+from slate_async.objectstore.protocol import (
+    OVERWRITE,
+    Buffer,
+    ByteRange,
+    GetResult,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    Overwrite,
+    PutMode,
+    Span,
+)
+from slate_async.objectstore.stats import StoreStats
+from slate_async.runtime.protocol import Clock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long and how often to try. Times are seconds.
+
+    The n-th pause is drawn evenly from 0 to ``first_pause * 2**n``, at most ``longest_pause`` ("full jitter", from
+    the AWS architecture blog's comparison of backoff schemes)."""
+
+    attempts: int = 8
+    deadline: float = 60.0
+    first_pause: float = 0.05
+    longest_pause: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or min(self.deadline, self.first_pause, self.longest_pause) <= 0:
+            raise InvalidError("a retry policy needs at least one attempt and times above 0")
+
+    def pause(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after that many failures in a row."""
+        return rng.uniform(0, min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, 60)))
+
+
+class _Budget:
+    """What is left of one operation's attempts and time."""
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, rng: random.Random) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._rng = rng
+        self.restart()
+
+    def restart(self) -> None:
+        self.failures = 0
+        self._end = self._clock.monotonic() + self._policy.deadline
+
+    def left(self) -> float:
+        return max(0.001, self._end - self._clock.monotonic())
+
+    def pause(self) -> float | None:
+        """Note a failure: how long to pause before the next attempt, ``None`` if there is none left."""
+        self.failures += 1
+        pause = self._policy.pause(self.failures, self._rng)
+        if self.failures >= self._policy.attempts or self._clock.monotonic() + pause >= self._end:
+            return None
+        return pause
+
+
+class RetryingStore:
+    """``store`` with retries. ``stats`` counts every attempt. Closing it closes ``store``."""
+
+    def __init__(self, store: ObjectStore, clock: Clock, rng: random.Random, policy: RetryPolicy | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._policy = policy or RetryPolicy()
+        self.stats = StoreStats()
+
+    def __repr__(self) -> str:
+        return f"RetryingStore({self._store!r})"
+
+    def _budget(self) -> _Budget:
+        return _Budget(self._policy, self._clock, self._rng)
+
+    async def _attempt(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """One counted attempt, cut off after ``seconds``."""
+        self.stats.count(operation)
+        try:
+            async with asyncio.timeout(seconds):
+                return await call()
+        except TimeoutError as error:
+            self.stats.errors += 1
+            raise UnavailableError(
+                f"{operation}: no answer within {self._policy.deadline:g} s", outcome=_outcome(operation)
+            ) from error
+        except ConflictError:
+            self.stats.conflicts += 1
+            raise
+        except ObjectNotFoundError:
+            raise
+        except SlateError:
+            self.stats.errors += 1
+            raise
+
+    async def _retried(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
+        budget = self._budget()
+        while True:
+            try:
+                return await self._attempt(operation, call, budget.left())
+            except UnavailableError as error:
+                await self._pause_or_raise(budget, error)
+
+    async def _pause_or_raise(self, budget: _Budget, error: UnavailableError) -> None:
+        pause = budget.pause()
+        if pause is None:
+            if budget.failures > 1:
+                raise UnavailableError(f"{error} (tried {budget.failures} times)", outcome=error.outcome) from error
+            raise error
+        self.stats.retries += 1
+        await self._clock.sleep(pause)
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Write an object; repeated only if unconditional."""
+        body = joined(data)
+
+        async def send() -> str:
+            self.stats.bytes_out += len(body)
+            return await self._store.put(key, body, mode=mode, metadata=metadata)
+
+        if isinstance(mode, Overwrite):
+            return await self._retried("put", send)
+        return await self._attempt("put_if", send, self._policy.deadline)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        """Read an object or a part of it."""
+        result = await self._retried("get", lambda: self._store.get(key, byte_range))
+        self.stats.bytes_in += len(result.data)
+        return result
+
+    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
+        """Read several spans of one object."""
+        pieces = await self._retried("get_ranges", lambda: self._store.get_ranges(key, spans))
+        self.stats.bytes_in += sum(map(len, pieces))
+        return pieces
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What is known of an object without its bytes."""
+        return await self._retried("head", lambda: self._store.head(key))
+
+    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """List; a failed page is asked for again, from the last key seen, with attempts and deadline renewed."""
+        budget = self._budget()
+        last = start_after
+        pages = self._store.list(prefix, start_after=last)
+        while True:
+            try:
+                info = await self._attempt("list", pages.__anext__, budget.left())
+            except StopAsyncIteration:
+                return
+            except UnavailableError as error:
+                await self._pause_or_raise(budget, error)
+                pages = self._store.list(prefix, start_after=last)
+                continue
+            last = info.key
+            yield info
+            budget.restart()
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; missing ones are no error."""
+        await self._retried("delete", lambda: self._store.delete(keys))
+
+    async def close(self) -> None:
+        """Close the underlying store."""
+        await self._store.close()
+
+
+def _outcome(operation: str) -> Outcome | None:
+    return "unknown" if operation.startswith("put") else None
