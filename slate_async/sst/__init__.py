@@ -1,0 +1,1 @@
+"""SSTs in an object store: opening and reading them through a block cache, writing them."""

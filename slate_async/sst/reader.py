@@ -1,0 +1,244 @@
+"""Reading one SST: point lookups and scans through the block cache.
+
+Invariants: nothing is returned that was not verified (identity and size of the object, checksums of every section and
+block, each block's checksum against the index); metadata is loaded once; a block is fetched once however many
+lookups wait for it. A missing object is `ObjectNotFoundError`, left to the caller, who knows whether it should be
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from enum import Enum
+from uuid import UUID
+
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format.block import decode_block, stored_raw_bytes
+from slate_async.format.columns import Columns
+from slate_async.format.header import HEADER_BYTES, decode_header
+from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
+from slate_async.objectstore.protocol import Buffer, ObjectStore, Span
+from slate_async.runtime.protocol import Offload
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.sst.scan import SCAN_READ_AHEAD_BYTES, scan_blocks
+from slate_async.sst.single_flight import SingleFlight
+from slate_async.types import RowHit
+
+TAIL_BYTES = 64 << 10
+"""What opening reads from the end. A file no larger is read whole, and its blocks are then cached already."""
+OFFLOAD_BYTES = 256 << 10
+"""Decoding more raw bytes than this at once happens in a worker thread."""
+
+
+class NeedsIO(Enum):
+    """Type of `NEEDS_IO`."""
+
+    NEEDS_IO = "needs io"
+
+
+NEEDS_IO = NeedsIO.NEEDS_IO
+"""`SstReader.probe` cannot answer from memory; await `SstReader.get`."""
+
+
+class SstReader:
+    """One SST of ``size`` bytes at ``key``. Belongs to one event loop; holds no connection."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        *,
+        size: int,
+        database_id: UUID,
+        object_id: bytes,
+        cache: BlockCache,
+        offload: Offload,
+    ) -> None:
+        self.key = key
+        self.size = size
+        self._store = store
+        self._database_id = database_id
+        self._object_id = object_id
+        self._cache = cache
+        self._offload = offload
+        self._meta: SstMeta | None = None
+        self._owner = b""
+        self._loads: SingleFlight[SstMeta] = SingleFlight()
+        self._fetches: SingleFlight[LoadedBlock] = SingleFlight()
+
+    @property
+    def loaded(self) -> bool:
+        """Whether index, filter and statistics are in memory."""
+        return self._meta is not None
+
+    async def load(self) -> SstMeta:
+        """Index, filter and statistics; read with one request (two if they exceed `TAIL_BYTES`) the first time.
+
+        Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
+        return self._meta or await self._loads.run("meta", self._load)
+
+    def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
+        """`get` without suspending: `NEEDS_IO` if something it needs is not in memory."""
+        if self._meta is None:
+            return NEEDS_IO
+        number = self._candidate(self._meta, key, key_hash)
+        while number is not None:
+            block = self._cache.get(self._owner, number, count_miss=False)
+            if block is None:
+                return NEEDS_IO
+            row = block.find(key, max_seq)
+            if 0 <= row < block.rows:
+                return block.hit(row)
+            number = self._next(self._meta, number, key) if row >= 0 else None
+        return None
+
+    async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
+        """The newest version of ``key`` numbered ``max_seq`` or lower, tombstones and expired rows included.
+        ``key_hash`` is `slate_async.format.filter.key_hash` of it. Errors as `load`."""
+        meta = await self.load()
+        number = self._candidate(meta, key, key_hash)
+        while number is not None:
+            block = await self._block(meta, number)
+            row = block.find(key, max_seq)
+            if 0 <= row < block.rows:
+                return block.hit(row)
+            number = self._next(meta, number, key) if row >= 0 else None
+        return None
+
+    def scan(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        *,
+        reverse: bool = False,
+        read_ahead_bytes: int = SCAN_READ_AHEAD_BYTES,
+        fill_cache: bool = True,
+    ) -> AsyncGenerator[Columns, None]:
+        """All versions of the keys in ``[start, end)`` (``None``: unbounded), batch by batch, each batch sorted.
+
+        With ``reverse`` the batches come from the end, the rows of each still ascending. Reads grow up to
+        ``read_ahead_bytes`` a request, one request ahead of the consumer. Errors as `load`."""
+        return scan_blocks(self, start, end, reverse=reverse, read_ahead_bytes=read_ahead_bytes, fill_cache=fill_cache)
+
+    def drop_cached(self) -> None:
+        """Forget this SST's cached blocks."""
+        if self._owner:
+            self._cache.drop(self._owner)
+
+    async def load_blocks(self, numbers: list[int], *, fill_cache: bool) -> list[LoadedBlock]:
+        """The blocks ``numbers`` (ascending), neighbours fetched together, none of them fetched if cached."""
+        meta = await self.load()
+        found: dict[int, LoadedBlock] = {}
+        runs: list[list[int]] = []
+        for number in numbers:
+            if (cached := self._cache.get(self._owner, number)) is not None:
+                found[number] = cached
+            elif runs and runs[-1][-1] == number - 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        for run in runs:
+            found.update(await self._fetch_run(meta, run, fill_cache))
+        return [found[number] for number in numbers]
+
+    def _candidate(self, meta: SstMeta, key: bytes, key_hash: int) -> int | None:
+        number = meta.index.find(key)
+        if number is None or (meta.filter is not None and not meta.filter.may_contain(key_hash)):
+            return None
+        return number
+
+    def _next(self, meta: SstMeta, number: int, key: bytes) -> int | None:
+        return number + 1 if meta.index.continues_with(number + 1, key) else None
+
+    async def _block(self, meta: SstMeta, number: int) -> LoadedBlock:
+        cached = self._cache.get(self._owner, number)
+        return cached or await self._fetches.run(number, lambda: self._fetch(meta, number))
+
+    async def _fetch(self, meta: SstMeta, number: int) -> LoadedBlock:
+        return (await self._fetch_run(meta, [number], fill_cache=True))[number]
+
+    async def _fetch_run(self, meta: SstMeta, run: list[int], fill_cache: bool) -> dict[int, LoadedBlock]:
+        """Neighbouring blocks with one request."""
+        first, last = meta.index.offsets[run[0]], run[-1]
+        end = meta.index.offsets[last] + meta.index.stored_bytes[last]
+        data = await self._read(first, end - first)
+        blocks = dict(zip(run, await self._decode(meta, run, data, first), strict=True))
+        if fill_cache:
+            for number, block in blocks.items():
+                self._cache.put(self._owner, number, block)
+        return blocks
+
+    async def _decode(self, meta: SstMeta, run: list[int], data: bytes, base: int) -> list[LoadedBlock]:
+        """The blocks of ``run`` in ``data``, which was read at byte ``base``."""
+        view = memoryview(data)
+        parts: list[tuple[int, Buffer]] = []
+        for number in run:
+            at = meta.index.offsets[number]
+            part = view[at - base : at - base + meta.index.stored_bytes[number]]
+            parts.append((number, part))
+
+        def decode() -> list[LoadedBlock]:
+            # A block that is its own copy does not hold the whole read in memory.
+            return [
+                self._decode_one(meta, number, data if len(part) == len(data) else bytes(part))
+                for number, part in parts
+            ]
+
+        heavy = sum(min(stored_raw_bytes(part), 2**31) for _, part in parts) > OFFLOAD_BYTES
+        return await self._offload.run(decode) if heavy else decode()
+
+    def _decode_one(self, meta: SstMeta, number: int, stored: Buffer) -> LoadedBlock:
+        at, crc = meta.index.offsets[number], meta.index.crcs[number]
+        columns = decode_block(stored, object_name=self.key, offset=at, expected_crc=crc)
+        if len(columns) != meta.index.rows[number]:
+            raise CorruptionError("block and index differ in rows", object_name=self.key, offset=at)
+        return LoadedBlock(columns)
+
+    async def _load(self) -> SstMeta:
+        if self.size < HEADER_BYTES + FOOTER_BYTES:
+            raise CorruptionError(f"{self.size} bytes are too few for an SST", object_name=self.key)
+        start = max(0, self.size - TAIL_BYTES)
+        tail = await self._read(start, self.size - start)
+        footer = read_footer(
+            tail, size=self.size, object_name=self.key, database_id=self._database_id, object_id=self._object_id
+        )
+        if footer.meta_offset < start:
+            tail = await self._read(footer.meta_offset, start - footer.meta_offset) + tail
+        meta = await self._read_meta(tail, footer)
+        owner = b"".join(
+            (
+                self._database_id.bytes,
+                self._object_id,
+                self.size.to_bytes(8, "little"),
+                footer.directory_crc.to_bytes(4, "little"),
+            )
+        )
+        if not start:
+            decode_header(tail, object_name=self.key, database_id=self._database_id, object_id=self._object_id)
+            numbers = list(range(len(meta.index)))
+            for number, block in zip(numbers, await self._decode(meta, numbers, tail, 0), strict=True):
+                self._cache.put(owner, number, block)
+        self._owner, self._meta = owner, meta
+        return meta
+
+    async def _read_meta(self, tail: bytes, footer: SstFooter) -> SstMeta:
+        if len(tail) > OFFLOAD_BYTES:
+            return await self._offload.run(lambda: read_meta(tail, footer, object_name=self.key))
+        return read_meta(tail, footer, object_name=self.key)
+
+    async def _read(self, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``, all of them, of an object of the right size."""
+        try:
+            result = await self._store.get(self.key, Span(offset, length))
+        except InvalidError as error:
+            raise CorruptionError(
+                f"is shorter than its {self.size} bytes", object_name=self.key, offset=offset
+            ) from error
+        if result.info.size != self.size:
+            raise CorruptionError(
+                f"has {result.info.size} bytes, {self.size} were written", object_name=self.key, offset=offset
+            )
+        if result.offset != offset or len(result.data) != length:
+            raise CorruptionError(f"{len(result.data)} bytes came for {length}", object_name=self.key, offset=offset)
+        return result.data

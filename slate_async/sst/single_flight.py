@@ -1,0 +1,63 @@
+"""One task per thing being fetched, however many callers wait for it.
+
+Invariant: the task lives while somebody waits. A cancelled waiter leaves; the last one to leave cancels the task.
+A failure reaches everybody who waited and is not remembered: the next caller tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from slate_async.errors import UnavailableError
+
+T = TypeVar("T")
+
+
+class _Flight(Generic[T]):
+    __slots__ = ("task", "waiters")
+
+    def __init__(self, task: asyncio.Task[T]) -> None:
+        self.task = task
+        self.waiters = 0
+
+
+class SingleFlight(Generic[T]):
+    """Runs at most one fetch per name at a time. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._flights: dict[Hashable, _Flight[T]] = {}
+
+    async def run(self, name: Hashable, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of the fetch called ``name`` that is under way, or of ``fetch()``, started now."""
+        flight = self._flights.get(name)
+        if flight is None:
+            flight = self._start(name, fetch)
+        flight.waiters += 1
+        try:
+            await asyncio.wait([flight.task])
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and not flight.task.done():
+                flight.task.cancel()
+                self._forget(name, flight)
+        if flight.task.cancelled():
+            raise UnavailableError("the fetch this read waited for was cancelled")
+        return flight.task.result()
+
+    def _start(self, name: Hashable, fetch: Callable[[], Coroutine[Any, Any, T]]) -> _Flight[T]:
+        flight = _Flight(asyncio.get_running_loop().create_task(fetch(), name=f"sst-fetch-{name}"))
+        self._flights[name] = flight
+
+        def ended(task: asyncio.Task[T]) -> None:
+            self._forget(name, flight)
+            if not task.cancelled():
+                task.exception()  # seen: every waiter raises it itself, and there may be none left
+
+        flight.task.add_done_callback(ended)
+        return flight
+
+    def _forget(self, name: Hashable, flight: _Flight[T]) -> None:
+        if self._flights.get(name) is flight:
+            del self._flights[name]
