@@ -33,15 +33,19 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 300
 
     def _serve(self) -> None:
-        environ = self._environ(self._read_body())
+        body = self._read_body()
+        if body is None:
+            self.close_connection = True
+            return
+        environ = self._environ(body)
         answer: list[Any] = []
         with LOCK:
             parts = APPLICATION(environ, lambda status, headers, exc_info=None: answer.extend((status, headers)))
-            body = b"".join(parts)
+            content = b"".join(parts)
             close = getattr(parts, "close", None)
             if close is not None:
                 close()
-        self._answer(answer[0], answer[1], body)
+        self._answer(answer[0], answer[1], content)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_OPTIONS = do_PATCH = _serve
 
@@ -52,16 +56,24 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return True
 
-    def _read_body(self) -> bytes:
+    def _read_body(self) -> bytes | None:
+        """The whole body, or ``None`` if the client went away in the middle: half a request is never carried out."""
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return self._read_exactly(int(self.headers.get("Content-Length") or 0))
         chunks = []
-        while size := int(self.rfile.readline(MAX_LINE).split(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
+        while size := int(self.rfile.readline(MAX_LINE).split(b";")[0] or b"-1", 16):
+            chunk = self._read_exactly(size)
+            if chunk is None:
+                return None
+            chunks.append(chunk)
             self.rfile.readline(MAX_LINE)
         while self.rfile.readline(MAX_LINE).strip():
             pass
         return b"".join(chunks)
+
+    def _read_exactly(self, size: int) -> bytes | None:
+        data = self.rfile.read(size) if size > 0 else b""
+        return data if len(data) == size else None
 
     def _environ(self, body: bytes) -> dict[str, Any]:
         path, _, query = self.path.partition("?")
