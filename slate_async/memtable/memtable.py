@@ -273,8 +273,9 @@ class Memtable:
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
         """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.
 
-        Batches have at most `STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. Rows
-        appended while the scan is under way do not show. Whatever `order_steps` has left is ordered first.
+        Batches have at most `STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. An empty
+        one says that only newer keys were met and bounds a step's work. Rows appended while the scan is under way
+        do not show. Whatever `order_steps` has left is ordered first.
         """
         for _ in self.order_steps(max_seq):
             pass
@@ -284,7 +285,11 @@ class Memtable:
             keys = order.descending(start, end, count) if reverse else order.ascending(start, end, count)
             if not keys:
                 return
-            yield from self.pieces(self._visible(keys, max_seq), reverse=reverse)
+            rows = self._visible(keys, max_seq)
+            if rows:
+                yield from self.pieces(rows, reverse=reverse)
+            else:
+                yield self._columns(rows)
             if reverse:
                 end = keys[0]
             else:

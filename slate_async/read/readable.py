@@ -1,0 +1,39 @@
+"""`Readable`: what a database, a snapshot and a reader have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from slate_async.read.bounds import BytesLike
+from slate_async.read.scan import Scan
+from slate_async.types import Row
+
+
+class Readable(Protocol):
+    """A key-value view. Keys and bounds are bytes-like and copied at the call; wrong ones are `InvalidError`.
+
+    All methods raise `ClosedError` or `FencedError` once their owner is closed, `UnavailableError` when the store
+    does not answer, `CorruptionError` for wrong bytes. Expired rows are not there.
+    """
+
+    async def get(self, key: BytesLike) -> bytes | None:
+        """The value of ``key``, ``None`` if it is not there."""
+
+    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
+        """The values of ``keys``, in their order, all of one moment."""
+
+    async def get_row(self, key: BytesLike) -> Row | None:
+        """The value with its sequence number and times."""
+
+    def scan(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Scan:
+        """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, in key order, as they are
+        at this call; ``reverse`` gives the last ones first, ``limit`` at most so many."""

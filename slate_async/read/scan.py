@@ -1,0 +1,252 @@
+"""`Scan`: the rows of a key range as of one moment, row by row or as Arrow batches.
+
+A scan pins its view when it is made and gives the pin up when it is exhausted, closed, failed or garbage. It is
+iterated once, by one task at a time. An interrupted step (failed or cancelled) ends it with an error, never with a
+silently shorter answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from slate_async.errors import InvalidError
+from slate_async.format.columns import NO_EXPIRY, Columns, concat
+from slate_async.read.bounds import KeyRange
+from slate_async.read.view import ReadView
+from slate_async.runtime.turns import FairTurns
+from slate_async.types import Row
+
+T = TypeVar("T")
+
+CHUNK_ROWS = 256
+"""Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
+
+BATCH_ROWS = 8192
+BATCH_BYTES = 16 << 20
+"""`Scan.batches` joins small batches up to this many rows or bytes; a larger one stays alone."""
+
+BATCH_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
+
+
+class Scan:
+    """``async for key, value in scan``; see also `rows` and `batches`. An asynchronous context manager too."""
+
+    def __init__(
+        self,
+        view: ReadView,
+        span: KeyRange,
+        *,
+        now_ms: int,
+        turns: FairTurns,
+        check: Callable[[], None],
+        max_seq: int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        """``check`` raises when the owner can no longer answer; it is asked before and after every wait.
+
+        Raises `InvalidError` for a ``limit`` that is not a number of rows.
+        """
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
+        self._rows = view.live_rows(span, now_ms=now_ms, max_seq=max_seq, reverse=reverse)
+        self._pin = view.pin(self)
+        self._turns = turns
+        self._check = check
+        self._left = limit
+        self._reverse = reverse
+        self._rest: Columns | None = None
+        self._begun = False
+        self._busy = False
+        self._exhausted = False
+        self._refusal: str | None = None
+
+    # ways to iterate
+
+    def __aiter__(self) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Pairs of key and value."""
+        return _Steps(self, _pairs)
+
+    def rows(self) -> AsyncIterator[Row]:
+        """`Row` objects, with sequence number and times."""
+        return _Steps(self, _row_objects)
+
+    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[pa.RecordBatch]:
+        """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
+
+        Raises `InvalidError` unless ``max_rows`` is a positive number.
+        """
+        if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+            raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
+        return _Batches(self, max_rows)
+
+    # end
+
+    async def aclose(self) -> None:
+        """Stop: nothing more is read and the pin is given up. Idempotent."""
+        if self._refusal is None:
+            self._refusal = "the scan is closed"
+        self._rest = None
+        self._pin.release()
+        if not self._busy:  # a step under way closes the stream itself when it comes back
+            await self._rows.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # steps, for the iterators below
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise InvalidError("a scan is iterated once; make another one")
+        self._begun = True
+
+    async def _take(self, count: int) -> Columns | None:
+        """The next ``count`` rows or fewer, ascending by key; ``None`` at the end."""
+        if self._turns.overdue():
+            await self._turns.give()
+        while self._rest is None and not self._exhausted:
+            self._rest = await self._fetch()
+        if self._rest is None:
+            return None
+        batch, self._rest = self._split(self._rest, count)
+        return batch
+
+    def _split(self, batch: Columns, count: int) -> tuple[Columns, Columns | None]:
+        """The ``count`` rows of ``batch`` that come first in scan order, and what is left of it."""
+        rows = len(batch)
+        if rows <= count:
+            return batch, None
+        if self._reverse:
+            return batch.slice(rows - count, rows), batch.slice(0, rows - count)
+        return batch.slice(0, count), batch.slice(count, rows)
+
+    async def _fetch(self) -> Columns | None:
+        if self._refusal is not None:
+            raise InvalidError(self._refusal)
+        if self._busy:
+            raise InvalidError("another task is waiting for this scan's next row")
+        self._busy = True
+        try:
+            self._check()
+            batch = None if self._left == 0 else await anext(self._rows, None)
+            self._check()
+            if self._refusal is not None:
+                raise InvalidError(self._refusal)
+        except BaseException:
+            self._refusal = self._refusal or "the scan was interrupted; make another one"
+            await self._finish()
+            raise
+        finally:
+            self._busy = False
+        if batch is not None and self._left is not None:
+            batch, _ = self._split(batch, self._left)
+            self._left -= len(batch)
+        if batch is None or self._left == 0:
+            self._exhausted = True
+            await self._finish()
+        return batch
+
+    async def _finish(self) -> None:
+        self._pin.release()
+        await self._rows.aclose()
+
+
+class _Steps(AsyncIterator[T], Generic[T]):
+    """Items made from chunks of rows; an item that is at hand costs no suspension."""
+
+    __slots__ = ("_begun", "_make", "_ready", "_scan")
+
+    def __init__(self, scan: Scan, make: Callable[[Columns, bool], Iterator[T]]) -> None:
+        self._scan = scan
+        self._make = make
+        self._ready: Iterator[T] = iter(())
+        self._begun = False
+
+    async def __anext__(self) -> T:
+        for item in self._ready:
+            return item
+        scan = self._scan
+        if not self._begun:
+            scan._begin()
+            self._begun = True
+        chunk = await scan._take(CHUNK_ROWS)
+        if chunk is None:
+            raise StopAsyncIteration
+        self._ready = self._make(chunk, scan._reverse)
+        return next(self._ready)
+
+
+class _Batches(AsyncIterator[pa.RecordBatch]):
+    """Record batches made from as many rows as are at hand, up to a bound."""
+
+    __slots__ = ("_begun", "_held", "_max_rows", "_scan")
+
+    def __init__(self, scan: Scan, max_rows: int) -> None:
+        self._scan = scan
+        self._held: Columns | None = None
+        self._max_rows = max_rows
+        self._begun = False
+
+    async def __anext__(self) -> pa.RecordBatch:
+        scan = self._scan
+        if not self._begun:
+            scan._begin()
+            self._begun = True
+        parts: list[Columns] = []
+        rows = nbytes = 0
+        while rows < self._max_rows:
+            part = self._held or await scan._take(self._max_rows - rows)
+            self._held = None
+            if part is None:
+                break
+            if parts and nbytes + part.nbytes > BATCH_BYTES:
+                self._held = part
+                break
+            parts.append(part)
+            rows += len(part)
+            nbytes += part.nbytes
+        if not parts:
+            raise StopAsyncIteration
+        return _record_batch(parts, scan._reverse)
+
+
+def _record_batch(parts: list[Columns], reverse: bool) -> pa.RecordBatch:
+    columns = concat(parts[::-1] if reverse else parts)
+    if reverse:
+        columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
+    return pa.record_batch([columns.keys, columns.values, pa.array(columns.seqs)], schema=BATCH_SCHEMA)
+
+
+def _pairs(columns: Columns, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    keys, values = columns.keys.to_pylist(), columns.values.to_pylist()
+    if reverse:
+        keys.reverse()
+        values.reverse()
+    return zip(keys, values, strict=True)
+
+
+def _row_objects(columns: Columns, reverse: bool) -> Iterator[Row]:
+    expires = [NO_EXPIRY] * len(columns) if columns.expire_ms is None else columns.expire_ms.tolist()
+    rows = [
+        Row(key, value, seq, create_ms / 1000, None if expire_ms == NO_EXPIRY else expire_ms / 1000)
+        for key, value, seq, create_ms, expire_ms in zip(
+            columns.keys.to_pylist(),
+            columns.values.to_pylist(),
+            columns.seqs.tolist(),
+            columns.create_ms.tolist(),
+            expires,
+            strict=True,
+        )
+    ]
+    return reversed(rows) if reverse else iter(rows)

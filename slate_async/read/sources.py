@@ -1,0 +1,72 @@
+"""Where a read looks: `Table` and `Run` are sorted tables with their key ranges, `TableSource` is what one can do.
+
+Ordering rule: sources are asked newest first, and a key's newest version is in the first source that has one,
+because sequence numbers rise with the age order of the sources.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slate_async.format.columns import Columns
+from slate_async.types import NeedsIO, RowHit
+
+
+class TableSource(Protocol):
+    """A sorted, immutable table whose parts are loaded on demand. Errors of the store and `CorruptionError` pass."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether index and filter are at hand."""
+
+    async def load(self) -> object:
+        """Bring index and filter in; concurrent calls share one load, a failed one may be called again."""
+
+    def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
+        """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not at hand. Never suspends."""
+
+    async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
+        """As `probe`, reading what is missing; concurrent reads of one block share one request."""
+
+    def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
+        """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
+        inside a batch ascending. A key's versions may be spread over neighbouring batches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A source and the keys it may hold: ``first_key`` to ``last_key``, both inclusive."""
+
+    first_key: bytes
+    last_key: bytes
+    source: TableSource
+
+    def overlaps(self, start: bytes | None, end: bytes | None) -> bool:
+        """Whether a key of ``[start, end)`` may be in it."""
+        return (start is None or start <= self.last_key) and (end is None or self.first_key < end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Tables with disjoint key ranges in key order: at most one of them holds a given key."""
+
+    tables: tuple[Table, ...]
+    _last_keys: list[bytes] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_last_keys", [table.last_key for table in self.tables])
+
+    def find(self, key: bytes) -> Table | None:
+        """The table that may hold ``key``."""
+        number = bisect_left(self._last_keys, key)
+        if number == len(self.tables):
+            return None
+        table = self.tables[number]
+        return table if table.first_key <= key else None
+
+    def within(self, start: bytes | None, end: bytes | None) -> Sequence[Table]:
+        """The tables that overlap ``[start, end)``, in key order."""
+        return [table for table in self.tables if table.overlaps(start, end)]

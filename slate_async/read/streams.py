@@ -1,0 +1,67 @@
+"""Sorted streams over the parts of a view: a memtable that may still grow, and a run opened one table at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from slate_async.format.columns import Columns
+from slate_async.memtable import Memtable
+from slate_async.read.bounds import KeyRange
+from slate_async.read.merge import close_stream
+from slate_async.read.sources import Table
+from slate_async.runtime.turns import FairTurns
+
+
+class MemtableStream(AsyncIterator[Columns]):
+    """The rows of ``table`` up to ``max_seq`` in ``span``. Orders the table's keys first if nobody has, taking turns
+    with the other tasks; never waits for a store."""
+
+    def __init__(self, table: Memtable, span: KeyRange, max_seq: int, reverse: bool, turns: FairTurns) -> None:
+        self._table = table
+        self._span = span
+        self._max_seq = max_seq
+        self._reverse = reverse
+        self._turns = turns
+        self._batches: Iterator[Columns] | None = None
+
+    async def __anext__(self) -> Columns:
+        if self._batches is None:
+            for _ in self._table.order_steps(self._max_seq):
+                if self._turns.overdue():
+                    await self._turns.give()
+            start, end = self._span
+            self._batches = self._table.scan(start, end, self._max_seq, self._reverse)
+        for batch in self._batches:
+            if len(batch):
+                return batch
+            if self._turns.overdue():
+                await self._turns.give()
+        raise StopAsyncIteration
+
+
+class RunStream(AsyncIterator[Columns]):
+    """Tables with disjoint ranges one after another; in ``reverse`` the last one first."""
+
+    def __init__(self, tables: Sequence[Table], span: KeyRange, reverse: bool) -> None:
+        self._todo = list(tables) if reverse else list(reversed(tables))
+        self._span = span
+        self._reverse = reverse
+        self._current: AsyncIterator[Columns] | None = None
+
+    async def __anext__(self) -> Columns:
+        while True:
+            if self._current is None:
+                if not self._todo:
+                    raise StopAsyncIteration
+                source = self._todo.pop().source
+                self._current = aiter(source.scan(self._span.start, self._span.end, reverse=self._reverse))
+            try:
+                return await anext(self._current)
+            except StopAsyncIteration:
+                self._current = None
+
+    async def aclose(self) -> None:
+        """Close the open table's stream. Idempotent."""
+        self._todo.clear()
+        if self._current is not None:
+            await close_stream(self._current)
