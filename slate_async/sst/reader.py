@@ -9,7 +9,6 @@ there.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from enum import Enum
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
@@ -23,22 +22,12 @@ from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import SCAN_READ_AHEAD_BYTES, scan_blocks
 from slate_async.sst.single_flight import SingleFlight
-from slate_async.types import RowHit
+from slate_async.types import NEEDS_IO, NeedsIO, RowHit
 
 TAIL_BYTES = 64 << 10
 """What opening reads from the end. A file no larger is read whole, and its blocks are then cached already."""
 OFFLOAD_BYTES = 256 << 10
 """Decoding more raw bytes than this at once happens in a worker thread."""
-
-
-class NeedsIO(Enum):
-    """Type of `NEEDS_IO`."""
-
-    NEEDS_IO = "needs io"
-
-
-NEEDS_IO = NeedsIO.NEEDS_IO
-"""`SstReader.probe` cannot answer from memory; await `SstReader.get`."""
 
 
 class SstReader:
