@@ -1,0 +1,46 @@
+"""``admin``: what has to exist before a database can be opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slate_async.cli.failures import OK
+from slate_async.cli.session import Session
+from slate_async.errors import InvalidError
+
+DEFAULT_UNITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """What ``slate admin create-table`` was asked for. Units are DynamoDB's capacity units per second."""
+
+    table: str
+    region: str | None
+    endpoint_url: str | None
+    provisioned: bool
+    read_units: int | None
+    write_units: int | None
+
+    def units(self) -> tuple[int, int] | None:
+        """Read and write capacity, ``None`` for paying per request. Raises `InvalidError` for units without
+        provisioned billing."""
+        if not self.provisioned:
+            if self.read_units is not None or self.write_units is not None:
+                raise InvalidError("--read-units and --write-units need --billing provisioned")
+            return None
+        return self.read_units or DEFAULT_UNITS, self.write_units or DEFAULT_UNITS
+
+
+async def create_table(session: Session, wanted: TableRequest) -> int:
+    """Create the table and wait until it can be used."""
+    units = wanted.units()
+    try:
+        from metastores.dynamodb import DynamoDBMetaStore  # noqa: PLC0415 - optional package
+    except ModuleNotFoundError as error:
+        raise InvalidError("DynamoDB needs more packages: pip install 'slate-async[dynamodb]'") from error
+    await DynamoDBMetaStore.create_table(
+        wanted.table, region=wanted.region, endpoint_url=wanted.endpoint_url, provisioned=units
+    )
+    session.output.fields("table", {"table": wanted.table, "url": f"dynamodb://{wanted.table}"})
+    return OK

@@ -1,0 +1,213 @@
+"""The commands of ``slate``: options in, one of the other modules' functions called, exit code out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slate_async.cli import admin, demo, keyvalue, transfer
+from slate_async.cli.encoding import Encoding, encoding_of
+from slate_async.cli.failures import USAGE
+from slate_async.cli.output import Output
+from slate_async.cli.session import Session
+from slate_async.cli.sources import Format
+from slate_async.errors import InvalidError
+
+app = typer.Typer(
+    name="slate",
+    help="An asyncio-native storage engine that keeps everything in an object store.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(admin_app, name="admin")
+
+TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."
+
+Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal, in and out.")]
+Base64 = Annotated[bool, typer.Option("--base64", help="Keys and values are Base64, in and out.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Print bytes as they are stored.")]
+
+
+class Billing(StrEnum):
+    """How a DynamoDB table is paid for."""
+
+    ON_DEMAND = "on-demand"
+    PROVISIONED = "provisioned"
+
+
+def run() -> None:
+    """Run the command line; exits the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app()
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SLATE_PATH",
+            help="The database: a folder, file:///…, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix.",
+        ),
+    ] = None,
+    metastore: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SLATE_METASTORE",
+            help="Where its metadata lives: nothing for beside the data, if-match, or dynamodb://table.",
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None, typer.Option(envvar="SLATE_SETTINGS", help="TOML file of settings; SLATE_* variables win over it.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line; errors too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks and the engine's log.")] = False,
+) -> None:
+    """Options that stand before the command."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    context.obj = Session(path, metastore, settings, verbose, Output(json))
+
+
+def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
+    session: Session = context.obj
+    raise typer.Exit(session.run(command))
+
+
+def _encoding(context: typer.Context, hexadecimal: bool, base64_: bool) -> Encoding:
+    try:
+        return encoding_of(hexadecimal=hexadecimal, base64_=base64_)
+    except InvalidError as error:
+        session: Session = context.obj
+        session.report(error)
+        raise typer.Exit(USAGE) from error
+
+
+@app.command(help=f"Set KEY to VALUE, once that is durable. A missing database is made. {TAKES_OVER}")
+def put(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument()],
+    value: Annotated[str | None, typer.Argument(help="Or --file.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Take the value from this file's bytes.")] = None,
+    ttl: Annotated[float | None, typer.Option(metavar="SECONDS", help="The key vanishes that long from now.")] = None,
+    create: Annotated[bool, typer.Option("--create/--no-create", help="Make a missing database.")] = True,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    _finish(context, keyvalue.put(context.obj, key, value, file=file, ttl=ttl, create=create, encoding=encoding))
+
+
+@app.command(help=f"Print the value of KEY; exit code 1 if there is none. {TAKES_OVER}")
+def get(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument()],
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+    raw: Raw = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    _finish(context, keyvalue.get(context.obj, key, encoding=encoding, raw=raw))
+
+
+@app.command(help=f"Remove KEY, once that is durable; no error if it is not there. {TAKES_OVER}")
+def delete(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument()],
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    _finish(context, keyvalue.delete(context.obj, key, encoding=encoding))
+
+
+@app.command(help=f"Print rows in key order. {TAKES_OVER}")
+def scan(
+    context: typer.Context,
+    prefix: Annotated[str | None, typer.Option(help="Only keys that begin so; not with --start or --end.")] = None,
+    start: Annotated[str | None, typer.Option(help="First key, inclusive.")] = None,
+    end: Annotated[str | None, typer.Option(help="End of the keys, exclusive.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many rows.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Largest key first.")] = False,
+    keys_only: Annotated[bool, typer.Option("--keys-only", help="Leave values out.")] = False,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+    raw: Raw = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    bounds = keyvalue.Bounds(prefix, start, end, limit=limit, reverse=reverse)
+    _finish(context, keyvalue.scan(context.obj, bounds, keys_only=keys_only, encoding=encoding, raw=raw))
+
+
+@app.command(help=f"Load a CSV, TSV, JSON Lines or Parquet file; exit code 1 if rows were bad. {TAKES_OVER}")
+def load(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)],
+    key: Annotated[list[str], typer.Option("--key", metavar="COLUMN", help="Key column; repeat it to join several.")],
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="COLUMN", help="Value column; default: the whole row as JSON.")
+    ] = None,
+    key_separator: Annotated[str, typer.Option(help="Stands between joined key columns.")] = ":",
+    key_prefix: Annotated[str, typer.Option(help="Stands before every key.")] = "",
+    form: Annotated[Format | None, typer.Option("--format", help="Default: by the file's extension.")] = None,
+    ttl: Annotated[float | None, typer.Option(metavar="SECONDS", help="Rows vanish that long after loading.")] = None,
+    rejects: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write bad rows here, as JSON Lines with line and reason.")
+    ] = None,
+    allow_bad: Annotated[bool, typer.Option("--allow-bad", help="Bad rows do not change the exit code.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=1024, help="Batches of 500 rows in flight.")] = 32,
+    create: Annotated[bool, typer.Option("--create/--no-create", help="Make a missing database.")] = True,
+) -> None:
+    """See ``help``."""
+    job = transfer.LoadJob(
+        file, key, value, key_separator, key_prefix, form, ttl, rejects, allow_bad, concurrency, create
+    )
+    _finish(context, transfer.load(context.obj, job))
+
+
+@app.command(help=f"Show what the database is and how it is doing. {TAKES_OVER}")
+def status(
+    context: typer.Context,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Add the counters of this opening.")] = False,
+) -> None:
+    """See ``help``."""
+    _finish(context, keyvalue.status(context.obj, metrics=metrics))
+
+
+@app.command("demo", help="Write, close, take over, read back and scan on a temporary folder.")
+def demo_command(
+    context: typer.Context,
+    rows: Annotated[int, typer.Option(min=1, max=10_000_000, help="Rows to write.")] = 10_000,
+) -> None:
+    """See ``help``."""
+    _finish(context, demo.demo(context.obj, rows))
+
+
+@admin_app.command("create-table", help="Create the DynamoDB table that --metastore dynamodb://TABLE names.")
+def create_table(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument()],
+    region: Annotated[str | None, typer.Option(help="Default: the environment's or profile's.")] = None,
+    endpoint_url: Annotated[str | None, typer.Option(help="Another endpoint than the region's.")] = None,
+    billing: Annotated[Billing, typer.Option(help="Pay per request, or for a fixed capacity.")] = Billing.ON_DEMAND,
+    read_units: Annotated[int | None, typer.Option(min=1, help="Capacity, with --billing provisioned.")] = None,
+    write_units: Annotated[int | None, typer.Option(min=1, help="Capacity, with --billing provisioned.")] = None,
+) -> None:
+    """See ``help``."""
+    wanted = admin.TableRequest(table, region, endpoint_url, billing is Billing.PROVISIONED, read_units, write_units)
+    _finish(context, admin.create_table(context.obj, wanted))

@@ -1,0 +1,104 @@
+"""Exit codes, and how an error becomes one line for people or one object for programs.
+
+======  ==================================================================================
+code    meaning
+======  ==================================================================================
+0       done
+1       the key is not there, or rows of a loaded file were bad
+2       the call is wrong: bad option, bad setting, no such database (``InvalidError``)
+3       a store or metastore did not answer in time (``UnavailableError``)
+4       stored bytes are wrong (``CorruptionError``)
+5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
+70      a bug, or an error of no known kind (``InternalError``)
+130     interrupted with Ctrl-C
+141     whoever read the output went away (``slate scan | head``)
+======  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
+from slate_async.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidError,
+    SlateError,
+    UnavailableError,
+)
+
+OK = 0
+NEGATIVE = 1
+USAGE = 2
+UNAVAILABLE = 3
+CORRUPT = 4
+LOST = 5
+BUG = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (InvalidError, USAGE),
+    (MetaStoreInvalidError, USAGE),
+    (UnavailableError, UNAVAILABLE),
+    (MetaStoreUnavailableError, UNAVAILABLE),
+    (CorruptionError, CORRUPT),
+    (MetaStoreCorruptionError, CORRUPT),
+    (FencedError, LOST),
+    (ConflictError, LOST),
+    (KeyboardInterrupt, INTERRUPTED),
+    (BrokenPipeError, BROKEN_PIPE),
+    (OSError, USAGE),
+)
+"""First match wins. An `OSError` left over is about a local file the caller named."""
+
+_ADVICE = {
+    FencedError: "another writer took the database over; run the command again to take it back",
+    UnavailableError: "the store did not answer; try again later",
+    CorruptionError: "stored bytes are wrong; restore them, repeating does not help",
+    ConflictError: "somebody else changed it first; look, then try again",
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error; a `ClosedError` counts as what closed the database."""
+    for cause in _reasons(error):
+        for kind, code in _CODES:
+            if isinstance(cause, kind):
+                return code
+    return BUG
+
+
+def explain(error: BaseException) -> str:
+    """One line: what happened and what to do next. A bare error of no known kind shows its type."""
+    reason = next(iter(_reasons(error)))
+    if isinstance(reason, OSError):
+        name = f"{reason.filename}: " if reason.filename else ""
+        return f"{name}{reason.strerror or reason}"
+    text = str(reason) if exit_code(reason) != BUG or isinstance(reason, SlateError) else f"bug: {reason!r}"
+    advice = next((words for kind, words in _ADVICE.items() if isinstance(reason, kind)), None)
+    return f"{text} ({advice})" if advice else text
+
+
+def as_json(error: BaseException) -> dict[str, object]:
+    """The error as one JSON object."""
+    reason = next(iter(_reasons(error)))
+    return {
+        "error": type(reason).__name__,
+        "message": str(reason),
+        "outcome": getattr(error, "outcome", None),
+        "exit_code": exit_code(error),
+    }
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
+    """The error, or what is behind it where it only reports something else (a closed database, a group)."""
+    if isinstance(error, BaseExceptionGroup):
+        yield from _reasons(error.exceptions[0])
+    elif isinstance(error, ClosedError) and error.__cause__ is not None:
+        yield from _reasons(error.__cause__)
+    else:
+        yield error

@@ -1,0 +1,100 @@
+"""Where results go: tables for people, JSON for programs (``--json``), bytes as stored (``--raw``).
+
+Results go to standard output, everything else (progress, counts, errors) to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The two streams of a command, and the form of results."""
+
+    as_json: bool = False
+    out: Console = field(default_factory=lambda: Console(highlight=False, markup=False, emoji=False))
+    err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, markup=False, emoji=False))
+
+    def line(self, text: str) -> None:
+        """One line of result, as it is: never wrapped, tabs kept."""
+        self.out.file.write(text + "\n")
+
+    def note(self, text: str) -> None:
+        """One line to standard error; silent with ``--json``."""
+        if not self.as_json:
+            self.err.print(Text(text), soft_wrap=True)
+
+    def problem(self, text: str) -> None:
+        """One line to standard error, whatever the form."""
+        self.err.print(Text(text), soft_wrap=True)
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """One JSON object on one line."""
+        self.line(to_json(value))
+
+    def raw(self, *parts: bytes) -> None:
+        """Bytes as they are."""
+        self.out.file.flush()
+        stream = sys.stdout.buffer
+        for part in parts:
+            stream.write(part)
+        stream.flush()
+
+    def fields(self, title: str, values: Mapping[str, Any]) -> None:
+        """Names and values, nested ones as ``outer.inner``: a table of two columns, or one JSON object."""
+        if self.as_json:
+            self.json(values)
+            return
+        self.table(title, ("", ""), flatten(values))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """A table; tab-separated lines where standard output is not a terminal."""
+        if not self.out.is_terminal:
+            for row in rows:
+                self.line("\t".join(row))
+            return
+        table = Table(title=title or None, title_justify="left", show_header=any(columns))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self.out.print(table)
+
+
+def to_json(value: object) -> str:
+    """Compact JSON; bytes in hex, anything else unknown as its text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Rows ``(name, text)`` of a nested mapping."""
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            rows.extend(flatten(value, f"{prefix}{name}."))
+        else:
+            rows.append((f"{prefix}{name}", _cell(value)))
+    return rows
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(_cell(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _plain(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

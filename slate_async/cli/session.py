@@ -1,0 +1,125 @@
+"""The one place where the command line opens a database, and how a command runs from start to exit code.
+
+There is no read-only way in yet: `reading` opens the database as its writer, which **takes it over from a
+running writer**, exactly as `writing` does. A reader, once there is one, replaces the body of `reading` and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import slate_async
+from slate_async.cli import failures
+from slate_async.cli.output import Output, to_json
+from slate_async.errors import InvalidError
+from slate_async.settings import Settings
+from slate_async.write.batch import WriteBatch
+
+
+class Written(Protocol):
+    """What the command line uses of a `WriteHandle`."""
+
+    @property
+    def seq(self) -> int:
+        """Sequence number of the write's last row."""
+
+    async def durable(self) -> None:
+        """Return once the write is durable."""
+
+
+class ReadableDatabase(Protocol):
+    """What the commands that only look use of a database."""
+
+    async def get(self, key: bytes) -> bytes | None:
+        """The value, or ``None``."""
+
+    def scan(
+        self,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        *,
+        prefix: bytes | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterable[tuple[bytes, bytes]]:
+        """Rows in key order; the end is exclusive."""
+
+    def status(self) -> Any:
+        """A dataclass."""
+
+    def metrics(self) -> Mapping[str, Any]:
+        """Counters since the opening."""
+
+
+class WritableDatabase(ReadableDatabase, Protocol):
+    """What the commands that change something use besides."""
+
+    async def put(self, key: bytes, value: bytes, *, ttl: float | None = None, await_durable: bool = True) -> Written:
+        """Set a key."""
+
+    async def delete(self, key: bytes, *, await_durable: bool = True) -> Written:
+        """Remove a key."""
+
+    async def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Written:
+        """Apply a batch as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the options before the command say."""
+
+    path: str | None
+    metastore: str | None
+    settings_file: str | None
+    verbose: bool
+    output: Output
+
+    def settings(self) -> Settings:
+        """From the file named, if any, and the environment. Raises `InvalidError`."""
+        return Settings() if self.settings_file is None else Settings.from_toml(self.settings_file)
+
+    def writing(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
+        """The database, opened as its writer. With ``create`` a missing one is made."""
+        return cast(AbstractAsyncContextManager[WritableDatabase], self._open(create=create))
+
+    def reading(self) -> AbstractAsyncContextManager[ReadableDatabase]:
+        """The database, to look at. See the module docstring for what that does to a running writer."""
+        return cast(AbstractAsyncContextManager[ReadableDatabase], self._open(create=False))
+
+    def _open(self, *, create: bool) -> object:
+        if not self.path:
+            raise InvalidError("which database? Give --path URL before the command, or set SLATE_PATH")
+        return slate_async.open(self.path, metastore=self.metastore, settings=self.settings(), create=create)
+
+    def run(self, command: Coroutine[Any, Any, int]) -> int:
+        """Run a command to its end, report its error if it fails, and return the exit code."""
+        try:
+            code = asyncio.run(command)
+            self.output.out.file.flush()
+            return code
+        except BrokenPipeError:
+            # What is still buffered can go nowhere; without this the interpreter complains while exiting.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return failures.BROKEN_PIPE
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost frame: every error is reported
+            self.report(error)
+            return failures.exit_code(error)
+
+    def report(self, error: BaseException) -> None:
+        """Say what went wrong: one line, or with ``--json`` one object; with ``-v`` the traceback first."""
+        if self.verbose:
+            self.output.problem("".join(traceback.format_exception(error)).rstrip())
+        if isinstance(error, KeyboardInterrupt):
+            self.output.note("interrupted")
+        elif self.output.as_json:
+            self.output.problem(to_json(failures.as_json(error)))
+        else:
+            self.output.problem(f"slate: {failures.explain(error)}")

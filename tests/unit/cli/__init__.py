@@ -1,0 +1,1 @@
+"""The `slate` command, over a fake database."""
