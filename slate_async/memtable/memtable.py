@@ -45,6 +45,7 @@ class Memtable:
     """Append-only rows with versions. See the module docstring for the invariants."""
 
     __slots__ = (
+        "__weakref__",
         "_create",
         "_expire",
         "_keys",

@@ -26,9 +26,9 @@ async def _load(source: TableSource) -> None:
 
 async def find_many(
     levels: Sequence[Run], keys: Sequence[bytes], max_seq: int, turns: FairTurns
-) -> dict[bytes, RowHit | None]:
+) -> dict[bytes, RowHit]:
     """The newest version of each of the distinct ``keys`` up to ``max_seq``, tombstones included, in ``levels``."""
-    found: dict[bytes, RowHit | None] = {}
+    found: dict[bytes, RowHit] = {}
     pending = [(key, key_hash(key), 0) for key in sorted(keys)]
     await load_tables(_candidates(levels, keys))
     while pending:

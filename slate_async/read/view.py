@@ -8,7 +8,8 @@ key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from slate_async.format.filter import key_hash
@@ -26,10 +27,11 @@ from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 class Pin:
     """Keeps a view's sources readable until `release`, or until its owner is garbage."""
 
-    __slots__ = ("_release",)
+    __slots__ = ("__weakref__", "_release")
 
-    def __init__(self, release: weakref.finalize[..., object]) -> None:
-        self._release = release
+    def __init__(self, owner: object | None, release: Callable[[], object]) -> None:
+        self._release = weakref.finalize(self if owner is None else owner, release)
+        self._release.atexit = False
 
     def release(self) -> None:
         """Give the pin up. Idempotent."""
@@ -65,14 +67,15 @@ class ReadView:
         """Whether somebody still reads from it."""
         return bool(self._pins)
 
-    def pin(self, owner: object) -> Pin:
-        """Keep the sources until the pin is released or ``owner``, which must not be the view, is garbage."""
+    def pin(self, owner: object | None = None) -> Pin:
+        """Keep the sources until the pin is released or ``owner`` (if ``None``, the pin itself) is garbage.
+
+        The owner must not be the view or anything the view holds.
+        """
         number = next(self._pin_numbers)
         self._pins[number] = None
-        # a dict removal is atomic, so it does not matter which thread collects the owner
-        release = weakref.finalize(owner, self._pins.pop, number, None)
-        release.atexit = False
-        return Pin(release)
+        # removing from a dict is atomic, so it does not matter which thread collects the owner
+        return Pin(owner, partial(self._pins.pop, number, None))
 
     # point reads
 
@@ -110,18 +113,30 @@ class ReadView:
         seen = self.max_seq if max_seq is None else max_seq
         hashed = key_hash(key)
         candidates = [table.source for table in (run.find(key) for run in self._levels) if table is not None]
-        await load_tables(candidates)
-        for source in candidates:
-            hit = await _probe_or_get(source, key, hashed, seen)
-            if hit is not None:
-                return live_hit(hit, now_ms)
-        return None
+        pin = self.pin()
+        try:
+            await load_tables(candidates)
+            for source in candidates:
+                hit = await _probe_or_get(source, key, hashed, seen)
+                if hit is not None:
+                    return live_hit(hit, now_ms)
+            return None
+        finally:
+            pin.release()
 
     async def get_many(self, keys: Sequence[bytes], now_ms: int, max_seq: int | None = None) -> list[RowHit | None]:
         """The live row or ``None`` for each of ``keys``, in their order, all of one moment. Each block is read once."""
-        seen = self.max_seq if max_seq is None else max_seq
-        memory = self._memory(seen)
-        hits: dict[bytes, RowHit | None] = {}
+        pin = self.pin()
+        try:
+            hits = await self._find_many(keys, self.max_seq if max_seq is None else max_seq)
+        finally:
+            pin.release()
+        live = {key: live_hit(hit, now_ms) for key, hit in hits.items()}
+        return [live.get(key) for key in keys]
+
+    async def _find_many(self, keys: Sequence[bytes], max_seq: int) -> dict[bytes, RowHit]:
+        memory = self._memory(max_seq)
+        hits: dict[bytes, RowHit] = {}
         missing: list[bytes] = []
         for key in dict.fromkeys(keys):
             if self._turns.spent():
@@ -134,9 +149,8 @@ class ReadView:
             else:
                 missing.append(key)
         if missing and self._levels:
-            hits.update(await find_many(self._levels, missing, seen, self._turns))
-        live = {key: live_hit(hit, now_ms) for key, hit in hits.items() if hit is not None}
-        return [live.get(key) for key in keys]
+            hits.update(await find_many(self._levels, missing, max_seq, self._turns))
+        return hits
 
     def _memory(self, max_seq: int) -> list[tuple[Memtable, int]]:
         """The memtables that have rows now, each with the highest sequence number to see of it."""
