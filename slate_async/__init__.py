@@ -1,1 +1,53 @@
-"""An asyncio-native storage engine that keeps everything in an object store."""
+"""An asyncio-native storage engine that keeps everything in an object store.
+
+>>> import slate_async as slate
+>>> async with slate.open("file:///data/db") as db:
+...     await db.put(b"user:1", b"Alice")
+...     await db.get(b"user:1")
+"""
+
+from slate_async.db import Db
+#from slate_async.environment import Environment
+#from slate_async.environment import open_database as open
+from slate_async.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InternalError,
+    InvalidError,
+    SlateError,
+    UnavailableError,
+)
+from slate_async.read.readable import Readable
+from slate_async.read.scan import Scan
+from slate_async.settings import Settings
+from slate_async.snapshot import Snapshot
+from slate_async.status import Status
+from slate_async.types import Row
+from slate_async.write.batch import WriteBatch
+from slate_async.write.group import WriteHandle
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ClosedError",
+    "ConflictError",
+    "CorruptionError",
+    "Db",
+    "Environment",
+    "FencedError",
+    "InternalError",
+    "InvalidError",
+    "Readable",
+    "Row",
+    "Scan",
+    "Settings",
+    "SlateError",
+    "Snapshot",
+    "Status",
+    "UnavailableError",
+    "WriteBatch",
+    "WriteHandle",
+    "open",
+]

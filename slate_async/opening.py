@@ -24,6 +24,7 @@ from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
@@ -227,4 +228,5 @@ async def _recover(
         runtime=place.runtime,
         settings=settings,
         supervisor=supervisor,
+        turns=FairTurns(place.runtime.clock),
     )

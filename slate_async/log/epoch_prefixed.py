@@ -81,16 +81,16 @@ class EpochPrefixedLog:
         while True:
             cell, current = await self._read()
             if current.epoch > self._epoch:
-                raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening")
+                raise FencedError(
+                    f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening"
+                )
             if current.epoch == self._epoch:
                 if current.token != claimed.writer_token:
                     raise FencedError(f"another writer holds epoch {self._epoch} in the register")
                 self._hold(current, cell)  # an attempt of ours whose answer was lost
                 return
             end = await self._end_of(current)
-            taken = current.claim(
-                self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start
-            )
+            taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
             outcome = await translated(
                 self._register.compare_and_set(None if cell is None else cell.tag, codec.encode(taken))
             )

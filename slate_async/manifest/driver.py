@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -92,19 +92,19 @@ class ManifestDriver:
     async def load(self) -> ManifestState | None:
         """The committed head right now, or ``None`` when there is no database."""
         self.stats.loads += 1
+        broken = 0
         for _ in range(CHAIN_READS):
             record = await translated(self._metastore.latest())
             if record is None:
                 return None
+            broken = record.ref.version
             if self._head is not None and record.ref == self._head.ref:
                 return self._head
             state = await self._decode(record)
             if state is not None:
                 self._see(state)
                 return state
-        raise CorruptionError(
-            f"version {record.ref.version} is a delta whose base is missing", object_name=_name(record.ref)
-        )
+        raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
 
     def _see(self, state: ManifestState) -> None:
         if self._head is None or state.version > self._head.version:

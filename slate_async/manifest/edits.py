@@ -76,7 +76,8 @@ class AddL0:
             return None
         if state.log_start != self.from_position:
             raise InternalError(
-                f"the log starts at {state.log_start}; a flush of {self.from_position} to {self.to_position} cannot apply"
+                f"a flush of log positions {self.from_position} to {self.to_position} meets a log that starts at"
+                f" {state.log_start}"
             )
         if self.sst is not None and self.base_version < state.sst_floor:
             raise ConflictError(

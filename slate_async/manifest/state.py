@@ -17,6 +17,7 @@ from metastores.protocol import VersionRef
 from slate_async.errors import InternalError
 
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
+NO_VERSION = VersionRef(0, "")
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -81,7 +82,7 @@ class ManifestState:
     home_region: str | None = None
     properties: Mapping[str, str] = field(default_factory=no_fields)
     # the version this state is
-    ref: VersionRef = VersionRef(0, "")
+    ref: VersionRef = NO_VERSION
     # ownership
     initialized: bool = True
     destroyed_at_ms: int | None = None

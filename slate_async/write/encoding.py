@@ -7,7 +7,8 @@ from uuid import UUID
 
 from slate_async.format.columns import concat
 from slate_async.format.log_segment import encode_segment
-from slate_async.format.sst import EncodedSst, SstBuilder
+from slate_async.format.sst import EncodedSst
+from slate_async.format.sst_builder import SstBuilder
 from slate_async.memtable import Memtable, convert, sorted_columns
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression

@@ -10,10 +10,12 @@ from typing import Final
 class CommitGroup:
     """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not."""
 
-    __slots__ = ("_failure", "_waiters", "durable")
+    __slots__ = ("_failure", "_told", "_waiters", "durable", "writes")
 
     def __init__(self) -> None:
         self.durable = False
+        self.writes = 0
+        self._told = 0
         self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -22,6 +24,7 @@ class CommitGroup:
         if self.durable:
             return
         if self._failure is not None:
+            self._told += 1
             raise self._failure()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -41,7 +44,13 @@ class CommitGroup:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
+                self._told += 1
                 waiter.set_exception(failure())
+
+    @property
+    def untold(self) -> bool:
+        """Whether a write of it failed and nobody who waited was told."""
+        return self._failure is not None and self._told < self.writes
 
 
 class WriteHandle:

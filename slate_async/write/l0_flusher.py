@@ -18,7 +18,7 @@ from slate_async.manifest.edits import AddL0
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
-from slate_async.sst.writer import sst_key, write_sst
+from slate_async.sst.writer import sst_key
 from slate_async.write.encoding import Encoder
 from slate_async.write.tables import Slot, TableSet
 
@@ -114,7 +114,7 @@ class L0Flusher:
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
             location = sst_key(base, object_id)
             encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
-            await write_sst(self._store, location, encoded)
+            await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
             try:
                 state = await self._driver.commit(self._edit(slot, base, location, object_id, encoded))
             except ConflictError as conflict:

@@ -94,6 +94,11 @@ class LogFlusher:
         """The last log position that every successor inherits."""
         return self._published_end
 
+    @property
+    def acknowledged_end(self) -> int:
+        """The last log position that is acknowledged."""
+        return self._acked_end
+
     def issued_segments(self) -> list[Segment]:
         """Segments with an id that are not acknowledged: their outcome is unknown if the writer ends now."""
         return list(self._issued.values())

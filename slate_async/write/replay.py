@@ -19,23 +19,27 @@ from slate_async.format.header import ObjectKind, log_object_id
 from slate_async.format.log_segment import decode_segment
 from slate_async.log.protocol import Inherited, LogObject
 from slate_async.memtable import Memtable
+from slate_async.read.sources import Table
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.reader import SstReader
+from slate_async.types import MAX_KEY_BYTES
 from slate_async.write.encoding import INLINE_BYTES
 from slate_async.write.tables import Slot, TableSet
 
 ROWS_PER_TURN = 4096
+HIGHEST_KEY = b"\xff" * MAX_KEY_BYTES
+"""No key is higher: the range of an SST whose index is not loaded yet is everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """tables: memtables with the replayed rows, all of them durable
-    log_ssts: ``(log id, reader)`` of log objects that are SSTs themselves, newest first
+    log_ssts: ``(log id, table)`` of log objects that are SSTs themselves, newest first
     last_seq, last_tick_ms: highest sequence number and write time in use
     """
 
     tables: TableSet
-    log_ssts: list[tuple[int, SstReader]]
+    log_ssts: list[tuple[int, Table]]
     last_seq: int
     last_tick_ms: int
 
@@ -54,7 +58,7 @@ async def replay(
     active = Slot(Memtable(), state.log_start - 1, state.log_floor)
     tables = TableSet(epoch, freeze_each_cut=not state.wal_enabled, table_bytes=table_bytes, active=active)
     last_seq, tick = state.last_seq, state.last_tick_ms
-    log_ssts: list[tuple[int, SstReader]] = []
+    log_ssts: list[tuple[int, Table]] = []
     if state.wal_enabled:
         for one in inherited.objects:
             columns = new_rows(await _decode(one, state.database_id, offload), last_seq)
@@ -65,8 +69,9 @@ async def replay(
     elif inherited.objects:
         for one in inherited.objects:
             _check_kind(one, ObjectKind.SST)
-        log_ssts = [(one.id, open_sst(one)) for one in reversed(inherited.objects)]
-        newest = (await log_ssts[0][1].load()).stats
+        readers = [(one.id, open_sst(one)) for one in reversed(inherited.objects)]
+        log_ssts = [(log_id, Table(b"", HIGHEST_KEY, reader)) for log_id, reader in readers]
+        newest = (await readers[0][1].load()).stats
         last_seq = max(last_seq, newest.max_seq)
         tick = max(tick, newest.max_create_ms)
     tables.active.log_end = inherited.next_id - 1

@@ -35,7 +35,8 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Rows ``start`` to ``stop`` of a slot: one log object, of ``object_bytes``, once it has an id."""
+    """Rows ``start`` to ``stop`` of a slot: one log object, of ``object_bytes``, once it has an id.
+    ``key_range``: its first and last key, known when the object is an SST."""
 
     slot: Slot
     start: int
@@ -45,6 +46,7 @@ class Segment:
     last_seq: int
     log_id: int = 0
     object_bytes: int = 0
+    key_range: tuple[bytes, bytes] = (b"", b"")
 
 
 @dataclass(slots=True, eq=False)

@@ -18,13 +18,14 @@ from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.memtable import ROW_OVERHEAD_BYTES
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
-from slate_async.types import MAX_SEQ
 from slate_async.write.admission import Admission
 from slate_async.write.batch import WriteBatch
 from slate_async.write.encoding import Encoder
@@ -59,7 +60,9 @@ class Writer:
         runtime: Runtime,
         settings: Settings,
         supervisor: Supervisor,
+        turns: FairTurns,
     ) -> None:
+        self.turns = turns
         self.state = inherited.state
         self.epoch = encoder.epoch
         self._runtime = runtime
@@ -73,7 +76,8 @@ class Writer:
         self.last_seq = self.durable_seq = replayed.last_seq
         self._tick_ms = replayed.last_tick_ms
         self._newest_group: CommitGroup | None = None
-        self._log_ssts: list[tuple[int, SstReader]] = replayed.log_ssts
+        self._failed_groups: list[CommitGroup] = []
+        self._log_ssts: list[tuple[int, Table]] = replayed.log_ssts
         self._readers: dict[bytes, SstReader] = {}
         self.admission = Admission(settings.max_unflushed_bytes)
         self.admission.force(sum(slot.reserved for slot in (*self.tables.frozen, self.tables.active)))
@@ -168,6 +172,7 @@ class Writer:
     def _applied(self, nbytes: int, now_ms: int, large: bool) -> WriteHandle:
         self.tables.added(nbytes)
         group = self._newest_group = self.tables.group
+        group.writes += 1
         if large:
             self.tables.freeze()
         self.flusher.notify()
@@ -224,6 +229,7 @@ class Writer:
         encoded = await self._encoder.sst(
             segment.slot.table, object_id=log_object_id(segment.log_id), manifest_version=self.state.version
         )
+        segment.key_range = (encoded.stats.first_key, encoded.stats.last_key)
         return b"".join(encoded.buffers)
 
     def _acknowledged(self, segment: Segment) -> None:
@@ -236,7 +242,7 @@ class Writer:
         """The log object *is* an SST: reads use it from now on, and the memtable goes."""
         key = self._log.key(segment.log_id)
         reader = self._open_sst(key, segment.object_bytes, log_object_id(segment.log_id))
-        self._log_ssts.insert(0, (segment.log_id, reader))
+        self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader)))
         self.tables.frozen.remove(segment.slot)
         self.view = self._picture()
         segment.slot.stored.resolve()
@@ -265,30 +271,42 @@ class Writer:
             return
         self._failure = lambda: closed_failure(cause)
         self.admission.fail(self._failure)
-        for segment in self.flusher.issued_segments():
-            segment.group.fail(lambda: write_failure(cause, "unknown"))
-        for group in self.tables.groups():
+        sent = [segment.group for segment in self.flusher.issued_segments()]
+        unsent = self.tables.groups()
+        for group in sent:
+            group.fail(lambda: write_failure(cause, "unknown"))
+        for group in unsent:
             group.fail(lambda: write_failure(cause, "not_applied"))
+        self._failed_groups = [*sent, *unsent]
         for slot in (*self.tables.frozen, self.tables.active):
             slot.stored.fail(self._failure)
 
+    @property
+    def lost_untold(self) -> bool:
+        """Whether writes failed whose callers did not wait, and so do not know."""
+        return any(group.untold for group in self._failed_groups)
+
     # ---- what reads see
 
-    def _picture(self) -> ReadView:
-        readers = {sst.object_id: self._reader(sst) for sst in self.state.l0}
-        for run in self.state.runs:
-            readers.update((sst.object_id, self._reader(sst)) for sst in run.ssts)
-        self._readers = readers
-        return ReadView(
-            memtables=self.tables.newest_first(),
-            tables=[*(reader for _, reader in self._log_ssts), *(readers[sst.object_id] for sst in self.state.l0)],
-            runs=[[(s.first_key, s.last_key, readers[s.object_id]) for s in run.ssts] for run in self.state.runs],
-            max_seq=MAX_SEQ,
-        )
+    @property
+    def log_sst_count(self) -> int:
+        """SSTs that live in the log itself."""
+        return len(self._log_ssts)
 
-    def _reader(self, sst: SstRef) -> SstReader:
-        found = self._readers.get(sst.object_id)
-        return self._open_sst(sst.location, sst.size, sst.object_id) if found is None else found
+    def _picture(self) -> ReadView:
+        known = self._readers
+        self._readers = {}
+        l0 = [self._table(sst, known) for sst in self.state.l0]
+        runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
+        log = [table for _, table in self._log_ssts]
+        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns)
+
+    def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
+        reader = known.get(sst.object_id)
+        if reader is None:
+            reader = self._open_sst(sst.location, sst.size, sst.object_id)
+        self._readers[sst.object_id] = reader
+        return Table(sst.first_key, sst.last_key, reader)
 
     def _open_sst(self, key: str, size: int, object_id: bytes) -> SstReader:
         return SstReader(
@@ -300,4 +318,3 @@ class Writer:
             cache=self._cache,
             offload=self._runtime.offload,
         )
-

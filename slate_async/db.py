@@ -1,0 +1,322 @@
+"""`Db`: one open database, as its writer. The public face of the engine; wiring only.
+
+Lifecycle: open -> (closing ->) closed. A background task that fails, or a newer writer, closes it with a cause.
+From that step on every call, and every call in flight, fails. All methods belong to the loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.opening import Opened, Place
+from slate_async.runtime.polling import Poll, PollScheduler
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.snapshot import Look, Snapshot, ViewReads
+from slate_async.status import Status
+from slate_async.types import DELETE, PUT
+from slate_async.write.batch import WriteBatch
+from slate_async.write.errors import closed_failure, write_failure
+from slate_async.write.group import WriteHandle
+from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
+from slate_async.write.writer import Writer
+
+logger = logging.getLogger(__name__)
+State = Literal["open", "closing", "closed", "fenced", "failed"]
+
+
+class Db(ViewReads):
+    """Made by `slate_async.open` or `Environment.open`, never directly.
+
+    Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
+    `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`."""
+
+    def __init__(
+        self,
+        place: Place,
+        opened: Opened,
+        supervisor: Supervisor,
+        polls: PollScheduler,
+        release: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(place.runtime.clock, opened.writer.turns)
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._writer: Writer = opened.writer
+        self._driver: ManifestDriver = opened.driver
+        self._register = opened.register
+        self._supervisor = supervisor
+        self._polls = polls
+        self._releases = [release]
+        self._state: State = "open"
+        self._cause: BaseException | None = None
+        self._closed = asyncio.Event()
+        self._shutdown: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._polling = False
+        self._puts = self._batches = self._reads = 0
+        self._writer.start()
+        self._poll: Poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
+
+    # ---- writes
+
+    async def put(
+        self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> WriteHandle:
+        """Set ``key`` (1 to 65,535 bytes) to ``value`` (below 2 GiB); both are copied at the call.
+
+        Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
+        (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
+        self._check()
+        self._puts += 1
+        life = None if ttl is None else ttl_ms(ttl)
+        handle = await self._writer.write_row(own_key(key), own_value(value), PUT, life)
+        return await self._finish(handle, await_durable)
+
+    async def delete(self, key: BytesLike, *, await_durable: bool = True) -> WriteHandle:
+        """Remove ``key``; no error if it is not there. Otherwise as `put`."""
+        self._check()
+        self._puts += 1
+        handle = await self._writer.write_row(own_key(key), b"", DELETE, None)
+        return await self._finish(handle, await_durable)
+
+    async def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
+        """Apply all rows of ``batch`` atomically: every reader, and every recovery, sees all of them or none."""
+        self._check()
+        if not isinstance(batch, WriteBatch):
+            raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
+        self._batches += 1
+        handle = await self._writer.write_batch(batch) if len(batch) else self._writer.empty_handle()
+        return await self._finish(handle, await_durable)
+
+    async def _finish(self, handle: WriteHandle, await_durable: bool) -> WriteHandle:
+        if await_durable:
+            await handle.durable()
+        elif self._turns.spent():
+            await self._turns.give()
+        return handle
+
+    async def flush(self, *, l0: bool = False) -> None:
+        """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
+        self._check()
+        await self._writer.flush(l0=l0)
+
+    # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
+
+    def _look(self, durable: bool) -> Look:
+        self._check()
+        self._reads += 1
+        writer = self._writer
+        return Look(writer.view, writer.durable_seq if durable else writer.last_seq, self._clock.now_ms())
+
+    def _check(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidError("a database is used from coroutines of the event loop that opened it") from None
+        if loop is not self._loop:
+            raise InvalidError("this database was opened on another event loop; open one for each loop and process")
+        if self._state != "open":
+            raise closed_failure(self._cause)
+
+    def snapshot(self, *, durable: bool = False) -> Snapshot:
+        """A stable view of everything written so far (with ``durable``: acknowledged so far).
+
+        Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
+        return Snapshot(self._look(durable), self._clock, self._turns, self._check)
+
+    async def confirm(self) -> None:
+        """Check that this is still the database's writer right now.
+
+        A fenced writer may answer stale reads until it notices; durable reads followed by a successful `confirm`
+        are linearizable. Raises `FencedError`."""
+        self._check()
+        await self._look_at_head()
+        self._check()
+
+    # ---- status
+
+    def status(self) -> Status:
+        """The database at this moment. Works after closing, too."""
+        writer = self._writer
+        tables = [slot.table for slot in (*writer.tables.frozen, writer.tables.active)]
+        state = writer.state
+        ssts = [*state.l0, *(sst for run in state.runs for sst in run.ssts)]
+        return Status(
+            path=self._place.name,
+            database_id=str(state.database_id),
+            state=self._state,
+            log_protocol=state.log_protocol,
+            wal_enabled=state.wal_enabled,
+            epoch=writer.epoch,
+            manifest_version=state.version,
+            log_start=state.log_start,
+            log_end=writer.flusher.acknowledged_end,
+            last_seq=writer.last_seq,
+            durable_seq=writer.durable_seq,
+            memtables=len(tables),
+            memtable_bytes=sum(table.nbytes for table in tables),
+            unflushed_bytes=writer.admission.used,
+            flushes_in_flight=writer.flusher.in_flight,
+            waiting_writes=writer.admission.waiting,
+            l0_ssts=len(state.l0) + writer.log_sst_count,
+            sorted_runs=len(state.runs),
+            sst_bytes=sum(sst.size for sst in ssts),
+        )
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
+        writer, commits, cache = self._writer, self._driver.stats, self._place.cache.stats()
+        return {
+            "db.puts": self._puts,
+            "db.batches": self._batches,
+            "db.reads": self._reads,
+            "log.flushes": writer.flusher.stats.flushes,
+            "log.rows": writer.flusher.stats.rows,
+            "log.written_bytes": writer.flusher.stats.bytes,
+            "log.window_waits": writer.flusher.stats.window_waits,
+            "l0.ssts": writer.l0.stats.ssts,
+            "l0.rows": writer.l0.stats.rows,
+            "l0.written_bytes": writer.l0.stats.bytes,
+            "backpressure.stalls": writer.admission.stalls,
+            "manifest.commits": commits.commits,
+            "manifest.conflicts": commits.conflicts,
+            "manifest.unknowns": commits.unknowns,
+            "manifest.loads": commits.loads,
+            "manifest.written_bytes": commits.bytes_written,
+            "cache.hits": cache.hits,
+            "cache.misses": cache.misses,
+            "cache.evictions": cache.evictions,
+        }
+
+    # ---- background
+
+    def _poll_due(self) -> None:
+        if self._polling or self._state != "open":
+            return
+        self._polling = True
+        self._supervisor.spawn("manifest poll", self._polls.limited(self._poll_once))
+
+    async def _poll_once(self) -> None:
+        try:
+            await self._look_at_head()
+        except UnavailableError as error:
+            logger.warning("%s: the manifest could not be polled: %s", self._place.name, error)
+        finally:
+            self._polling = False
+
+    async def _look_at_head(self) -> None:
+        """Read the head; stop if another writer owns it, adopt it if not."""
+        head = await self._driver.load()
+        if head is None or head.writer_token != self._token:
+            epoch = "none" if head is None else head.writer_epoch
+            fenced = FencedError(f"writer epoch {epoch} took over from epoch {self._writer.epoch}")
+            self._fail(fenced)
+            raise fenced
+        if self._state == "open":
+            self._writer.adopt(head)
+
+    @property
+    def _token(self) -> str:
+        return self._writer.state.writer_token
+
+    def _fail(self, cause: BaseException) -> None:
+        """A task failed, or this writer was fenced: close with that cause, now."""
+        if self._state in ("closed", "fenced", "failed"):
+            return
+        self._state = "fenced" if isinstance(cause, FencedError) else "failed"
+        self._cause = cause
+        logger.log(
+            logging.WARNING if isinstance(cause, SlateError) else logging.ERROR,
+            "%s: closing: %s",
+            self._place.name,
+            cause,
+            exc_info=None if isinstance(cause, SlateError) else cause,
+        )
+        self._writer.fail(cause)
+        self._start_shutdown()
+
+    def _start_shutdown(self) -> asyncio.Task[None]:
+        if self._shutdown is None:
+            self._shutdown = self._loop.create_task(self._shut_down(), name=f"{self._place.name}/shutdown")
+        return self._shutdown
+
+    async def _shut_down(self) -> None:
+        """Stop every task and give back what was shared. Runs once, in a task of its own."""
+        self._polls.cancel(self._poll)
+        try:
+            await self._supervisor.close()
+            await self._driver.close()
+            if self._register is not None:
+                await self._register.close()
+        finally:
+            try:
+                for release in self._releases:
+                    await release()
+            finally:
+                if self._state in ("open", "closing"):
+                    self._state = "closed"
+                self._closed.set()
+
+    # ---- closing
+
+    def on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Also call ``release`` when the database has closed, after what was to be released before."""
+        self._releases.append(release)
+
+    async def close(self) -> None:
+        """Make everything durable, stop all tasks, release the stores. Idempotent.
+
+        Raises the write error (with ``outcome``) if something written could not be made durable and its writer did
+        not wait to be told; it is closed either way, and a second call returns quietly."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError("a database is closed on the event loop that opened it")
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close(), name=f"{self._place.name}/close")
+            await asyncio.shield(self._closing)
+        else:
+            await self._closed.wait()
+
+    async def _close(self) -> None:
+        failure: SlateError | None = None
+        if self._state == "open":
+            flushing = self._writer.flush()
+            self._state = "closing"
+            try:
+                await flushing
+            except SlateError as error:
+                failure = error
+        elif self._writer.lost_untold:
+            failure = write_failure(self._cause, "unknown")
+        if self._state == "closing":
+            self._writer.fail(None)
+        await asyncio.shield(self._start_shutdown())
+        if failure is not None:
+            raise failure
+
+    async def wait_closed(self) -> None:
+        """Wait until the database is closed, by whatever; raise the cause if it closed itself."""
+        await self._closed.wait()
+        if self._cause is not None:
+            raise closed_failure(self._cause)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except SlateError:
+            if error is None:
+                raise
+            logger.exception("%s: closing failed too, while another error was on its way", self._place.name)
+
+    def __repr__(self) -> str:
+        return f"<Db {self._place.name} epoch={self._writer.epoch} {self._state}>"

@@ -1,0 +1,150 @@
+"""Reads over a view: shared by `Db` (whose view changes as it writes) and `Snapshot` (whose view never does)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from slate_async.errors import ClosedError
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.read.bounds import BytesLike, key_range
+from slate_async.read.scan import Scan
+from slate_async.read.view import ReadView
+from slate_async.runtime.protocol import Clock
+from slate_async.runtime.turns import FairTurns
+from slate_async.types import NEEDS_IO, Row, RowHit
+from slate_async.write.rows import own_key
+
+
+class Look(NamedTuple):
+    """What one read sees: a view, the highest sequence number, and the time that judges expiry."""
+
+    view: ReadView
+    max_seq: int
+    now_ms: int
+
+
+class ViewReads:
+    """get, get_many, get_row and scan over whatever `_look` gives. Satisfies `slate_async.Readable`."""
+
+    def __init__(self, clock: Clock, turns: FairTurns) -> None:
+        self._clock = clock
+        self._turns = turns
+
+    @abstractmethod
+    def _look(self, durable: bool) -> Look:
+        """What a read that starts now sees. Raises if the owner can no longer answer."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise if the owner can no longer answer; asked again after every wait."""
+
+    async def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
+        """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen.
+
+        Answers without suspending when memory or the block cache holds the key."""
+        hit = await self._hit(key, durable)
+        return None if hit is None else hit.value
+
+    async def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:
+        """As `get`, with sequence number, creation time and expiry time (seconds since the epoch)."""
+        hit = await self._hit(key, durable)
+        if hit is None:
+            return None
+        expire = None if hit.expire_ms == NO_EXPIRY else hit.expire_ms / 1000
+        return Row(own_key(key), hit.value, hit.seq, hit.create_ms / 1000, expire)
+
+    async def _hit(self, key: BytesLike, durable: bool) -> RowHit | None:
+        look = self._look(durable)
+        own = own_key(key)
+        hit = look.view.get_now(own, look.now_ms, look.max_seq)
+        if hit is NEEDS_IO:
+            pin = look.view.pin(look.view.memtables[0])
+            try:
+                hit = await look.view.get(own, look.now_ms, look.max_seq)
+            finally:
+                pin.release()
+            self._check()
+        elif self._turns.spent():
+            await self._turns.give()
+            self._check()
+        return hit
+
+    async def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
+        """The values of ``keys`` in their order, all of one moment; each block is read once."""
+        look = self._look(durable)
+        hits = await look.view.get_many([own_key(key) for key in keys], look.now_ms, look.max_seq)
+        self._check()
+        return [None if hit is None else hit.value for hit in hits]
+
+    def scan(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        durable: bool = False,
+    ) -> Scan:
+        """Rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, as they are at this call.
+
+        ``async for key, value in db.scan(...)``; `Scan.rows` and `Scan.batches` give more. Pins what it reads until
+        it is exhausted, closed or dropped."""
+        look = self._look(durable)
+        return Scan(
+            look.view,
+            key_range(start, end, prefix),
+            now_ms=look.now_ms,
+            turns=self._turns,
+            check=self._check,
+            max_seq=look.max_seq,
+            reverse=reverse,
+            limit=limit,
+        )
+
+
+class Snapshot(ViewReads):
+    """A stable view at one sequence number; expiry is judged at the time it was taken.
+
+    ``async with db.snapshot() as snap``, or `close` it; a dropped one frees its pin. ``durable`` on its reads is
+    accepted for `Readable`'s sake and changes nothing: the snapshot's own choice holds."""
+
+    def __init__(self, look: Look, clock: Clock, turns: FairTurns, check: Callable[[], None]) -> None:
+        super().__init__(clock, turns)
+        self._fixed = look
+        self._owner_check = check
+        self._pin = look.view.pin(self)
+        self._open = True
+
+    @property
+    def seq(self) -> int:
+        """The highest sequence number it sees."""
+        return self._fixed.max_seq
+
+    def _look(self, durable: bool) -> Look:
+        self._check()
+        return self._fixed
+
+    def _check(self) -> None:
+        if not self._open:
+            raise ClosedError("the snapshot is closed")
+        self._owner_check()
+
+    def close(self) -> None:
+        """Give up the pin; later reads are `ClosedError`. Idempotent."""
+        self._open = False
+        self._pin.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Snapshot seq={self.seq}{'' if self._open else ' closed'}>"
