@@ -1,0 +1,1 @@
+"""House rules no other tool checks, as functions from the project's files to findings."""

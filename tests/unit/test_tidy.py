@@ -1,0 +1,158 @@
+"""Each house rule finds what it is there to find, and leaves proper text alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import code, text, versions
+from tests.tidy.findings import Finding, Source
+
+PRODUCT = "slate_async/read/scan.py"
+CodeRule = Callable[[Source, ast.Module], Iterator[Finding]]
+
+
+def _of_code(rule: CodeRule, program: str, path: str = PRODUCT) -> list[str]:
+    return [finding.message for finding in rule(Source(path, program), ast.parse(program))]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time\ntime.time()",
+        "import time as t\nt.monotonic()",
+        "from time import perf_counter\nperf_counter()",
+        "import random\nrandom.random()",
+        "from random import Random\nRandom(1)",
+        "import uuid\nuuid.uuid4()",
+        "import threading\nthreading.Thread()",
+        "import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor()",
+        "from datetime import datetime\ndatetime.now()",
+        "import datetime\ndatetime.datetime.now()",
+        "import asyncio\nasyncio.to_thread(f)",
+        "import asyncio\nasyncio.get_running_loop().run_in_executor(None, f)",
+        "def f():\n    import secrets\n    secrets.token_hex()",
+    ],
+)
+def test_only_the_runtime_asks_the_outside_world(program: str) -> None:
+    assert len(_of_code(code.outside_world, program)) == 1
+    assert _of_code(code.outside_world, program, "slate_async/runtime/system.py") == []
+    assert _of_code(code.outside_world, program, "tests/unit/test_time.py") == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import random\ndef f(rng: random.Random) -> float:\n    return rng.random()",
+        "from uuid import UUID\nUUID(bytes=b'')",
+        "import threading\nthreading.Lock()",
+        "clock.time()",
+    ],
+)
+def test_what_is_passed_in_may_be_asked(program: str) -> None:
+    assert _of_code(code.outside_world, program) == []
+
+
+def test_sizes_and_names() -> None:
+    assert _of_code(code.size, "x = 1\n" * 500) == []
+    assert _of_code(code.size, "x = 1\n" * 501) == ["has more than 500 lines"]
+    assert _of_code(code.size, "def f():\n" + "    x = 1\n" * 80) == ["f has 81 lines, over 80"]
+    assert _of_code(code.size, "", "slate_async/utils.py") == ["is not named after what it does"]
+
+
+def test_docstrings() -> None:
+    assert _of_code(code.docstrings, "x = 1") == ["has no docstring"]
+    assert _of_code(code.docstrings, '"""Purpose."""\nclass A: ...\nclass _B: ...') == ["A has no docstring"]
+    assert _of_code(code.docstrings, "x = 1", "tests/unit/test_x.py") == []
+
+
+@pytest.mark.parametrize("line", ["a\u200bb", "a\u00a0b", "a\ufeff", "a\r", "a\x00", "a ", "a\t"])
+def test_unwanted_characters(line: str) -> None:
+    assert len(list(text.characters(Source("a.md", f"{line}\n")))) == 1
+
+
+def test_wanted_characters() -> None:
+    assert list(text.characters(Source("a.md", "p ≤ q · 5 µs — ok → é\n\tindented\n"))) == []
+    assert len(list(text.characters(Source("a.md", "no newline")))) == 1
+    assert len(list(text.characters(Source("a.md", "two\n\n")))) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "https://py" "pi.org/simple",
+        "pip install --index" "-url x",
+        "npm --reg" "istry x",
+        "/wo" "rk/main",
+        "cd /ho" "me/someone/x",
+        "# TO" "DO: later",
+        "<<<<" "<<< HEAD",
+    ],
+)  # fmt: skip
+def test_leftovers(line: str) -> None:
+    assert len(list(text.leftovers(Source("a.md", line)))) == 1
+
+
+def test_proper_lines_are_no_leftovers() -> None:
+    lines = "https://example.org/pypi\n.servers/work/a\nhomework/root/x\nrm -rf build\n"
+    assert list(text.leftovers(Source("a.md", lines))) == []
+
+
+def test_documents_name_scripts_and_files_that_exist(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "test").touch(mode=0o755)
+    (tmp_path / "scripts" / "plain").touch(mode=0o644)
+    (tmp_path / "docs").mkdir()
+    readme = Source(
+        "README.md", "`scripts/test --full`, `scripts/plain`, `scripts/none`\n[a](docs) [b](gone.md#x) [c](https://x)\n"
+    )
+    assert [f.message for f in text.commands(readme, tmp_path)] == [
+        "names scripts/plain, which is not executable",
+        "names scripts/none, which does not exist",
+    ]
+    assert [f.message for f in text.links(readme, tmp_path)] == ["links to gone.md#x, which does not exist"]
+
+
+def test_license() -> None:
+    assert len(list(text.license_text(Source("LICENSE", "MIT")))) == 3
+    assert list(text.license_text(Source("README.md", "MIT"))) == []
+
+
+def _project(tmp_path: Path, dependency: str, python: str = ">=3.11") -> Path:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "slate-async"\nrequires-python = "{python}"\ndependencies = ["{dependency}"]\n'
+        '[project.optional-dependencies]\nall = ["slate-async[x]"]\nx = ["mypy>=1"]\n'
+        'dev = ["slate-async[all]"]\nbench = []\n'
+        '[tool.ruff]\ntarget-version = "py311"\n[tool.mypy]\npython_version = "3.11"\n'
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("dependency", "python", "message"),
+    [
+        ("pytest>=9999", ">=3.11", "needs pytest>=9999, installed is "),
+        ("slate-no-such-package", ">=3.11", "needs slate-no-such-package, which is not installed"),
+        ("pytest", ">=4.0", "requires Python >=4.0, this is "),
+    ],
+)
+def test_versions_out_of_bounds(tmp_path: Path, dependency: str, python: str, message: str) -> None:
+    (finding,) = versions.installed(_project(tmp_path, dependency, python))
+    assert finding.message.startswith(message)
+
+
+def test_versions_within_bounds(tmp_path: Path) -> None:
+    root = _project(tmp_path, "pytest>=8")
+    assert list(versions.installed(root)) == []
+    assert list(versions.one_python(root)) == []
+    assert len(list(versions.one_python(_project(tmp_path, "pytest", ">=3.12")))) == 2
+
+
+def test_imports_are_declared(tmp_path: Path) -> None:
+    root = _project(tmp_path, "pytest>=8")
+    program = "import os, pytest, mypy.api, hypothesis\nfrom metastores import errors\nfrom . import x"
+    (finding,) = versions.declared([Source(PRODUCT, program)], root)
+    assert finding.message == "imports hypothesis, which no dependency of the project provides"
