@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import msgspec
 
@@ -83,6 +84,6 @@ def decode(data: bytes) -> WriterRegister:
 
 
 def _check_ascending(ranges: Sequence[EpochRange]) -> None:
-    for earlier, later in zip(ranges, ranges[1:], strict=False):
+    for earlier, later in pairwise(ranges):
         if later.epoch <= earlier.epoch or later.starting_sst < earlier.starting_sst:
             raise CorruptionError("the writer register's epochs are out of order", object_name="writer register")

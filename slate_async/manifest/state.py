@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
@@ -134,6 +135,6 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
     for name in MONOTONE:
         if getattr(new, name) < getattr(old, name):
             raise InternalError(f"a manifest edit took {name} back from {getattr(old, name)} to {getattr(new, name)}")
-    for newer, older in zip(new.l0, new.l0[1:], strict=False):
+    for newer, older in pairwise(new.l0):
         if newer is not older and newer.min_seq <= older.max_seq:
             raise InternalError(f"L0 is out of order: {newer.location} is not newer than {older.location}")
