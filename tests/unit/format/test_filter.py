@@ -1,0 +1,60 @@
+"""`slate_async.format.filter`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format.filter import build_filter, decode_filter, key_hash, key_hashes
+
+
+def made(keys: list[bytes], bits_per_key: int) -> bytes:
+    return build_filter(key_hashes(pa.array(keys, pa.binary())), bits_per_key)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=300), st.integers(1, 64))
+def test_what_was_put_in_is_never_absent(keys: list[bytes], bits_per_key: int) -> None:
+    decoded = decode_filter(made(keys, bits_per_key), object_name="o")
+    assert decoded is not None
+    assert all(decoded.may_contain(key_hash(key)) for key in keys)
+
+
+@pytest.mark.parametrize(("bits_per_key", "most"), [(4, 0.16), (8, 0.03), (10, 0.012), (16, 0.001)])
+def test_false_answers_are_as_rare_as_the_bits_promise(bits_per_key: int, most: float) -> None:
+    decoded = decode_filter(made([b"in%d" % i for i in range(5000)], bits_per_key), object_name="o")
+    assert decoded is not None
+    wrong = sum(decoded.may_contain(key_hash(b"out%d" % i)) for i in range(20_000))
+    assert wrong / 20_000 < most
+
+
+def test_hashes_of_a_column_are_those_of_its_keys() -> None:
+    keys = [b"", b"a", b"\x00\xff" * 30, "ü".encode()]
+    assert key_hashes(pa.array([b"no", *keys], pa.binary())[1:]).tolist() == [key_hash(key) for key in keys]
+    assert key_hash(b"") == 0x2D06800538D394C2
+
+
+def test_no_filter() -> None:
+    assert made([b"a"], 0) == b""
+    assert build_filter(np.empty(0, np.uint64), 10) == b""
+    assert decode_filter(b"", object_name="o") is None
+    for bits in (-1, 65):
+        with pytest.raises(InvalidError):
+            made([b"a"], bits)
+
+
+def test_an_unknown_kind_is_no_filter() -> None:
+    data = bytearray(made([b"a"], 10))
+    data[0] = 9
+    assert decode_filter(data, object_name="o") is None
+
+
+def test_wrong_lengths_are_corruption() -> None:
+    data = made([b"a", b"b"], 10)
+    for wrong in (data[:8], data[:-1], data + b"\0", data[:2] + b"\0\0" + data[4:], data[:4] + b"\x3f\0\0\0" + data[8:]):
+        with pytest.raises(CorruptionError):
+            decode_filter(wrong, object_name="o")
