@@ -89,7 +89,7 @@ class Scan:
 
     async def aclose(self) -> None:
         """Stop: nothing more is read and the pin is given up. Idempotent."""
-        if self._refusal is None:
+        if self._refusal is None and not (self._exhausted and self._rest is None):
             self._refusal = "the scan is closed"
         self._rest = None
         self._pin.release()
@@ -115,7 +115,9 @@ class Scan:
         """The next ``count`` rows or fewer, ascending by key; ``None`` at the end."""
         if self._turns.overdue():
             await self._turns.give()
-        while self._rest is None and not self._exhausted:
+        if self._refusal is not None:
+            raise InvalidError(self._refusal)
+        if self._rest is None and not self._exhausted:
             self._rest = await self._fetch()
         if self._rest is None:
             return None
@@ -132,8 +134,6 @@ class Scan:
         return batch.slice(0, count), batch.slice(count, rows)
 
     async def _fetch(self) -> Columns | None:
-        if self._refusal is not None:
-            raise InvalidError(self._refusal)
         if self._busy:
             raise InvalidError("another task is waiting for this scan's next row")
         self._busy = True

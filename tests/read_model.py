@@ -1,0 +1,170 @@
+"""A plain model of versioned rows, and sources that serve them the awkward way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.format.filter import key_hash
+from slate_async.read import Run, Table
+from slate_async.runtime.turns import FairTurns
+from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit
+
+
+class Version(NamedTuple):
+    """One row."""
+
+    key: bytes
+    value: bytes
+    seq: int
+    kind: int = PUT
+    expire_ms: int = NO_EXPIRY
+    create_ms: int = 0
+
+
+class StillClock:
+    """A clock whose monotonic time moves one millisecond a look, so that every budget is always spent."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.looks * 0.001
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+def turns() -> FairTurns:
+    """Turns that are always due."""
+    return FairTurns(StillClock())
+
+
+def newest_first(versions: Iterable[Version]) -> list[Version]:
+    """The order inside a sorted table."""
+    return sorted(versions, key=lambda row: (row.key, -row.seq))
+
+
+def visible(versions: Iterable[Version], max_seq: int, now_ms: int) -> dict[bytes, Version]:
+    """What a reader sees: the model every read is compared with, in key order."""
+    newest: dict[bytes, Version] = {}
+    for row in sorted(versions, key=lambda row: row.seq):
+        if row.seq <= max_seq:
+            newest[row.key] = row
+    return {key: row for key, row in sorted(newest.items()) if row.kind == PUT and row.expire_ms > now_ms}
+
+
+def columns(rows: Sequence[Version], *, with_expiry: bool | None = None) -> Columns:
+    """``rows`` as they are."""
+    expires = any(row.expire_ms != NO_EXPIRY for row in rows) if with_expiry is None else with_expiry
+    return Columns(
+        pa.array([row.key for row in rows], pa.binary()),
+        pa.array([row.value for row in rows], pa.binary()),
+        np.array([row.seq for row in rows], np.uint64),
+        np.array([row.kind for row in rows], np.uint8),
+        np.array([row.expire_ms for row in rows], np.int64) if expires else None,
+        np.array([row.create_ms for row in rows], np.int64),
+    )
+
+
+def versions(batch: Columns) -> list[Version]:
+    """The rows of ``batch``."""
+    expires = [NO_EXPIRY] * len(batch) if batch.expire_ms is None else batch.expire_ms.tolist()
+    parts = (batch.keys.to_pylist(), batch.values.to_pylist(), batch.seqs.tolist(), batch.kinds.tolist(), expires)
+    return [Version(*row) for row in zip(*parts, batch.create_ms.tolist(), strict=True)]
+
+
+class FakeTable:
+    """A sorted table in batches of the given sizes, used in turn; size 0 is an empty batch.
+
+    Not loaded at first; ``block`` of a key is cached after its first `get`. Counts what it is asked.
+    """
+
+    def __init__(
+        self, rows: Iterable[Version], sizes: Sequence[int] = (3,), *, fails: BaseException | None = None
+    ) -> None:
+        self.rows = newest_first(rows)
+        self.sizes = sizes if any(sizes) else (1,)
+        self.fails = fails
+        self.loaded = False
+        self.loads = 0
+        self.gets: list[bytes] = []
+        self.scans_open = 0
+        self._cached: dict[bytes, None] = {}
+
+    async def load(self) -> None:
+        self.loads += 1
+        await asyncio.sleep(0)
+        if self.fails is not None:
+            raise self.fails
+        self.loaded = True
+
+    def _find(self, key: bytes, max_seq: int) -> RowHit | None:
+        for row in self.rows:
+            if row.key == key and row.seq <= max_seq:
+                return RowHit(*row[1:])
+        return None
+
+    def probe(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
+        assert hashed == key_hash(key)
+        if not self.loaded:
+            return NEEDS_IO
+        if key[:1] < b"b" and not any(row.key == key for row in self.rows):
+            return None  # the filter says no; for other keys it is wrong
+        return self._find(key, max_seq) if key in self._cached else NEEDS_IO
+
+    async def get(self, key: bytes, hashed: int, max_seq: int) -> RowHit | None:
+        assert hashed == key_hash(key)
+        self.gets.append(key)
+        if not self.loaded:
+            await self.load()
+        await asyncio.sleep(0)
+        self._cached[key] = None
+        return self._find(key, max_seq)
+
+    async def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
+        self.scans_open += 1
+        try:
+            if not self.loaded:
+                await self.load()
+            rows = [r for r in self.rows if (start is None or r.key >= start) and (end is None or r.key < end)]
+            turn = 0
+            while rows:
+                size = self.sizes[turn % len(self.sizes)]
+                turn += 1
+                low = max(0, len(rows) - size) if reverse else 0
+                high = len(rows) if reverse else size
+                batch, rows = rows[low:high], rows[:low] if reverse else rows[high:]
+                await asyncio.sleep(0)
+                yield columns(batch)
+        finally:
+            self.scans_open -= 1
+
+
+def table(rows: Iterable[Version], sizes: Sequence[int] = (3,)) -> Table:
+    """A `Table` over a `FakeTable` of ``rows``, which are not empty."""
+    source = FakeTable(rows, sizes)
+    return Table(source.rows[0].key, source.rows[-1].key, source)
+
+
+def run(rows: Iterable[Version], tables: int = 1, sizes: Sequence[int] = (3,)) -> Run:
+    """``rows`` as a sorted run of at most ``tables`` tables, never cut inside a key."""
+    ordered = newest_first(rows)
+    keys = sorted({row.key for row in ordered})
+    share = -(-len(keys) // tables)
+    groups = [frozenset(keys[i : i + share]) for i in range(0, len(keys), share)]
+    return Run(tuple(table([row for row in ordered if row.key in group], sizes) for group in groups))
+
+
+def tombstone(key: bytes, seq: int) -> Version:
+    """A deletion."""
+    return Version(key, b"", seq, DELETE)
