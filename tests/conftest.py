@@ -6,12 +6,12 @@ must be fresh per test; none may be kept from one test module to the next (see `
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.servers import node
+from tests.servers.install import is_left_out
 from tests.servers.localstack import LocalStack
 from tests.servers.moto import AWS_ENVIRONMENT, LockedMoto
 from tests.servers.radosgw import Radosgw
@@ -86,30 +86,30 @@ def _moto_of_bounded_size(request: pytest.FixtureRequest) -> None:
         server.refresh()
 
 
+def _from_npm(name: str, launch: Callable[[], node.NodeServer]) -> Iterator[str]:
+    if is_left_out(name):
+        pytest.skip("SLATE_SKIP_AZURE=1")
+    server = launch()
+    yield server.url
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def azurite_endpoint() -> Iterator[str]:
     """URL of Azurite's account; account and key are in `tests.servers.node`."""
-    if os.environ.get("SLATE_SKIP_AZURE") == "1":
-        pytest.skip("SLATE_SKIP_AZURE=1")
-    server = node.azurite()
-    yield server.url
-    server.stop()
+    yield from _from_npm("azurite", node.azurite)
 
 
 @pytest.fixture(scope="session")
 def dynalite_endpoint() -> Iterator[str]:
     """URL of dynalite, the second opinion on DynamoDB; any credentials."""
-    server = node.dynalite()
-    yield server.url
-    server.stop()
+    yield from _from_npm("dynalite", node.dynalite)
 
 
 @pytest.fixture(scope="session")
 def s3rver_endpoint() -> Iterator[str]:
     """URL of s3rver, an S3 that ignores conditions; key and secret are `tests.servers.node.S3RVER_KEY`."""
-    server = node.s3rver()
-    yield server.url
-    server.stop()
+    yield from _from_npm("s3rver", node.s3rver)
 
 
 @pytest.fixture(scope="session")
