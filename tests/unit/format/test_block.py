@@ -151,7 +151,12 @@ def test_what_a_wrong_field_is_called(at: int, new: bytes, why: str) -> None:
 
 def test_reserved_transformers_and_codecs_are_refused() -> None:
     raw = bytes(raw_of([R(b"a")]))
-    for stored in (sealed(raw, transformer=1), sealed(raw, codec=3), sealed(raw, claimed=2**31), sealed(b"", claimed=0)):
+    for stored in (
+        sealed(raw, transformer=1),
+        sealed(raw, codec=3),
+        sealed(raw, claimed=2**31),
+        sealed(b"", claimed=0),
+    ):
         with pytest.raises(CorruptionError, match="not readable"):
             decode_block(stored, object_name="o")
 

@@ -55,6 +55,12 @@ def test_an_unknown_kind_is_no_filter() -> None:
 
 def test_wrong_lengths_are_corruption() -> None:
     data = made([b"a", b"b"], 10)
-    for wrong in (data[:8], data[:-1], data + b"\0", data[:2] + b"\0\0" + data[4:], data[:4] + b"\x3f\0\0\0" + data[8:]):
+    for wrong in (
+        data[:8],
+        data[:-1],
+        data + b"\0",
+        data[:2] + b"\0\0" + data[4:],
+        data[:4] + b"\x3f\0\0\0" + data[8:],
+    ):
         with pytest.raises(CorruptionError):
             decode_filter(wrong, object_name="o")

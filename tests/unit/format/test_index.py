@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -79,10 +80,8 @@ def test_wrong_bytes_are_corruption_or_an_index() -> None:
         for new in (0, 0xFF, data[at] ^ 1):
             damaged = bytearray(data)
             damaged[at] = new
-            try:
-                decode_index(damaged, data_end=208, object_name="o")
-            except CorruptionError as error:
-                assert error.object_name == "o"
+            with suppress(CorruptionError):
+                assert len(decode_index(damaged, data_end=208, object_name="o")) == 2
         with pytest.raises(CorruptionError):
             decode_index(data[:at], data_end=208, object_name="o")
     with pytest.raises(CorruptionError, match="outside"):
