@@ -98,8 +98,9 @@ class LocalStore:
             token = self._runtime.ids.token()
             temporary = self._folder.scratch()
             try:
-                work = partial(self._write, temporary, body, kept, token, key, mode)
-                verdict = await self._run(work, outcome="unknown")
+                abandoned, self._abandoned = self._abandoned, []
+                write = partial(self._folder.write, temporary, body, kept, token, key, mode)
+                verdict = await self._run(partial(_after_removing, abandoned, write), outcome="unknown")
                 if verdict not in (Verdict.DONE, Verdict.BROKEN):
                     verdict = await self._wait_for_turn(temporary, key, mode)
             except BaseException:
@@ -108,14 +109,6 @@ class LocalStore:
             if verdict is Verdict.DONE:
                 return token
         raise UnavailableError(f"{key!r}: other writers kept breaking in", outcome="not_applied")
-
-    def _write(
-        self, temporary: Path, body: bytes, metadata: Mapping[str, str], token: str, key: str, mode: PutMode
-    ) -> Verdict:
-        """Runs on a worker thread; first clears away what cancelled puts left."""
-        while self._abandoned:
-            remove(self._abandoned.pop())
-        return self._folder.write(temporary, body, metadata, token, key, mode)
 
     async def _wait_for_turn(self, temporary: Path, key: str, mode: PutMode) -> Verdict:
         """Try to name a written body until it is DONE or BROKEN; break a claim that stays too long."""
@@ -173,6 +166,13 @@ class LocalStore:
         if not self._closed:
             self._closed = True
             await self._runtime.offload.run(self._folder.close)
+
+
+def _after_removing(abandoned: Sequence[Path], work: Callable[[], T]) -> T:
+    """Clear away what cancelled puts left, then do the work."""
+    for path in abandoned:
+        remove(path)
+    return work()
 
 
 def _translated(error: OSError, outcome: Outcome | None) -> SlateError:
