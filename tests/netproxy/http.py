@@ -89,6 +89,11 @@ class Request:
         """Whether it is a write that carries a condition of HTTP's (S3 and Azure)."""
         return self.method in ("PUT", "POST") and ("if-match" in self.headers or "if-none-match" in self.headers)
 
+    @property
+    def operation(self) -> str:
+        """DynamoDB's name for what is asked, such as ``PutItem``; empty for other protocols."""
+        return self.headers.get("x-amz-target", "").rpartition(".")[2]
+
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
     """The next head, or ``None`` if the peer ended before one. Raises `ProtocolError`."""

@@ -95,12 +95,21 @@ class WireProxy:
         """Where clients connect; carries the path of the server's URL, if it has one."""
         return f"http://127.0.0.1:{self._port}{self._path}"
 
-    def count(self, method: str | None = None, path: str | None = None, *, conditional: bool | None = None) -> int:
-        """How many requests arrived with that method, that decoded path, with a condition or without."""
+    def count(
+        self,
+        method: str | None = None,
+        path: str | None = None,
+        *,
+        conditional: bool | None = None,
+        operation: str | None = None,
+    ) -> int:
+        """How many requests arrived with that method, that decoded path, with a condition or without, and for
+        that operation of DynamoDB's."""
         return sum(
             method in (None, seen.request.method)
             and path in (None, seen.request.path)
             and conditional in (None, seen.request.conditional)
+            and operation in (None, seen.request.operation)
             for seen in list(self.seen)
         )
 

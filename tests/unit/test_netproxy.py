@@ -19,6 +19,7 @@ from botocore.config import Config
 
 from tests.netproxy import (
     CONDITIONAL_CONFLICT,
+    DYNAMODB_THROTTLED,
     PASS,
     SLOW_DOWN,
     Chooser,
@@ -282,6 +283,18 @@ def test_in_front_of_s3_half_a_request_changes_nothing(s3_endpoint: str) -> None
         with pytest.raises(botocore.exceptions.HTTPClientError):
             s3.put_object(Bucket="netproxy-half", Key="a", Body=BODY, IfNoneMatch="*")
         assert "Contents" not in s3.list_objects_v2(Bucket="netproxy-half")
+
+
+def test_in_front_of_dynamodb_operations_are_told_apart(s3_endpoint: str) -> None:
+    throttled = scripted([DYNAMODB_THROTTLED], lambda request: request.operation == "ListTables")
+    config = Config(retries={"total_max_attempts": 1})
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    with ThreadedProxy(s3_endpoint, throttled) as proxy:
+        client = boto3.client("dynamodb", endpoint_url=proxy.url, config=config, **keys)
+        with pytest.raises(client.exceptions.ProvisionedThroughputExceededException):
+            client.list_tables()
+        client.list_tables()
+        assert (proxy.count(operation="ListTables"), proxy.count(operation="PutItem")) == (2, 0)
 
 
 async def test_serves_many_connections_in_the_callers_loop(recorder: Recorder) -> None:

@@ -19,6 +19,7 @@ import botocore.exceptions
 import pytest
 from botocore.config import Config
 
+from tests.servers.moto import LockedMoto
 from tests.servers.node import S3RVER_KEY
 from tests.servers.process import ROOT, ServerError, ServerProcess
 from tests.servers.radosgw import Radosgw
@@ -115,6 +116,20 @@ def test_azurite_answers(azurite_endpoint: str) -> None:
     with caught.value as error:
         assert error.code in (403, 404)
         assert error.headers["Server"].startswith("Azurite-Blob")
+
+
+def test_a_grown_moto_starts_afresh_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = LockedMoto()
+    try:
+        s3 = _client("s3", server.url)
+        s3.create_bucket(Bucket="servers")
+        server.refresh()
+        assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == ["servers"]
+        monkeypatch.setattr("tests.servers.moto.MAX_MEMORY_BYTES", 0)
+        server.refresh()
+        assert _client("s3", server.url).list_buckets()["Buckets"] == []
+    finally:
+        server.stop()
 
 
 def test_stop_kills_children_too() -> None:
