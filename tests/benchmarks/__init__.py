@@ -1,0 +1,1 @@
+"""Benchmarks beside peers, run by ``scripts/bench``: ratios within one run, never absolute bounds."""
