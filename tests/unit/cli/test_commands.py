@@ -1,0 +1,107 @@
+"""The demo, the table command, missing packages, and the pieces the other tests do not reach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import slate_async.cli
+from slate_async.cli import failures
+from slate_async.cli.encoding import Encoding, parse, show
+from tests.unit.cli.conftest import FakeDatabase, Run
+
+
+def test_demo_reports_its_steps(slate: Run, database: FakeDatabase) -> None:
+    result = slate("demo", "--rows", "100", path=None, options=("--json",))
+    assert result.code == 0
+    assert [(step["rows"], step["good"]) for step in result.objects] == [(100, True)] * 3
+    assert len(database.rows) == 100
+
+
+def test_demo_finds_a_lost_row(slate: Run, database: FakeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forgetful(key: bytes) -> bytes | None:
+        return None if key.endswith(b"7") else database.rows.get(key)
+
+    monkeypatch.setattr(database, "get", forgetful)
+    result = slate("demo", "--rows", "20", path=None)
+    assert (result.code, "MISSING" in result.out) == (failures.BUG, True)
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    class DynamoDBMetaStore:
+        @classmethod
+        async def create_table(cls, table: str, **options: Any) -> None:
+            calls.append((table, options))
+
+    module = types.ModuleType("metastores.dynamodb")
+    module.DynamoDBMetaStore = DynamoDBMetaStore  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "metastores.dynamodb", module)
+    return calls
+
+
+def test_create_table(slate: Run, tables: list[tuple[str, dict[str, Any]]]) -> None:
+    assert slate("admin", "create-table", "t", "--region", "eu-west-1", path=None).code == 0
+    assert slate("admin", "create-table", "t", "--billing", "provisioned", "--read-units", "9", path=None).code == 0
+    assert slate("admin", "create-table", "t", "--write-units", "9", path=None).code == 2
+    assert [table for table, _ in tables] == ["t", "t"]
+    assert tables[0][1]["region"] == "eu-west-1"
+
+
+def test_without_typer_the_command_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; import slate_async.cli; slate_async.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "pip install 'slate-async[cli]'" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_of_the_output_that_goes_away_is_no_error() -> None:
+    program = (
+        "import slate_async\n"
+        "from contextlib import asynccontextmanager\n"
+        "class Endless:\n"
+        "    async def scan(self, start, end, **options):\n"
+        "        while True:\n"
+        "            yield b'k', b'v' * 1000\n"
+        "@asynccontextmanager\n"
+        "async def open_(path, **options):\n"
+        "    yield Endless()\n"
+        "slate_async.open = open_\n"
+        "import slate_async.cli\n"
+        "slate_async.cli.main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "--path", "memory://x", "scan"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (failures.BROKEN_PIPE, "")
+
+
+def test_importing_the_package_imports_no_command_line_libraries() -> None:
+    code = "import sys, slate_async, slate_async.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert slate_async.cli.main
+
+
+@pytest.mark.parametrize("data", [b"", b"a", "é".encode(), b"\x00", b"\xff\xfe", b"b'a'", b"a\\b", b"a\nb"])
+def test_notations_are_unambiguous_and_reversible(data: bytes) -> None:
+    for encoding in (Encoding.HEX, Encoding.BASE64):
+        assert parse(show(data, encoding), encoding, what="it") == data
+    shown = show(data, Encoding.TEXT)
+    assert shown.isprintable()
+    assert (eval(shown) if shown.startswith(("b'", 'b"')) else shown.encode()) == data
