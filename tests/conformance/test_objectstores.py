@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiobotocore.session import AioSession
 
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.testing import ObjectStoreConformance
+from slate_async.objectstore.url import open_store
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import ThreadOffload, system_runtime
+from tests.conformance.azure_container import create_container
+from tests.servers.node import AZURITE_ACCOUNT, AZURITE_KEY
 
 
 class Conformance(ObjectStoreConformance):
@@ -70,3 +75,73 @@ class TestPrefixed(Conformance):
         for key in ("data/db-2/x", "data/db0", "data/d", "data/db"):
             await inner.put(key, b"not of this folder")
         return PrefixedStore(inner, "data/db")
+
+
+class RemoteConformance(Conformance):
+    """Stores behind a server: fewer races in the short form, and a bucket of its own for every test."""
+
+    __test__ = False
+    short_races = (50, 3, 24)
+    backends = ("obstore", "obstore")
+
+    @pytest.fixture(autouse=True)
+    def _credentials(self, aws_environment: dict[str, str]) -> None:
+        self.bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+
+    def s3_url(self, client: str) -> str:
+        return f"s3://{self.bucket}?endpoint_url={self.endpoint}&region=us-east-1&client={client}"
+
+    endpoint = ""
+
+    async def make_bucket(self) -> None:
+        async with AioSession().create_client("s3", endpoint_url=self.endpoint, region_name="us-east-1") as client:
+            await client.create_bucket(Bucket=self.bucket)
+
+    async def make_store(self) -> ObjectStore:
+        await self.make_bucket()
+        return open_store(self.s3_url(self.backends[0]), self.runtime)[0]
+
+    async def make_peer(self, store: ObjectStore) -> ObjectStore:
+        return open_store(self.s3_url(self.backends[1]), self.runtime)[0]
+
+
+class TestS3Obstore(RemoteConformance):
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _server(self, s3_endpoint: str) -> None:
+        self.endpoint = s3_endpoint
+
+
+class TestS3Aiobotocore(TestS3Obstore):
+    """With obstore as the peer: two SDKs race on the same objects."""
+
+    backends = ("aiobotocore", "obstore")
+
+
+class TestAzurite(RemoteConformance):
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _server(self, azurite_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.endpoint = azurite_endpoint
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", AZURITE_ACCOUNT)
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURITE_KEY)
+
+    async def make_bucket(self) -> None:
+        await create_container(self.endpoint, self.bucket, AZURITE_ACCOUNT, AZURITE_KEY)
+
+    def s3_url(self, client: str) -> str:
+        return f"az://{self.bucket}?endpoint_url={self.endpoint}"
+
+
+class TestLocalStackObstore(RemoteConformance):
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _server(self, localstack_endpoint: str) -> None:
+        self.endpoint = localstack_endpoint
+
+
+class TestLocalStackAiobotocore(TestLocalStackObstore):
+    backends = ("aiobotocore", "obstore")

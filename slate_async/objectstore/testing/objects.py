@@ -18,7 +18,8 @@ from slate_async.objectstore.protocol import (
 from slate_async.objectstore.testing.base import ConformanceBase, keys_of
 
 DATA = bytes(range(256)) * 4
-UNUSUAL_KEYS = """a%41 a%2Fb %tmp/x %cas a+b a&b=c a?b a#b {a}^`|<b> [a]* ~ '" a:b;c,d@e!$() - .hidden a.b..c""".split()
+UNUSUAL_KEYS = ["with space", "a%41", "a%2Fb", "%tmp/x", "%cas", "a+b", "a&b=c", "a?b", "a#b", "{a}^`|<b>", "[a]*", "~"]
+UNUSUAL_KEYS += ["'\"", "a:b;c,d@e!$()", "-", ".hidden", "a.b..c", "c/" * 100 + "c", "d" * 200]
 
 
 class ObjectTests(ConformanceBase):
@@ -161,7 +162,7 @@ class ObjectTests(ConformanceBase):
 
     async def test_unusual_keys(self) -> None:
         async with self.opened() as store:
-            keys = sorted([*UNUSUAL_KEYS, "with space", "c/" * 100 + "c", "d" * 200])
+            keys = sorted(UNUSUAL_KEYS)
             for key in keys:
                 await store.put(key, key.encode(), mode=CREATE)
             assert await keys_of(store) == keys

@@ -23,22 +23,21 @@ class RaceTests(ConformanceBase):
     async def test_one_creator_wins(self) -> None:
         async with self.opened_twice() as stores:
             for number in range(self.rounds):
-                key = f"race/{number}"
-                await self._race(stores, key, CREATE, ObjectExistsError)
+                await self._race(stores, f"race/{number}", number, CREATE, ObjectExistsError)
 
     async def test_one_replacer_wins(self) -> None:
         async with self.opened_twice() as stores:
             etag = await stores[0].put("race", b"start")
-            for _ in range(self.rounds):
-                etag = await self._race(stores, "race", Match(etag), ObjectChangedError)
+            for number in range(self.rounds):
+                etag = await self._race(stores, "race", number, Match(etag), ObjectChangedError)
 
     async def _race(
-        self, stores: tuple[ObjectStore, ObjectStore], key: str, mode: PutMode, loss: type[ConflictError]
+        self, stores: tuple[ObjectStore, ObjectStore], key: str, number: int, mode: PutMode, loss: type[ConflictError]
     ) -> str:
-        bodies = [b"racer %d of %s" % (number, key.encode()) for number in range(self.racers)]
-        puts = [stores[number % 2].put(key, body, mode=mode) for number, body in enumerate(bodies)]
+        bodies = [b"racer %d of round %d" % (racer, number) for racer in range(self.racers)]
+        puts = [stores[racer % 2].put(key, body, mode=mode) for racer, body in enumerate(bodies)]
         outcomes = await asyncio.gather(*map(outcome_of, puts))
-        winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
+        winners = [racer for racer, outcome in enumerate(outcomes) if isinstance(outcome, str)]
         assert len(winners) == 1, f"{len(winners)} of {self.racers} won {key}"
         for outcome in outcomes:
             undecided = isinstance(outcome, UnavailableError) and outcome.outcome == "not_applied"

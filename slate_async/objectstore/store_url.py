@@ -1,0 +1,148 @@
+"""URLs of stores: what they may say, and how they are shown.
+
+A URL names a place and how to reach it, never who asks: credentials come from the standard environment and
+profiles. Whatever looks like a secret is refused, and nothing of a refused value is repeated in the error. Pure.
+
+=======================  ===================================================================================
+URL                      place
+=======================  ===================================================================================
+``memory://name``        this process's memory; the same name is the same store
+``file:///path``, path   a local folder
+``s3://bucket/prefix``   S3; parameters ``endpoint_url``, ``region``, ``client`` (``obstore``, ``aiobotocore``)
+``az://container/...``   Azure Blob Storage; parameter ``endpoint_url``
+``gs://bucket/prefix``   Google Cloud Storage; parameter ``endpoint_url``
+=======================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from slate_async.errors import InvalidError
+from slate_async.objectstore.keys import check_key
+
+Scheme = Literal["memory", "file", "s3", "az", "gs"]
+
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "memory": (),
+    "file": (),
+    "s3": ("endpoint_url", "region", "client"),
+    "az": ("endpoint_url",),
+    "gs": ("endpoint_url",),
+}
+CLIENTS = ("obstore", "aiobotocore")
+_SECRET_WORDS = ("secret", "token", "sas", "key", "sig", "password", "passwd", "pwd", "credential", "auth", "user")
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}\Z")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_REGION = re.compile(r"[a-z0-9-]+\Z")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreURL:
+    """A parsed URL. ``bucket`` is the bucket, container or memory name, or the absolute path of a local folder;
+    ``prefix`` the folder inside it, without slashes at its ends."""
+
+    scheme: Scheme
+    bucket: str
+    prefix: str = ""
+    endpoint_url: str | None = None
+    region: str | None = None
+    client: str = "obstore"
+
+    @property
+    def display(self) -> str:
+        """The place alone: no parameters, no secrets."""
+        if self.scheme == "file":
+            return f"file://{quote(self.bucket)}"
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+    def __str__(self) -> str:
+        return self.display
+
+
+def parse_url(url: str | os.PathLike[str]) -> StoreURL:
+    """What a URL or a path names. Raises `InvalidError`, without repeating what may be a secret."""
+    if not isinstance(url, str):
+        return _local(os.fspath(url))
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        found = _SCHEME.match(url)
+        if found is not None and found[1].lower() in _PARAMETERS:
+            raise InvalidError(f"a store URL begins with {found[1]}://")
+        return _local(url)
+    if scheme not in _PARAMETERS:
+        shown = repr(scheme) if _PLAIN_NAME.match(scheme) else "this one"
+        raise InvalidError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidError(f"this {scheme}:// URL cannot be read") from None
+    if "@" in parts.netloc:
+        raise InvalidError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
+    if parts.fragment:
+        raise InvalidError("a store URL has no fragment ('#...')")
+    parameters = _parameters(scheme, parts.query)
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidError("file:// URLs name a folder of this machine: file:///path")
+        return _local(unquote(parts.path))
+    if not _BUCKET.match(parts.netloc):
+        raise InvalidError(f"{scheme}:// must be followed by a name of letters, digits, '.', '_' and '-'")
+    prefix = parts.path.strip("/")
+    if prefix:
+        check_key(prefix)
+    return StoreURL(cast("Scheme", scheme), parts.netloc, prefix, **parameters)
+
+
+def _local(path: str) -> StoreURL:
+    if not path or "\0" in path:
+        raise InvalidError("the path of a local store must not be empty")
+    return StoreURL("file", os.path.abspath(os.path.expanduser(path)))
+
+
+def _parameters(scheme: str, query: str) -> dict[str, str]:
+    """The URL's parameters, all known, none twice, none a secret."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if any(word in re.sub("[^a-z]", "", name.lower()) for word in _SECRET_WORDS):
+            raise InvalidError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
+        shown = name if _PLAIN_NAME.match(name) else "(not a name)"
+        if name not in _PARAMETERS[scheme]:
+            known = ", ".join(_PARAMETERS[scheme]) or "none"
+            raise InvalidError(f"unknown parameter {shown} in a {scheme}:// URL; known: {known}")
+        if name in found or not value:
+            raise InvalidError(f"parameter {shown} must be given once, with a value")
+        found[name] = value
+    if "endpoint_url" in found:
+        _check_endpoint(found["endpoint_url"])
+    if "region" in found and not _REGION.match(found["region"]):
+        raise InvalidError("parameter region must consist of lower-case letters, digits and '-'")
+    if "client" in found and found["client"] not in CLIENTS:
+        raise InvalidError(f"parameter client must be one of {', '.join(CLIENTS)}")
+    return found
+
+
+def _check_endpoint(endpoint: str) -> None:
+    """``endpoint_url`` is ``http(s)://host[:port][/path]`` and nothing more."""
+    try:
+        parts = urlsplit(endpoint)
+        readable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        readable = False
+    if not readable:
+        raise InvalidError("parameter endpoint_url must be an http:// or https:// URL")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise InvalidError("parameter endpoint_url must not hold credentials, a query or a fragment")
+
+
+def _where_secrets_belong(scheme: str) -> str:
+    return {
+        "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+        "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or another AZURE_* credential",
+        "gs": "set GOOGLE_APPLICATION_CREDENTIALS",
+    }.get(scheme, "this kind of store needs none")
