@@ -1,0 +1,133 @@
+"""`slate_async.sst.cache` and the blocks it keeps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slate_async.errors import InvalidError
+from slate_async.format.block import decode_block, encode_block
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.types import RowHit
+from tests.unit.format.rows import R, columns_of, row_lists, sample_rows, sorted_rows
+
+
+def block_of(rows: list[R]) -> LoadedBlock:
+    return LoadedBlock(decode_block(encode_block(columns_of(rows)), object_name="o"))
+
+
+def blocks(count: int) -> list[LoadedBlock]:
+    return [block_of([R(b"k%03d" % i, b"v" * 1000)]) for i in range(count)]
+
+
+def test_the_block_unused_longest_goes_first() -> None:
+    one, two, three, four = blocks(4)
+    cache = BlockCache(3 * one.nbytes)
+    for number, block in enumerate((one, two, three)):
+        cache.put(b"o", number, block)
+    assert cache.get(b"o", 0) is one
+    cache.put(b"o", 3, four)
+    assert cache.get(b"o", 1) is None
+    assert [cache.get(b"o", n) for n in (0, 2, 3)] == [one, three, four]
+    stats = cache.stats()
+    assert (stats.hits, stats.misses, stats.evictions, stats.blocks) == (4, 1, 1, 3)
+    assert stats.bytes == 3 * one.nbytes
+
+
+def test_owners_do_not_share_and_are_dropped_apart() -> None:
+    one, two = blocks(2)
+    cache = BlockCache(1 << 20)
+    cache.put(b"a", 0, one)
+    cache.put(b"b", 0, two)
+    assert cache.get(b"b", 0) is two
+    cache.drop(b"a")
+    cache.drop(b"nobody")
+    assert cache.get(b"a", 0) is None
+    assert cache.stats().bytes == two.nbytes
+    cache.drop(b"b")
+    assert (cache.stats().bytes, cache.stats().blocks) == (0, 0)
+
+
+def test_a_block_larger_than_the_cache_is_not_kept() -> None:
+    small, *_ = blocks(1)
+    cache = BlockCache(small.nbytes)
+    cache.put(b"o", 0, small)
+    cache.put(b"o", 1, block_of([R(b"k", b"v" * 5000)]))
+    assert cache.get(b"o", 0) is small
+    assert cache.get(b"o", 1, count_miss=False) is None
+    assert cache.stats().misses == 0
+    BlockCache(0).put(b"o", 0, small)
+    with pytest.raises(InvalidError):
+        BlockCache(-1)
+
+
+def test_replacing_a_block_charges_it_once() -> None:
+    one, two = blocks(2)
+    cache = BlockCache(1 << 20)
+    cache.put(b"o", 0, one)
+    cache.put(b"o", 0, two)
+    assert cache.get(b"o", 0) is two
+    assert cache.stats().bytes == two.nbytes
+
+
+def test_a_dictionary_built_later_is_charged() -> None:
+    rows = [R(b"k%03d" % i, b"v") for i in range(200)]
+    block = block_of(rows)
+    cache = BlockCache(block.nbytes + 100)
+    cache.put(b"o", 0, block)
+    before = block.nbytes
+    for _ in range(100):
+        assert block.find(b"k050", 9) == 50
+    assert block.nbytes > before + 200 * 100
+    assert cache.get(b"o", 0) is block
+    assert cache.get(b"o", 0) is None
+    assert cache.stats().bytes == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.sampled_from(["get", "put", "drop"])), max_size=80))
+def test_bytes_stay_within_the_capacity(steps: list[tuple[int, int, str]]) -> None:
+    cache = BlockCache(6000)
+    for owner, number, step in steps:
+        name = b"%d" % owner
+        if step == "put":
+            cache.put(name, number, block_of([R(b"k", b"v" * 300 * number)]))
+        elif step == "get":
+            cache.get(name, number)
+        else:
+            cache.drop(name)
+        assert 0 <= cache.stats().bytes <= 6000
+    for owner in range(4):
+        cache.drop(b"%d" % owner)
+    assert (cache.stats().bytes, cache.stats().blocks) == (0, 0)
+
+
+@settings(deadline=None, max_examples=80)
+@given(row_lists, st.binary(max_size=3), st.integers(0, 2**63 - 1), st.booleans())
+def test_lookups_agree_with_a_search_by_hand(unsorted: list[R], probe: bytes, max_seq: int, hot: bool) -> None:
+    rows = sorted_rows(unsorted)
+    block = block_of(rows)
+    if hot:
+        for _ in range(len(rows)):
+            block.find(b"\x01", 0)
+    for key in {probe, *(row.key for row in rows)}:
+        assert block.lower_bound(key) == sum(row.key < key for row in rows)
+        visible = [at for at, row in enumerate(rows) if row.key == key and row.seq <= max_seq]
+        found = block.find(key, max_seq)
+        if visible:
+            assert found == visible[0]
+        else:
+            assert found == (len(rows) if rows[-1].key == key else -1)
+
+
+def test_hits_carry_the_whole_row() -> None:
+    block = block_of(sample_rows())
+    row = block.find(b"a", 2**63 - 1)
+    assert block.hit(row) == RowHit(b"new", 30, 0, 99_000, 1000)
+    assert block.hit(block.find(b"a", 29)) == RowHit(b"", 20, 1, NO_EXPIRY, 1000)
+    assert block.hit(block.find(b"\x00", 5)) == RowHit(b"nul", 3, 0, NO_EXPIRY, 5)
+    assert all(type(field) in (int, bytes) for field in block.hit(0))
+    assert block_of([R(b"a")]).hit(0).expire_ms == NO_EXPIRY
