@@ -42,7 +42,7 @@ class Columns:
         """Bytes the rows occupy in memory, offsets and fixed columns included."""
         fixed = self.seqs.nbytes + self.kinds.nbytes + self.create_ms.nbytes
         expire = 0 if self.expire_ms is None else self.expire_ms.nbytes
-        return int(self.keys.nbytes + self.values.nbytes + fixed + expire)
+        return binary_nbytes(self.keys) + binary_nbytes(self.values) + fixed + expire
 
     def slice(self, start: int, stop: int) -> Columns:
         """Rows ``start`` to ``stop`` (exclusive), without a copy."""
@@ -66,6 +66,16 @@ class Columns:
             None if self.expire_ms is None else self.expire_ms[indices],
             self.create_ms[indices],
         )
+
+
+def binary_nbytes(array: pa.BinaryArray) -> int:
+    """Bytes of the elements and their offsets, from two of the offsets: many times faster than ``array.nbytes``."""
+    rows = len(array)
+    if not rows:
+        return 0
+    offsets = memoryview(array.buffers()[1]).cast("i")
+    start = array.offset
+    return int(offsets[start + rows] - offsets[start]) + 4 * (rows + 1)
 
 
 def concat(parts: list[Columns]) -> Columns:

@@ -34,9 +34,10 @@ STEP_ROWS = 4096
 STEP_BYTES = 1 << 20
 """Bounds of one conversion step, about a millisecond of work. A single row may exceed the bytes."""
 
-ORDER_STEP_ROWS = 1024
-FIRST_BATCH_ROWS = 64
-"""A scan's first batch; each later one is four times longer, up to `STEP_ROWS`: short scans stay short."""
+ORDER_STEP_ROWS = 512
+FIRST_BATCH_ROWS = 32
+SCAN_STEP_ROWS = 1024
+"""A scan's first batch; each later one is four times longer up to the step, which other work follows."""
 
 NO_ROW = -1
 
@@ -226,24 +227,27 @@ class Memtable:
     def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
         """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
 
-        With ``reverse`` the pieces come from the end; the rows inside one keep their order.
+        With ``reverse`` the pieces come from the end; the rows inside one keep their order. No rows make one empty
+        piece.
         """
-        keys, values = self._keys, self._values
-        sizes = list(accumulate((len(keys[row]) + len(values[row]) for row in rows), initial=0))
+        keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
+        if len(rows) == 1 or sum(map(len, keys)) + sum(map(len, values)) <= STEP_BYTES:
+            yield self._columns(rows, keys, values)
+            return
+        sizes = list(accumulate(map(int.__add__, map(len, keys), map(len, values)), initial=0))
         cuts = [0]
         while cuts[-1] < len(rows):
             low = cuts[-1]
             cuts.append(max(low + 1, bisect_right(sizes, sizes[low] + STEP_BYTES) - 1))
         spans = list(pairwise(cuts))
         for low, high in reversed(spans) if reverse else spans:
-            yield self._columns(rows[low:high])
+            yield self._columns(rows[low:high], keys[low:high], values[low:high])
 
-    def _columns(self, rows: Sequence[int]) -> Columns:
-        keys, values = self._keys, self._values
+    def _columns(self, rows: Sequence[int], keys: list[bytes], values: list[bytes]) -> Columns:
         chosen = np.array(rows, np.int64)
         return Columns(
-            pa.array([keys[row] for row in rows], pa.binary()),
-            pa.array([values[row] for row in rows], pa.binary()),
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
             np.frombuffer(self._seqs, np.uint64)[chosen],
             np.frombuffer(self._kinds, np.uint8)[chosen],
             None if self._expire is None else np.frombuffer(self._expire, np.int64)[chosen],
@@ -274,7 +278,7 @@ class Memtable:
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
         """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.
 
-        Batches have at most `STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. An empty
+        Batches have at most `SCAN_STEP_ROWS` rows, ascending by key inside; in reverse they come from the end. An empty
         one says that only newer keys were met and bounds a step's work. Rows appended while the scan is under way
         do not show. Whatever `order_steps` has left is ordered first.
         """
@@ -286,16 +290,12 @@ class Memtable:
             keys = order.descending(start, end, count) if reverse else order.ascending(start, end, count)
             if not keys:
                 return
-            rows = self._visible(keys, max_seq)
-            if rows:
-                yield from self.pieces(rows, reverse=reverse)
-            else:
-                yield self._columns(rows)
+            yield from self.pieces(self._visible(keys, max_seq), reverse=reverse)
             if reverse:
                 end = keys[0]
             else:
                 start = keys[-1] + b"\0"
-            count = min(4 * count, STEP_ROWS)
+            count = min(4 * count, SCAN_STEP_ROWS)
 
     def _visible(self, keys: list[bytes], max_seq: int) -> list[int]:
         newest = self._newest

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from slate_async.format.columns import Columns, concat
 from slate_async.read.together import together
 
-ROUND_ROWS = 4096
+ROUND_ROWS = 2048
 ROUND_BYTES = 2 << 20
 """About how much one round sorts, over all sources: a millisecond of work."""
 

@@ -91,12 +91,14 @@ class Engine:
         self.memtables.insert(0, (Memtable(), []))
 
     def do_flush(self, sizes: list[int]) -> None:
-        if len(self.memtables) > 1:
-            _, rows = self.memtables.pop()
-            if rows:
-                self.tables.insert(0, (table(rows, sizes), rows))
+        if len(self.memtables) == 1:
+            self.do_freeze()
+        _, rows = self.memtables.pop()
+        if rows:
+            self.tables.insert(0, (table(rows, sizes), rows))
 
     def do_compact(self, tables: int, sizes: list[int]) -> None:
+        self.do_flush(sizes)
         if self.tables:
             rows = [row for _, some in self.tables for row in some]
             self.tables.clear()

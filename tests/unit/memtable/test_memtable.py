@@ -13,7 +13,7 @@ import pytest
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
-from slate_async.memtable.memtable import STEP_BYTES, STEP_ROWS
+from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_BYTES, STEP_ROWS
 from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.types import DELETE, MAX_SEQ, PUT, RowHit
 
@@ -160,6 +160,16 @@ def test_pieces_are_bounded() -> None:
     count = 2 * STEP_ROWS + 5
     many.append_batch([b"%d" % i for i in range(count)], [b""] * count, bytes(count), 1, None, 0)
     assert [len(piece) for piece in many.slices(3, count)] == [STEP_ROWS, STEP_ROWS, 2]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_neighbouring_keys_at_the_edges_of_batches(reverse: bool) -> None:
+    keys = [b"k" + bytes(i) for i in range(3 * FIRST_BATCH_ROWS)]
+    table = Memtable()
+    table.append_batch(keys, keys, bytes(len(keys)), 1, None, 0)
+    batches = list(table.scan(None, None, MAX_SEQ, reverse))
+    assert len(batches) > 1
+    assert [key for batch in (batches[::-1] if reverse else batches) for key in batch.keys.to_pylist()] == keys
 
 
 def test_appends_go_on_between_the_steps_of_a_scan() -> None:
