@@ -10,8 +10,9 @@ A conditional write ends in one of **three** outcomes:
 `Unknown` is resolved by the *edit*, not by the cell: the caller re-reads the state and looks for the mark
 its edit leaves there. A token read back proves success only until the next commit covers it.
 
-Errors other than these outcomes are `metastores.errors.MetaStoreError`. Reads retry inside, bounded by a
-deadline; conditional writes are sent once per call.
+Errors other than these outcomes are `metastores.errors.MetaStoreError`; raised by a conditional write it means
+that certainly nothing was written. Reads retry inside, bounded; conditional writes are sent once per call, again
+only after an answer that certainly refused them without judging the condition (throttling).
 """
 
 from __future__ import annotations
@@ -104,15 +105,20 @@ class MetaStore(Protocol):
         (32 lower-case hex digits)."""
 
     async def versions(self) -> list[VersionRef]:
-        """Committed versions still stored, ascending; the last one is the head."""
+        """Committed versions still stored, ascending; the last one is the head. A register-backed store leaves
+        out those behind a gap of more deleted versions than it keeps history of (20): who retains them names them."""
 
     async def delete(self, refs: Sequence[VersionRef]) -> None:
         """Delete versions below the head. Raises a durable boundary first, so that a committer asleep since
         before never reports success at a deleted number. Naming the head or above is an error."""
 
-    async def collect(self, retained: Sequence[VersionRef]) -> int:
-        """Delete every stored body at or below the head that is neither the head nor in ``retained``,
-        bodies of lost attempts included; returns how many. Bodies above the head are left alone."""
+    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+        """Delete every stored body at or below ``as_of`` that is neither it, nor the head, nor in ``retained``,
+        bodies of lost attempts included; returns how many. Bodies above are left alone.
+
+        ``as_of`` names the committed version whose state ``retained`` was computed from: what later versions
+        retain (a checkpoint committed meanwhile, say) is then safe. Without it the head is read inside, which is
+        right only if no later version can name an older one."""
 
     async def close(self) -> None:
         """Release connections owned by this object. Idempotent."""
@@ -135,9 +141,10 @@ class ListedObject:
 
 
 class ConditionalObjects(Protocol):
-    """What a metastore needs of an object store. Any exception of a write means: outcome unknown.
+    """What a metastore needs of an object store. Reads, lists, deletes and `put` retry inside.
 
-    Conditional writes are sent once: a ``None`` answer is definite."""
+    Conditional writes are sent once: a ``None`` answer is definite. Any exception of one means that its outcome is
+    unknown, unless its attribute ``outcome`` is ``"not_applied"``."""
 
     async def get(self, key: str) -> StoredObject | None:
         """The object, or ``None``."""
@@ -152,7 +159,8 @@ class ConditionalObjects(Protocol):
         """Write iff the object still carries ``etag``; the new etag, or ``None``."""
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ListedObject]:
-        """Keys with the prefix, greater than ``start_after``, in byte order, strongly consistent."""
+        """Keys with the prefix, greater than ``start_after``, in byte order, strongly consistent: a page shows the
+        store as it was at one moment, and pages follow each other in time."""
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove; missing keys are no error."""

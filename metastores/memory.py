@@ -1,0 +1,76 @@
+"""Metastores in this process: for tests, ``memory://`` databases, and as the model of what the others must do."""
+
+from __future__ import annotations
+
+from metastores import names
+from metastores.bodies import MemoryBodies
+from metastores.protocol import (
+    CasOutcome,
+    Cell,
+    Committed,
+    ConditionalObjects,
+    Conflict,
+    MetaStore,
+    Register,
+)
+from metastores.register_store import RegisterMetaStore
+from metastores.runtime import MetaRuntime
+
+
+class MemoryRegister:
+    """`Register` in this process; every outcome is definite."""
+
+    def __init__(self) -> None:
+        self._cell: Cell | None = None
+        self._writes = 0
+
+    async def read(self) -> Cell | None:
+        """See `Register.read`."""
+        return self._cell
+
+    async def compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
+        """See `Register.compare_and_set`."""
+        if (None if self._cell is None else self._cell.tag) != expected_tag:
+            return Conflict(self._cell)
+        self._writes += 1
+        self._cell = Cell(bytes(value), str(self._writes))
+        return Committed(self._cell.tag)
+
+    async def close(self) -> None:
+        """See `Register.close`."""
+
+
+class MemoryFactory:
+    """`MetaStoreFactory` that keeps everything in itself: databases live as long as the factory."""
+
+    def __init__(self, runtime: MetaRuntime | None = None) -> None:
+        self._runtime = MetaRuntime() if runtime is None else runtime
+        self._manifests: dict[str, tuple[MemoryRegister, MemoryBodies]] = {}
+        self._registers: dict[str, MemoryRegister] = {}
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """See `MetaStoreFactory.manifest`."""
+        register, bodies = self._manifests.setdefault(names.database_name(name), (MemoryRegister(), MemoryBodies()))
+        return RegisterMetaStore(register, bodies, self._runtime)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """See `MetaStoreFactory.register`."""
+        return self._registers.setdefault(names.database_name(name), MemoryRegister())
+
+    @property
+    def needs_create(self) -> bool:
+        """See `MetaStoreFactory`: nothing is asked of the store."""
+        return False
+
+    @property
+    def needs_replace(self) -> bool:
+        """See `MetaStoreFactory`: nothing is asked of the store."""
+        return False
+
+    @property
+    def register_needs_replace(self) -> bool:
+        """See `MetaStoreFactory`: nothing is asked of the store."""
+        return False
+
+    async def close(self) -> None:
+        """See `MetaStoreFactory.close`."""

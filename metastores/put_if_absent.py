@@ -1,0 +1,314 @@
+"""A `MetaStore` over put-if-absent alone: version v is the object ``manifest/{v:020}.manifest``.
+
+Invariants: versions are created one after another, so the highest one listed is the head; the head is never
+deleted; the deletion boundary never goes back, and every deleted version is below it.
+
+Ordering rules:
+
+* a deleter makes the boundary durable before it deletes;
+* a committer reads the boundary after its put was answered and before it believes the answer: above its version
+  the outcome is unknown, since the version may have been won, superseded and deleted, and its place taken again
+  by a committer that slept;
+* a reader lists, gets the highest version, and believes it only if it carries the listed etag (a deleted version
+  can come back between the two) and the boundary listed after it is not above it.
+
+The boundary is the highest of a few marker objects ``manifest/boundary/{version:020}``. Raising it creates one and
+removes those below the one that stood before, so a list racing with a raise still meets one of the last two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metastores import names
+from metastores.envelope import Kind, Sealed, seal, unseal
+from metastores.errors import (
+    MetaStoreCorruptionError,
+    MetaStoreError,
+    MetaStoreInvalidError,
+    MetaStoreUnavailableError,
+)
+from metastores.failures import OutcomeUnknownError, read_failure, write_failure
+from metastores.protocol import (
+    CommitOutcome,
+    Committed,
+    ConditionalObjects,
+    Conflict,
+    ListedObject,
+    Record,
+    StoredObject,
+    Unknown,
+    VersionRef,
+)
+from metastores.runtime import MetaRuntime
+
+READ_ATTEMPTS = 16
+QUICK_ATTEMPTS = 3
+"""So many readings are tried without a pause: a version deleted under a reader is no sign of an overload."""
+PARALLEL_READS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Versions listed (ascending) and the boundary listed after them."""
+
+    versions: tuple[tuple[int, ListedObject], ...]
+    boundary: int
+    foreign: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest head this process has read or committed."""
+
+    record: Record
+    etag: str
+
+
+class PutIfAbsentMetaStore:
+    """`MetaStore` over ``objects``, which needs an exclusive ``create`` and nothing else."""
+
+    def __init__(self, objects: ConditionalObjects, runtime: MetaRuntime | None = None) -> None:
+        self._objects = objects
+        self._runtime = MetaRuntime() if runtime is None else runtime
+        self._seen: Seen | None = None
+        self._tokens: dict[int, tuple[str, str]] = {}
+
+    async def latest(self) -> Record | None:
+        """See `MetaStore.latest`. One list when the head is the one last seen, else a list and a get."""
+        highest = 0
+        for attempt in range(READ_ATTEMPTS):
+            if attempt >= QUICK_ATTEMPTS:
+                await self._runtime.back_off(attempt - QUICK_ATTEMPTS)
+            listing = await self._list(self._seen if attempt < QUICK_ATTEMPTS else None)
+            floor = max(listing.boundary, self._seen.record.ref.version if self._seen else 0)
+            highest = max(highest, floor)
+            if not listing.versions:
+                if floor == 0:
+                    _check_no_other_manifest(listing)
+                    return None
+                continue
+            version, listed = listing.versions[-1]
+            if not self._may_be_head(version, floor):
+                continue
+            if self._seen is not None and self._seen.etag == listed.etag and self._seen.record.ref.version == version:
+                return self._seen.record
+            stored = await self._get(listed.key)
+            if stored is None or not self._etag_still_listed(stored, listed):
+                continue
+            record = _record(version, stored.data)
+            self._see(record, stored.etag)
+            return record
+        raise MetaStoreCorruptionError(
+            f"version {highest} was committed, but neither it nor a newer one is there ({READ_ATTEMPTS} attempts)",
+            object_name=names.manifest_key(highest),
+        )
+
+    async def read(self, ref: VersionRef) -> Record | None:
+        """See `MetaStore.read`."""
+        names.check_ref(ref)
+        if self._seen is not None and self._seen.record.ref == ref:
+            return self._seen.record
+        stored = await self._get(names.manifest_key(ref.version))
+        if stored is None:
+            return None
+        record = _record(ref.version, stored.data)
+        return record if record.ref == ref else None
+
+    async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
+        """See `MetaStore.commit`."""
+        names.check_ref(ref)
+        if self._seen is None or self._seen.record.ref.version != ref.version - 1:
+            head = await self.latest()
+            if (0 if head is None else head.ref.version) < ref.version - 1:
+                return Conflict(None if head is None else head.ref)
+            if head is not None and head.ref.version >= ref.version:
+                return await self._find_out(ref, payload, "a newer version was there before it was sent")
+        key = names.manifest_key(ref.version)
+        data = seal(Sealed(Kind.MANIFEST, key, ref, payload))
+        try:
+            etag = await self._create(key, data)
+        except OutcomeUnknownError as error:
+            return await self._find_out(ref, payload, str(error))
+        if etag is None:
+            return await self._find_out(ref, payload, "the version existed and is gone again")
+        return await self._confirm(ref, payload, etag)
+
+    async def versions(self) -> list[VersionRef]:
+        """See `MetaStore.versions`. Reads each version once to learn its token. A deleted version's place that was
+        taken again by a committer that slept is listed, too, until it is deleted again."""
+        if await self.latest() is None:
+            return []
+        listing = await self._list(None)
+        known = self._tokens
+        unread = [
+            listed for version, listed in listing.versions if version not in known or known[version][0] != listed.etag
+        ]
+        for start in range(0, len(unread), PARALLEL_READS):
+            await asyncio.gather(*(self._learn(listed.key) for listed in unread[start : start + PARALLEL_READS]))
+        self._tokens = {version: known[version] for version, _ in listing.versions if version in known}
+        return [VersionRef(version, self._tokens[version][1]) for version in sorted(self._tokens)]
+
+    async def delete(self, refs: Sequence[VersionRef]) -> None:
+        """See `MetaStore.delete`."""
+        if not refs:
+            return
+        listing = await self._list(None)
+        head = listing.versions[-1][0] if listing.versions else 0
+        for ref in refs:
+            names.check_ref(ref)
+            if ref.version >= head:
+                raise MetaStoreInvalidError(f"version {ref.version} is not below the head ({head}); it stays")
+        await self._remove([ref.version for ref in refs], listing.boundary)
+
+    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+        """See `MetaStore.collect`."""
+        listing = await self._list(None)
+        if not listing.versions:
+            return 0
+        head = listing.versions[-1][0]
+        limit = head if as_of is None else min(head, as_of.version)
+        kept = {ref.version for ref in retained}
+        doomed = [version for version, _ in listing.versions if version < limit and version not in kept]
+        if doomed:
+            await self._remove(doomed, listing.boundary)
+        return len(doomed)
+
+    async def close(self) -> None:
+        """The store belongs to the caller; nothing to release."""
+
+    # The rules, one method each.
+
+    def _may_be_head(self, version: int, floor: int) -> bool:
+        """Nothing below the boundary, or below what was the head before, is the head now."""
+        return version >= floor
+
+    def _etag_still_listed(self, stored: StoredObject, listed: ListedObject) -> bool:
+        """Whether the object read is the one listed, not one put at its deleted place since."""
+        return stored.etag == listed.etag
+
+    async def _boundary_allows(self, version: int) -> bool:
+        """Whether no deleter may have removed ``version`` so far."""
+        return await self._read_boundary() <= version
+
+    async def _raise_boundary(self, version: int, standing: int) -> None:
+        """Make a boundary of at least ``version`` durable; ``standing`` is the one listed before."""
+        if version <= standing:
+            return
+        key = names.boundary_key(version)
+        data = seal(Sealed(Kind.BOUNDARY, key, VersionRef(version, self._runtime.token()), b""))
+        for attempt in range(READ_ATTEMPTS):
+            try:
+                await self._create(key, data)
+            except OutcomeUnknownError:
+                await self._runtime.back_off(attempt)
+            if await self._read_boundary() >= version:
+                return
+        raise MetaStoreUnavailableError(f"{key}: the deletion boundary could not be raised; nothing was deleted")
+
+    # Their parts.
+
+    async def _confirm(self, ref: VersionRef, payload: bytes, etag: str) -> CommitOutcome:
+        try:
+            allowed = await self._boundary_allows(ref.version)
+        except MetaStoreError as error:
+            return Unknown(f"the boundary could not be read after the put: {error}")
+        if not allowed:
+            return Unknown(f"the deletion boundary has passed version {ref.version}")
+        self._see(Record(ref, payload), etag)
+        return Committed(ref)
+
+    async def _find_out(self, ref: VersionRef, payload: bytes, cause: str) -> CommitOutcome:
+        """What stands at the version decides, if the boundary says that it always stood there."""
+        key = names.manifest_key(ref.version)
+        try:
+            stored = await self._get(key)
+            if stored is None:
+                return Unknown(cause)
+            found = _record(ref.version, stored.data).ref
+            if found == ref:
+                return await self._confirm(ref, payload, stored.etag)
+            if not await self._boundary_allows(ref.version):
+                return Unknown(f"{cause}; the deletion boundary has passed version {ref.version}")
+        except MetaStoreError as error:
+            return Unknown(f"{cause}; then {error}")
+        return Conflict(found)
+
+    def _see(self, record: Record, etag: str) -> None:
+        if self._seen is None or self._seen.record.ref.version <= record.ref.version:
+            self._seen = Seen(record, etag)
+
+    async def _list(self, since: Seen | None) -> Listing:
+        after = "" if since is None else names.manifest_key(since.record.ref.version - 1)
+        versions: list[tuple[int, ListedObject]] = []
+        boundary, foreign = 0, None
+        try:
+            async for listed in self._objects.list(names.FOLDER, after):
+                if (version := names.manifest_version(listed.key)) is not None:
+                    versions.append((version, listed))
+                elif (raised := names.boundary_version(listed.key)) is not None:
+                    boundary = max(boundary, raised)
+                else:
+                    foreign = listed.key
+        except Exception as error:
+            raise read_failure(error, "listing the manifest") from error
+        return Listing(tuple(versions), boundary, foreign)
+
+    async def _read_boundary(self) -> int:
+        return max(await self._markers(), default=0)
+
+    async def _remove(self, versions: Sequence[int], standing: int) -> None:
+        await self._raise_boundary(max(versions) + 1, standing)
+        await self._delete([names.manifest_key(version) for version in sorted(set(versions))])
+        stale = [names.boundary_key(raised) for raised in await self._markers() if raised < standing]
+        if stale:
+            await self._delete(stale)
+
+    async def _markers(self) -> list[int]:
+        try:
+            found = [names.boundary_version(listed.key) async for listed in self._objects.list(names.BOUNDARY_FOLDER)]
+        except Exception as error:
+            raise read_failure(error, "listing the deletion boundary") from error
+        return [raised for raised in found if raised is not None]
+
+    async def _learn(self, key: str) -> None:
+        stored = await self._get(key)
+        version = names.manifest_version(key)
+        if stored is not None and version is not None:
+            self._tokens[version] = (stored.etag, _record(version, stored.data).ref.token)
+
+    async def _get(self, key: str) -> StoredObject | None:
+        try:
+            return await self._objects.get(key)
+        except Exception as error:
+            raise read_failure(error, f"reading {key}") from error
+
+    async def _create(self, key: str, data: bytes) -> str | None:
+        try:
+            return await self._objects.create(key, data)
+        except Exception as error:
+            raise write_failure(error, f"creating {key}") from error
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        try:
+            await self._objects.delete(keys)
+        except Exception as error:
+            raise read_failure(error, "deleting from the manifest") from error
+
+
+def _record(version: int, data: bytes) -> Record:
+    key = names.manifest_key(version)
+    sealed = unseal(data, kind=Kind.MANIFEST, name=key)
+    if sealed.ref.version != version:
+        raise MetaStoreCorruptionError(f"holds version {sealed.ref.version}", object_name=key)
+    return Record(sealed.ref, sealed.payload)
+
+
+def _check_no_other_manifest(listing: Listing) -> None:
+    if listing.foreign is not None:
+        raise MetaStoreInvalidError(
+            f"there is no manifest by versions here, but {listing.foreign!r}: this database keeps its manifest in"
+            " another metastore; name it (metastore=...)"
+        )

@@ -1,0 +1,42 @@
+"""Time and chance as metastores need them, passed in so that a simulator can own both.
+
+Invariant: nothing else in this package sleeps or draws a random number. The defaults live in the constructor
+only: the running event loop's sleep and the operating system's entropy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+BACKOFF_BASE_S = 0.05
+BACKOFF_LIMIT_S = 2.0
+
+
+class MetaRuntime:
+    """Sleeping (seconds) and randomness of one factory or metastore."""
+
+    __slots__ = ("_rng", "_sleep")
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._sleep = asyncio.sleep if sleep is None else sleep
+        self._rng = random.SystemRandom() if rng is None else rng
+
+    def token(self) -> str:
+        """32 lower-case hex digits nobody else will draw."""
+        return f"{self._rng.getrandbits(128):032x}"
+
+    async def back_off(self, attempt: int) -> None:
+        """Wait before attempt number ``attempt + 1`` (from 0): exponential with full jitter, at most 2 s."""
+        ceiling = min(BACKOFF_LIMIT_S, BACKOFF_BASE_S * (1 << min(attempt, 10)))
+        await self._sleep(ceiling * (0.1 + 0.9 * self._rng.random()))
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep exactly that long."""
+        await self._sleep(seconds)
