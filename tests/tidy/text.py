@@ -16,7 +16,7 @@ REGISTRY = re.compile(
 )  # fmt: skip
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:wo" r"rk|ro" r"ot|ho" r"me/\w+)/")
 LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|^(?:<{7}|>{7}) ")
-SCRIPT = re.compile(r"(?<![\w/.-])(?:\.ci|scripts)/[\w-]+")
+SCRIPT = re.compile(r"(?<![\w/.-])(?:\.ci|scripts)/[\w-]+(?:\.\w+)?")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 UNWANTED_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 UNWANTED_CHARACTERS = {"\N{NO-BREAK SPACE}", "\N{REPLACEMENT CHARACTER}"}
@@ -51,7 +51,7 @@ def leftovers(source: Source) -> Iterator[Finding]:
 
 
 def commands(source: Source, root: Path) -> Iterator[Finding]:
-    """Every script a document names exists and can be run."""
+    """Every script a document names exists and, unless its suffix says how it is run, can be run."""
     if not source.path.endswith(".md"):
         return
     for number, line in enumerate(source.lines, 1):
@@ -59,7 +59,7 @@ def commands(source: Source, root: Path) -> Iterator[Finding]:
             file = root / name
             if not file.is_file():
                 yield Finding(source.path, number, f"names {name}, which does not exist")
-            elif not name.endswith("/_env") and not file.stat().st_mode & 0o100:
+            elif not file.suffix and not name.endswith("/_env") and not file.stat().st_mode & 0o100:
                 yield Finding(source.path, number, f"names {name}, which is not executable")
 
 

@@ -105,9 +105,11 @@ def test_documents_name_scripts_and_files_that_exist(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "test").touch(mode=0o755)
     (tmp_path / "scripts" / "plain").touch(mode=0o644)
+    (tmp_path / "scripts" / "a.py").touch(mode=0o644)
     (tmp_path / "docs").mkdir()
     readme = Source(
-        "README.md", "`scripts/test --full`, `scripts/plain`, `scripts/none`\n[a](docs) [b](gone.md#x) [c](https://x)\n"
+        "README.md",
+        "`scripts/test --full`, `scripts/plain`, `scripts/none`, `scripts/a.py`\n[a](docs) [b](gone.md#x) [c](https://x)\n",
     )
     assert [f.message for f in text.commands(readme, tmp_path)] == [
         "names scripts/plain, which is not executable",
