@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.format.filter import key_hash
+from slate_async.format.sst import EncodedSst
+from slate_async.format.sst_builder import SstBuilder
+from slate_async.objectstore.memory import MemoryStore
 from slate_async.read import Run, Table
 from slate_async.runtime.turns import FairTurns
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.reader import SstReader
+from slate_async.sst.writer import sst_key, write_sst
 from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit
+
+T = TypeVar("T")
 
 
 class Version(NamedTuple):
@@ -156,13 +165,55 @@ def table(rows: Iterable[Version], sizes: Sequence[int] = (3,)) -> Table:
     return Table(source.rows[0].key, source.rows[-1].key, source)
 
 
-def run(rows: Iterable[Version], tables: int = 1, sizes: Sequence[int] = (3,)) -> Run:
+def run(
+    rows: Iterable[Version], tables: int = 1, sizes: Sequence[int] = (3,), make: Callable[..., Table] = table
+) -> Run:
     """``rows`` as a sorted run of at most ``tables`` tables, never cut inside a key."""
     ordered = newest_first(rows)
     keys = sorted({row.key for row in ordered})
     share = -(-len(keys) // tables)
     groups = [frozenset(keys[i : i + share]) for i in range(0, len(keys), share)]
-    return Run(tuple(table([row for row in ordered if row.key in group], sizes) for group in groups))
+    return Run(tuple(make([row for row in ordered if row.key in group], sizes) for group in groups))
+
+
+class StoredTables:
+    """Makes tables that are real SSTs in a store; `upload` them before the first read."""
+
+    def __init__(self) -> None:
+        self.clock = StillClock()
+        self.store = MemoryStore(self.clock)
+        self.cache = BlockCache(4_000)
+        self._waiting: list[tuple[str, EncodedSst]] = []
+        self._made = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        return function()
+
+    def table(self, rows: Iterable[Version], sizes: Sequence[int] = (3,)) -> Table:
+        """``rows`` as an SST; the larger ``sizes``, the larger its blocks and filter."""
+        ordered = newest_first(rows)
+        self._made += 1
+        identity = {"database_id": UUID(int=7), "object_id": self._made.to_bytes(16, "big")}
+        builder = SstBuilder(
+            **identity,  # type: ignore[arg-type]
+            writer_epoch=1,
+            manifest_version=1,
+            block_bytes=1 + 60 * sum(sizes),
+            compression="zstd" if len(sizes) > 1 else "none",
+            filter_bits_per_key=4 * sizes[0],
+        )
+        builder.add(columns(ordered))
+        encoded = builder.finish()
+        key = sst_key(1, identity["object_id"])  # type: ignore[arg-type]
+        self._waiting.append((key, encoded))
+        reader = SstReader(self.store, key, size=encoded.size, cache=self.cache, offload=self, **identity)  # type: ignore[arg-type]
+        return Table(ordered[0].key, ordered[-1].key, reader)
+
+    async def upload(self) -> None:
+        """Put the tables made so far into the store."""
+        while self._waiting:
+            await write_sst(self.store, *self._waiting.pop())
 
 
 def tombstone(key: bytes, seq: int) -> Version:

@@ -7,7 +7,7 @@ views, at old and new sequence numbers and times, in both directions and all bou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,7 +19,7 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Run, Scan, Table, key_range, merge
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row
-from tests.read_model import Version, run, table, turns, visible
+from tests.read_model import StoredTables, Version, run, table, turns, visible
 
 KEYS = st.sampled_from([b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"c", b"ca", b"\xff", b"\xff\xff", b"\xff\xff\0"])
 BOUNDS = st.none() | KEYS | st.sampled_from([b"", b"a\0\0", b"bb", b"\xff\xff\xff"])
@@ -53,6 +53,7 @@ class Engine:
     tables: list[tuple[Table, list[Version]]] = field(default_factory=list)
     runs: list[tuple[Run, list[Version]]] = field(default_factory=list)
     looks: list[tuple[ReadView, int]] = field(default_factory=list)
+    make: Callable[..., Table] = table
 
     def apply(self, step: tuple[object, ...]) -> None:
         name, *arguments = step
@@ -95,14 +96,14 @@ class Engine:
             self.do_freeze()
         _, rows = self.memtables.pop()
         if rows:
-            self.tables.insert(0, (table(rows, sizes), rows))
+            self.tables.insert(0, (self.make(rows, sizes), rows))
 
     def do_compact(self, tables: int, sizes: list[int]) -> None:
         self.do_flush(sizes)
         if self.tables:
             rows = [row for _, some in self.tables for row in some]
             self.tables.clear()
-            self.runs.insert(0, (run(rows, tables, sizes), rows))
+            self.runs.insert(0, (run(rows, tables, sizes, self.make), rows))
 
     def do_look(self) -> None:
         self.looks.append((self.view(), self.seq))
@@ -202,10 +203,14 @@ def runner() -> Iterator[asyncio.Runner]:
         yield made
 
 
-async def history_and_questions(steps: list[tuple[object, ...]], questions: list[Question]) -> None:
-    engine = Engine()
+async def history_and_questions(
+    steps: list[tuple[object, ...]], questions: list[Question], stored: StoredTables | None = None
+) -> None:
+    engine = Engine() if stored is None else Engine(make=stored.table)
     for step in steps:
         engine.apply(step)
+    if stored is not None:
+        await stored.upload()
     looks = [*engine.looks, (engine.view(), engine.seq)]
     for number, question in enumerate(questions):
         view, seq = looks[-1 - number % len(looks)]
@@ -260,6 +265,14 @@ def test_reads(runner: asyncio.Runner, steps: list[tuple[object, ...]], question
     runner.run(history_and_questions(steps, questions))
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+@given(steps=HISTORIES, questions=SOME_QUESTIONS)
+def test_reads_of_stored_tables(
+    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]
+) -> None:
+    runner.run(history_and_questions(steps, questions, StoredTables()))
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
 @given(before=HISTORIES, during=HISTORIES, question=QUESTIONS)
 def test_scans_are_stable(
@@ -274,6 +287,16 @@ def test_scans_are_stable(
 @given(steps=st.lists(STEPS, max_size=150), questions=SOME_QUESTIONS)
 def test_reads_long(runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]) -> None:
     runner.run(history_and_questions(steps, questions))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=1500, deadline=None, suppress_health_check=QUIET)
+@given(steps=st.lists(STEPS, max_size=100), questions=SOME_QUESTIONS)
+def test_reads_of_stored_tables_long(
+    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]
+) -> None:
+    runner.run(history_and_questions(steps, questions, StoredTables()))
 
 
 @pytest.mark.slow
