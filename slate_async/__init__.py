@@ -7,8 +7,8 @@
 """
 
 from slate_async.db import Db
-#from slate_async.environment import Environment
-#from slate_async.environment import open_database as open
+from slate_async.environment import Environment
+from slate_async.environment import open_database as open
 from slate_async.errors import (
     ClosedError,
     ConflictError,

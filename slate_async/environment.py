@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -18,7 +19,7 @@ from slate_async.errors import InvalidError
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
-from slate_async.objectstore.url import open_store, parse_url
+from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import Place, open_writer
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
@@ -49,7 +50,7 @@ class Environment:
         self.runtime = system_runtime(threads) if runtime is None else runtime
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
-        self._stores: dict[str, tuple[ObjectStore, int]] = {}
+        self._stores: dict[StoreURL, tuple[ObjectStore, int]] = {}
         self._open = 0
         self._closed = False
 
@@ -137,26 +138,24 @@ class Environment:
         if name is not None:
             raise InvalidError("name= goes with a store object; a URL is its own name")
         url = parse_url(path)
-        shared, users = self._stores.get(url.root, (None, 0))
+        root = replace(url, prefix="")
+        shared, users = self._stores.get(root, (None, 0))
         if shared is None:
-            shared = self._retrying(
-                open_store(url, self.runtime, timeout_s=settings.request_timeout_ms / 1000), settings
-            )
-        self._stores[url.root] = (shared, users + 1)
+            shared, _ = open_store(root, self.runtime, retry=_policy(settings))
+        self._stores[root] = (shared, users + 1)
 
         async def release() -> None:
-            store, left = self._stores[url.root]
+            store, left = self._stores[root]
             if left > 1:
-                self._stores[url.root] = (store, left - 1)
+                self._stores[root] = (store, left - 1)
                 return
-            del self._stores[url.root]
+            del self._stores[root]
             await store.close()
 
         return PrefixedStore(shared, url.prefix), url.display, release
 
     def _retrying(self, store: ObjectStore, settings: Settings) -> ObjectStore:
-        policy = RetryPolicy(deadline=settings.retry_deadline_ms / 1000)
-        return RetryingStore(store, self.runtime.clock, self.runtime.rng, policy)
+        return RetryingStore(store, self.runtime.clock, self.runtime.rng, _policy(settings))
 
     async def close(self) -> None:
         """Give up threads and polling. Raises `InvalidError` while databases are open. Idempotent."""
@@ -176,6 +175,10 @@ class Environment:
     ) -> None:
         if error is None or not self._open:
             await self.close()
+
+
+def _policy(settings: Settings) -> RetryPolicy:
+    return RetryPolicy(deadline=settings.retry_deadline_ms / 1000)
 
 
 async def _nothing() -> None:

@@ -96,8 +96,8 @@ class SlateDB:
     async def start(cls, folder: str) -> Self:
         import slatedb.uniffi as binding
 
-        store = binding.ObjectStore.resolve(f"file://{folder}")
-        return cls(await binding.DbBuilder("db", store).build(), binding)
+        store = binding.ObjectStore.resolve("file:///")
+        return cls(await binding.DbBuilder(f"{folder.lstrip('/')}/db", store).build(), binding)
 
     async def put_in_memory(self, pairs: Sequence[Pair]) -> None:
         put = self._db.put

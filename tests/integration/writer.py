@@ -1,0 +1,103 @@
+"""A writer process for the tests: writes from several tasks and reports every acknowledgement on a line of its own.
+
+Lines: ``open EPOCH`` · ``ack TASK NUMBER`` (a put, or a batch of `BATCH_ROWS` rows: every `BATCH_EVERY`-th write) ·
+``asked KEY`` (answer to a ``put KEY`` line on standard input) · ``failed TYPE OUTCOME`` · ``closed STATE CAUSE``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+
+import slate_async as slate
+
+BATCH_EVERY = 5
+BATCH_ROWS = 3
+DELETE_EVERY = 7
+
+
+def key_of(tag: str, task: int, number: int) -> bytes:
+    return f"{tag}/{task:03}/{number:08}".encode()
+
+
+def rows_of(tag: str, task: int, number: int) -> list[tuple[bytes, bytes]]:
+    """What write ``number`` of ``task`` puts: one row, or a batch of several."""
+    key = key_of(tag, task, number)
+    value = b"value of " + key + b"." * (number % 97)
+    if number % BATCH_EVERY:
+        return [(key, value)]
+    return [(key + b"/%d" % part, value) for part in range(BATCH_ROWS)]
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def write_rows(db: slate.Db, rows: list[tuple[bytes, bytes]]) -> None:
+    if len(rows) == 1:
+        await db.put(*rows[0])
+        return
+    batch = slate.WriteBatch()
+    for key, value in rows:
+        batch.put(key, value)
+    await db.write(batch)
+
+
+async def work(db: slate.Db, tag: str, task: int, pause: float) -> None:
+    number = 0
+    while True:
+        try:
+            await write_rows(db, rows_of(tag, task, number))
+        except slate.SlateError as error:
+            say(f"failed {type(error).__name__} {error.outcome}")
+            return
+        say(f"ack {task} {number}")
+        number += 1
+        if pause:
+            await asyncio.sleep(pause)
+
+
+async def answer(db: slate.Db) -> None:
+    """Carry out ``put KEY`` lines from standard input."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := (await reader.readline()).decode().split():
+        try:
+            await db.put(line[1].encode(), b"asked")
+        except slate.SlateError as error:
+            say(f"failed {type(error).__name__} {error.outcome}")
+        else:
+            say(f"asked {line[1]}")
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("path")
+    parser.add_argument("--metastore")
+    parser.add_argument("--settings", default="{}")
+    parser.add_argument("--tag", default="t")
+    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--pause", type=float, default=0.0)
+    given = parser.parse_args()
+    try:
+        db = await slate.open(given.path, metastore=given.metastore, settings=slate.Settings(**json.loads(given.settings)))
+    except slate.SlateError as error:
+        say(f"refused {type(error).__name__} {error}")
+        return
+    say(f"open {db.status().epoch}")
+    tasks = [asyncio.create_task(work(db, given.tag, task, given.pause)) for task in range(given.tasks)]
+    tasks.append(asyncio.create_task(answer(db)))
+    try:
+        await db.wait_closed()
+    except slate.SlateError as error:
+        await asyncio.wait(tasks[:-1]) if given.tasks else None
+        say(f"closed {db.status().state} {type(error).__name__}")
+    await asyncio.wait(tasks)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
