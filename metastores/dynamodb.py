@@ -1,0 +1,268 @@
+"""Metadata in DynamoDB: the head and the writer's register as items, bodies as items or, when large, as objects.
+
+Table: hash key ``name`` (the database's URL), range key ``item``:
+
+====================================  =============================================================
+``head``                              ``value`` (bytes), ``tag``, ``home_region``
+``writer``                            the same
+``body#{version:020}.{token}``        ``value`` (bytes), or ``object`` = 1: the bytes are in the object store
+====================================  =============================================================
+
+Ordering rules: an object before the item that points to it, the body before the head, the head by ONE conditional
+put (no transactions: tables with strong multi-region consistency refuse them). Deletes go the other way: object,
+then item, so that no object is left behind that no item names; one whose item was never written is found by listing
+both. Every read is strongly consistent.
+
+Regions: on an eventually consistent global table a condition is tested on the local replica only and locks nobody
+out. So an item remembers the region it was created in, and there alone it may be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from metastores import names
+from metastores.bodies import ObjectBodies, check_no_other_manifest
+from metastores.chained_register import ChainedRegister
+from metastores.dynamodb_table import ATTEMPTS, DynamoTable, Json, check_schema
+from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.failures import read_failure
+from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
+from metastores.register_store import RegisterMetaStore
+from metastores.runtime import MetaRuntime
+
+INLINE_LIMIT_BYTES = 300_000
+MAX_INLINE_LIMIT_BYTES = 390_000
+"""DynamoDB's items hold 400 KB, names included."""
+BATCH = 25
+WAIT_ROUNDS = 150
+HEAD_ITEM = "head"
+WRITER_ITEM = "writer"
+BODY_PREFIX = "body#"
+
+
+class DynamoCell:
+    """`CellBackend` over one item. The etag is the writer's token."""
+
+    def __init__(self, table: DynamoTable, name: str, item: str) -> None:
+        self._table = table
+        self._key = {"name": {"S": names.database_name(name)}, "item": {"S": item}}
+        self._item = item
+        self._home: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The item's range key; the database's URL is left out, so a table may be copied under another one."""
+        return self._item
+
+    async def load(self) -> StoredObject | None:
+        """See `CellBackend.load`."""
+        answer = await self._table.call("get_item", TableName=self._table.table, Key=self._key, ConsistentRead=True)
+        item = answer.get("Item")
+        if not item:
+            return None
+        try:
+            stored = StoredObject(bytes(item["value"]["B"]), item["tag"]["S"])
+            self._home = item["home_region"]["S"]
+        except KeyError as error:
+            raise MetaStoreCorruptionError(f"attribute {error} is missing", object_name=self._item) from error
+        return stored
+
+    async def store(self, data: bytes, token: str, etag: str | None) -> str | None:
+        """See `CellBackend.store`."""
+        home = await self._home_region(creating=etag is None)
+        item = {**self._key, "value": {"B": data}, "tag": {"S": token}, "home_region": {"S": home}}
+        if etag is None:
+            condition: dict[str, Any] = {
+                "ConditionExpression": "attribute_not_exists(#name)",
+                "ExpressionAttributeNames": {"#name": "name"},
+            }
+        else:
+            condition = {
+                "ConditionExpression": "#tag = :tag AND #home = :home",
+                "ExpressionAttributeNames": {"#tag": "tag", "#home": "home_region"},
+                "ExpressionAttributeValues": {":tag": {"S": etag}, ":home": {"S": home}},
+            }
+        return token if await self._table.put_if(item, condition) else None
+
+    async def _home_region(self, *, creating: bool) -> str:
+        """The region to write into the item. Refuses a writer away from home on an eventual global table."""
+        here = await self._table.region()
+        eventual = await self._table.is_eventual()
+        if self._home is None and (eventual or not creating):
+            await self.load()
+        home = here if self._home is None else self._home
+        if eventual and home != here:
+            raise MetaStoreInvalidError(
+                f"DynamoDB table {self._table.table!r} is an eventually consistent global table and this database's"
+                f" home is {home}: it can be read in {here}, but written in {home} only (or use a table with strong"
+                " multi-region consistency)"
+            )
+        return home
+
+    async def close(self) -> None:
+        """The table belongs to the factory; nothing to release."""
+
+
+class DynamoRegister(ChainedRegister):
+    """`Register` in one item of a table."""
+
+    def __init__(self, table: DynamoTable, name: str, item: str = WRITER_ITEM) -> None:
+        super().__init__(DynamoCell(table, name, item), table.runtime)
+
+
+class DynamoBodies:
+    """`BodyStore` in items; bodies over ``inline_limit_bytes`` go to ``objects``."""
+
+    def __init__(self, table: DynamoTable, name: str, objects: ConditionalObjects, inline_limit_bytes: int) -> None:
+        if not 0 <= inline_limit_bytes <= MAX_INLINE_LIMIT_BYTES:
+            raise MetaStoreInvalidError(f"the inline limit is 0 to {MAX_INLINE_LIMIT_BYTES} bytes")
+        self._table = table
+        self._name = names.database_name(name)
+        self._objects = objects
+        self._spilled = ObjectBodies(objects)
+        self._inline_limit_bytes = inline_limit_bytes
+
+    def _key(self, ref: VersionRef) -> Json:
+        return {"name": {"S": self._name}, "item": {"S": f"{BODY_PREFIX}{ref.version:020}.{ref.token}"}}
+
+    async def put(self, ref: VersionRef, data: bytes) -> None:
+        """See `BodyStore.put`. Version 1 also leaves a note in the folder, so that it is not taken for empty."""
+        if ref.version == 1:
+            try:
+                await self._objects.put(names.ELSEWHERE, f"dynamodb://{self._table.table}\n".encode())
+            except Exception as error:
+                raise read_failure(error, f"writing {names.ELSEWHERE}") from error
+        body: Json = {"value": {"B": data}}
+        if len(data) > self._inline_limit_bytes:
+            await self._spilled.put(ref, data)
+            body = {"object": {"N": "1"}}
+        await self._table.call("put_item", TableName=self._table.table, Item={**self._key(ref), **body})
+
+    async def get(self, ref: VersionRef) -> bytes | None:
+        """See `BodyStore.get`."""
+        answer = await self._table.call(
+            "get_item", TableName=self._table.table, Key=self._key(ref), ConsistentRead=True
+        )
+        item = answer.get("Item")
+        if not item:
+            return None
+        if "object" in item:
+            return await self._spilled.get(ref)
+        return bytes(item["value"]["B"])
+
+    async def list(self) -> Sequence[VersionRef]:
+        """See `BodyStore.list`. Reads the items whole: DynamoDB charges a listing by what it passes over."""
+        found = dict.fromkeys(await self._spilled.list())
+        start: Json = {}
+        while True:
+            answer = await self._table.call(
+                "query",
+                TableName=self._table.table,
+                ConsistentRead=True,
+                KeyConditionExpression="#name = :name AND begins_with(#item, :prefix)",
+                ProjectionExpression="#item",
+                ExpressionAttributeNames={"#name": "name", "#item": "item"},
+                ExpressionAttributeValues={":name": {"S": self._name}, ":prefix": {"S": BODY_PREFIX}},
+                **start,
+            )
+            for item in answer.get("Items", ()):
+                ref = names.body_ref(names.FOLDER + item["item"]["S"].removeprefix(BODY_PREFIX))
+                if ref is not None:
+                    found[ref] = None
+            if not answer.get("LastEvaluatedKey"):
+                return sorted(found)
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    async def delete(self, refs: Sequence[VersionRef]) -> None:
+        """See `BodyStore.delete`."""
+        await self._spilled.delete(refs)
+        for at in range(0, len(refs), BATCH):
+            wanted: Any = {
+                self._table.table: [{"DeleteRequest": {"Key": self._key(ref)}} for ref in refs[at : at + BATCH]]
+            }
+            for attempt in range(ATTEMPTS):
+                answer = await self._table.call("batch_write_item", RequestItems=wanted)
+                wanted = answer.get("UnprocessedItems")
+                if not wanted:
+                    break
+                await self._table.runtime.back_off(attempt)
+            else:
+                raise MetaStoreUnavailableError(f"DynamoDB table {self._table.table} left deletes unprocessed")
+
+    async def check_empty(self) -> None:
+        """See `BodyStore.check_empty`."""
+        await check_no_other_manifest(self._objects, expected=names.ELSEWHERE)
+
+
+class DynamoDBMetaStore(RegisterMetaStore):
+    """`MetaStore` in a DynamoDB table, large bodies in ``objects``. ``name`` is the database's URL."""
+
+    def __init__(
+        self,
+        table: DynamoTable,
+        name: str,
+        objects: ConditionalObjects,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+    ) -> None:
+        bodies = DynamoBodies(table, name, objects, inline_limit_bytes)
+        super().__init__(DynamoRegister(table, name, HEAD_ITEM), bodies, table.runtime)
+
+    @classmethod
+    async def create_table(
+        cls,
+        table: str,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        capacity: tuple[int, int] | Literal["on-demand"] = "on-demand",
+        runtime: MetaRuntime | None = None,
+    ) -> bool:
+        """Create ``table`` and wait until it is active; ``False`` if it was there already (and has the right keys).
+
+        ``capacity``: ``"on-demand"``, or provisioned read and write units. Raises `MetaStoreInvalidError` for a
+        table of that name with other keys, `MetaStoreUnavailableError` if it does not become active in time."""
+        connection = DynamoTable(table, region=region, endpoint_url=endpoint_url, runtime=runtime)
+        try:
+            return await create_table(connection, capacity)
+        finally:
+            await connection.close()
+
+
+async def create_table(connection: DynamoTable, capacity: tuple[int, int] | Literal["on-demand"]) -> bool:
+    """See `DynamoDBMetaStore.create_table`."""
+    billing: Json = {"BillingMode": "PAY_PER_REQUEST"}
+    if capacity != "on-demand":
+        reads, writes = capacity
+        billing = {
+            "BillingMode": "PROVISIONED",
+            "ProvisionedThroughput": {"ReadCapacityUnits": reads, "WriteCapacityUnits": writes},
+        }
+    created = True
+    try:
+        await connection.call(
+            "create_table",
+            TableName=connection.table,
+            KeySchema=[
+                {"AttributeName": "name", "KeyType": "HASH"},
+                {"AttributeName": "item", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": "name", "AttributeType": "S"},
+                {"AttributeName": "item", "AttributeType": "S"},
+            ],
+            **billing,
+        )
+    except MetaStoreInvalidError as error:
+        if "ResourceInUseException" not in str(error):
+            raise
+        created = False
+    for _ in range(WAIT_ROUNDS):
+        description = (await connection.call("describe_table", TableName=connection.table))["Table"]
+        if description.get("TableStatus") in ("ACTIVE", "UPDATING"):
+            check_schema(connection.table, description)
+            return created
+        await connection.runtime.pause(0.2)
+    raise MetaStoreUnavailableError(f"DynamoDB table {connection.table} did not become active in time")

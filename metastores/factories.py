@@ -1,0 +1,193 @@
+"""What ``slate.open(metastore=...)`` names: factories of the metadata of databases, and the parser of their names.
+
+Rule: a name holds no secret. One that looks as if it did is refused, in words that do not repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from metastores import names
+from metastores.bodies import ObjectBodies
+from metastores.dynamodb import INLINE_LIMIT_BYTES, WRITER_ITEM, DynamoDBMetaStore, DynamoRegister
+from metastores.dynamodb_table import DynamoTable
+from metastores.errors import MetaStoreInvalidError
+from metastores.if_match import ObjectRegister
+from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Register
+from metastores.put_if_absent import PutIfAbsentMetaStore
+from metastores.register_store import RegisterMetaStore
+from metastores.runtime import MetaRuntime
+
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}\Z")
+
+
+class PutIfAbsentFactory:
+    """The default: versions beside the data, by put-if-absent; the writer's register by If-Match."""
+
+    def __init__(self, runtime: MetaRuntime | None = None) -> None:
+        self._runtime = MetaRuntime() if runtime is None else runtime
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """See `MetaStoreFactory.manifest`."""
+        return PutIfAbsentMetaStore(objects, self._runtime)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """See `MetaStoreFactory.register`."""
+        return ObjectRegister(objects, names.WRITER, self._runtime)
+
+    @property
+    def needs_create(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return True
+
+    @property
+    def needs_replace(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return False
+
+    @property
+    def register_needs_replace(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return True
+
+    async def close(self) -> None:
+        """See `MetaStoreFactory.close`; nothing is shared."""
+
+
+class IfMatchFactory:
+    """A pointer object replaced with If-Match, bodies beside it."""
+
+    def __init__(self, runtime: MetaRuntime | None = None) -> None:
+        self._runtime = MetaRuntime() if runtime is None else runtime
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """See `MetaStoreFactory.manifest`."""
+        register = ObjectRegister(objects, names.CURRENT, self._runtime)
+        return RegisterMetaStore(register, ObjectBodies(objects), self._runtime)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """See `MetaStoreFactory.register`."""
+        return ObjectRegister(objects, names.WRITER, self._runtime)
+
+    @property
+    def needs_create(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return True
+
+    @property
+    def needs_replace(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return True
+
+    @property
+    def register_needs_replace(self) -> bool:
+        """See `MetaStoreFactory`."""
+        return True
+
+    async def close(self) -> None:
+        """See `MetaStoreFactory.close`; nothing is shared."""
+
+
+class DynamoDBFactory:
+    """Everything in one DynamoDB table, one client for all databases; bodies over ``inline_limit_bytes`` as objects.
+
+    Region and endpoint come from here or from the SDK's environment and profiles, credentials only from there."""
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        runtime: MetaRuntime | None = None,
+        client: Any = None,
+    ) -> None:
+        if not _TABLE.match(table):
+            raise MetaStoreInvalidError("a DynamoDB table's name has 3 to 255 letters, digits, '_', '-' and '.'")
+        if endpoint_url is not None:
+            _check_endpoint(endpoint_url)
+        self._table = DynamoTable(table, region=region, endpoint_url=endpoint_url, runtime=runtime, client=client)
+        self._inline_limit_bytes = inline_limit_bytes
+
+    def __repr__(self) -> str:
+        return f"DynamoDBFactory({self._table!r})"
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """See `MetaStoreFactory.manifest`."""
+        return DynamoDBMetaStore(self._table, name, objects, inline_limit_bytes=self._inline_limit_bytes)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """See `MetaStoreFactory.register`."""
+        return DynamoRegister(self._table, name, WRITER_ITEM)
+
+    @property
+    def needs_create(self) -> bool:
+        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
+        return False
+
+    @property
+    def needs_replace(self) -> bool:
+        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
+        return False
+
+    @property
+    def register_needs_replace(self) -> bool:
+        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
+        return False
+
+    async def close(self) -> None:
+        """See `MetaStoreFactory.close`."""
+        await self._table.close()
+
+
+def parse_metastore(spec: str | MetaStoreFactory | None, *, runtime: MetaRuntime | None = None) -> MetaStoreFactory:
+    """The factory ``spec`` names: nothing or ``"put-if-absent"``, ``"if-match"``,
+    ``"dynamodb://table?region=...&endpoint_url=..."``; a factory is returned as it is.
+
+    Raises `MetaStoreInvalidError` for anything else, without repeating what may be a secret."""
+    if spec is None or spec == "put-if-absent":
+        return PutIfAbsentFactory(runtime)
+    if spec == "if-match":
+        return IfMatchFactory(runtime)
+    if not isinstance(spec, str):
+        return spec
+    if not spec.lower().startswith("dynamodb://"):
+        raise MetaStoreInvalidError(
+            "metastore is none of 'put-if-absent', 'if-match', 'dynamodb://table?region=...&endpoint_url=...'"
+        )
+    parts = urlsplit(spec)
+    if "@" in parts.netloc:
+        raise MetaStoreInvalidError("the metastore's URL holds credentials; take them from the environment instead")
+    if parts.path.strip("/") or parts.fragment:
+        raise MetaStoreInvalidError(
+            "a metastore's URL is 'dynamodb://table' and parameters; there is nothing below a table"
+        )
+    given = _parameters(parts.query)
+    return DynamoDBFactory(
+        parts.netloc, region=given.get("region"), endpoint_url=given.get("endpoint_url"), runtime=runtime
+    )
+
+
+def _parameters(query: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in ("region", "endpoint_url"):
+            raise MetaStoreInvalidError(
+                f"parameter {key[:40]!r} of the metastore's URL is not known (region, endpoint_url); credentials come"
+                " from the environment"
+            )
+        if key in given or not value:
+            raise MetaStoreInvalidError(f"parameter {key!r} of the metastore's URL is empty or given twice")
+        given[key] = value
+    return given
+
+
+def _check_endpoint(endpoint_url: str) -> None:
+    parts = urlsplit(endpoint_url)
+    if "@" in parts.netloc or parts.query:
+        raise MetaStoreInvalidError("endpoint_url holds credentials or parameters; take them from the environment")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise MetaStoreInvalidError("endpoint_url must be an http:// or https:// URL")
