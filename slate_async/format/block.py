@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.checksum import crc32c, crc32c_of_parts
-from slate_async.format.columns import Columns
+from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.format.compression import Compression, DecompressionError, compress, decompress
 from slate_async.objectstore.protocol import Buffer
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
@@ -106,7 +106,7 @@ def _raw_parts(columns: Columns) -> list[Buffer]:
     else:
         fixed.append(np.ascontiguousarray(seqs, "<u8"))
         base_seq = 0
-    if columns.expire_ms is not None:
+    if columns.expire_ms is not None and not (columns.expire_ms == NO_EXPIRY).all():
         flags |= HAS_EXPIRE
         fixed.append(np.ascontiguousarray(columns.expire_ms, "<i8"))
     if not (create == base_create).all():

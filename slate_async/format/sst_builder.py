@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, encode_block, stored_crc, stored_raw_bytes
 from slate_async.format.checksum import crc32c, crc32c_of_parts
-from slate_async.format.columns import Columns, concat
+from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.format.compression import Compression
 from slate_async.format.filter import MAX_BITS_PER_KEY, build_filter, key_hashes
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_header
@@ -210,9 +210,10 @@ def check_sorted(columns: Columns) -> None:
 
 
 def _raw_ends(columns: Columns) -> npt.NDArray[np.int64]:
-    """For each row the raw bytes of all rows up to and including it."""
+    """For each row about how many raw bytes all rows up to and including it take."""
     keys, _ = binary_buffers(columns.keys)
     values, _ = binary_buffers(columns.values)
-    per_row = ROW_OVERHEAD_BYTES + (8 if columns.expire_ms is not None else 0)
-    ends: npt.NDArray[np.int64] = keys[1:].astype(np.int64) + values[1:] + per_row * np.arange(1, len(columns) + 1)
+    ends = keys[1:].astype(np.int64) + values[1:] + ROW_OVERHEAD_BYTES * np.arange(1, len(columns) + 1)
+    if columns.expire_ms is not None:
+        ends += 8 * np.cumsum(columns.expire_ms != NO_EXPIRY)
     return ends - (int(keys[0]) + int(values[0]))

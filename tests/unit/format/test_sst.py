@@ -87,7 +87,7 @@ def test_blocks_are_cut_by_the_rows_alone(unsorted: list[R], block_bytes: int, c
     )
     ends = sorted({min(cut, len(rows)) for cut in cuts} | {0, len(rows)})
     for start, stop in pairwise(ends):
-        builder.add(whole.slice(start, stop))
+        builder.add(columns_of(rows[start:stop]))
     assert builder.rows == len(rows)
     one = SstBuilder(
         database_id=DATABASE, object_id=OBJECT, writer_epoch=7, manifest_version=42, block_bytes=block_bytes
