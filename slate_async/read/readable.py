@@ -14,16 +14,17 @@ class Readable(Protocol):
     """A key-value view. Keys and bounds are bytes-like and copied at the call; wrong ones are `InvalidError`.
 
     All methods raise `ClosedError` or `FencedError` once their owner is closed, `UnavailableError` when the store
-    does not answer, `CorruptionError` for wrong bytes. Expired rows are not there.
+    does not answer, `CorruptionError` for wrong bytes. Expired rows are not there. With ``durable`` a read sees only
+    rows that are acknowledged as durable; where all rows are, it changes nothing.
     """
 
-    async def get(self, key: BytesLike) -> bytes | None:
+    async def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
         """The value of ``key``, ``None`` if it is not there."""
 
-    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
+    async def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
         """The values of ``keys``, in their order, all of one moment."""
 
-    async def get_row(self, key: BytesLike) -> Row | None:
+    async def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:
         """The value with its sequence number and times."""
 
     def scan(
@@ -34,6 +35,7 @@ class Readable(Protocol):
         prefix: BytesLike | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        durable: bool = False,
     ) -> Scan:
         """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, in key order, as they are
         at this call; ``reverse`` gives the last ones first, ``limit`` at most so many."""
