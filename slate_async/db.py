@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
@@ -65,31 +65,37 @@ class Db(ViewReads):
 
     # ---- writes
 
-    async def put(
+    def put(
         self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
-    ) -> WriteHandle:
-        """Set ``key`` (1 to 65,535 bytes) to ``value`` (below 2 GiB); both are copied at the call.
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Set ``key`` (1 to 65,535 bytes) to ``value`` (below 2 GiB); both are checked and copied at the call.
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
-        self._check()
-        self._puts += 1
         life = None if ttl is None else ttl_ms(ttl)
-        handle = await self._writer.write_row(own_key(key), own_value(value), PUT, life)
-        return await self._finish(handle, await_durable)
+        return self._write_row(own_key(key), own_value(value), PUT, life, await_durable)
 
-    async def delete(self, key: BytesLike, *, await_durable: bool = True) -> WriteHandle:
+    def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Remove ``key``; no error if it is not there. Otherwise as `put`."""
-        self._check()
-        self._puts += 1
-        handle = await self._writer.write_row(own_key(key), b"", DELETE, None)
-        return await self._finish(handle, await_durable)
+        return self._write_row(own_key(key), b"", DELETE, None, await_durable)
 
-    async def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
-        """Apply all rows of ``batch`` atomically: every reader, and every recovery, sees all of them or none."""
-        self._check()
+    def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
+        """Apply the rows ``batch`` has at this call atomically: every reader, and every recovery, sees all of them
+        or none."""
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
+        return self._write_batch(batch.copy(), await_durable)
+
+    async def _write_row(
+        self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
+    ) -> WriteHandle:
+        self._check()
+        self._puts += 1
+        handle = await self._writer.write_row(key, value, kind, life_ms)
+        return await self._finish(handle, await_durable)
+
+    async def _write_batch(self, batch: WriteBatch, await_durable: bool) -> WriteHandle:
+        self._check()
         self._batches += 1
         handle = await self._writer.write_batch(batch) if len(batch) else self._writer.empty_handle()
         return await self._finish(handle, await_durable)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from slate_async.errors import ClosedError
 from slate_async.format.columns import NO_EXPIRY
@@ -41,29 +41,45 @@ class ViewReads:
     def _check(self) -> None:
         """Raise if the owner can no longer answer; asked again after every wait."""
 
-    async def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
+    def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
         """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen.
 
-        Answers without suspending when memory or the block cache holds the key."""
+        Answers without suspending when memory or the block cache holds the key. Like all reads it looks at the
+        database when it is awaited; keys are checked and copied at the call."""
+        return self._get(own_key(key), durable)
+
+    def get_row(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, Row | None]:
+        """As `get`, with sequence number, creation time and expiry time (seconds since the epoch)."""
+        return self._get_row(own_key(key), durable)
+
+    def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
+        """The values of ``keys`` in their order, all of one moment; each block is read once."""
+        return self._get_many([own_key(key) for key in keys], durable)
+
+    async def _get(self, key: bytes, durable: bool) -> bytes | None:
         hit = await self._hit(key, durable)
         return None if hit is None else hit.value
 
-    async def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:
-        """As `get`, with sequence number, creation time and expiry time (seconds since the epoch)."""
+    async def _get_row(self, key: bytes, durable: bool) -> Row | None:
         hit = await self._hit(key, durable)
         if hit is None:
             return None
         expire = None if hit.expire_ms == NO_EXPIRY else hit.expire_ms / 1000
-        return Row(own_key(key), hit.value, hit.seq, hit.create_ms / 1000, expire)
+        return Row(key, hit.value, hit.seq, hit.create_ms / 1000, expire)
 
-    async def _hit(self, key: BytesLike, durable: bool) -> RowHit | None:
+    async def _get_many(self, keys: list[bytes], durable: bool) -> list[bytes | None]:
         look = self._look(durable)
-        own = own_key(key)
-        hit = look.view.get_now(own, look.now_ms, look.max_seq)
+        hits = await look.view.get_many(keys, look.now_ms, look.max_seq)
+        self._check()
+        return [None if hit is None else hit.value for hit in hits]
+
+    async def _hit(self, key: bytes, durable: bool) -> RowHit | None:
+        look = self._look(durable)
+        hit = look.view.get_now(key, look.now_ms, look.max_seq)
         if hit is NEEDS_IO:
             pin = look.view.pin(look.view.memtables[0])
             try:
-                hit = await look.view.get(own, look.now_ms, look.max_seq)
+                hit = await look.view.get(key, look.now_ms, look.max_seq)
             finally:
                 pin.release()
             self._check()
@@ -71,13 +87,6 @@ class ViewReads:
             await self._turns.give()
             self._check()
         return hit
-
-    async def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
-        """The values of ``keys`` in their order, all of one moment; each block is read once."""
-        look = self._look(durable)
-        hits = await look.view.get_many([own_key(key) for key in keys], look.now_ms, look.max_seq)
-        self._check()
-        return [None if hit is None else hit.value for hit in hits]
 
     def scan(
         self,

@@ -51,5 +51,13 @@ class WriteBatch:
         self.keys, self.values, self.kinds = [], [], bytearray()
         self.ttls_ms, self.nbytes = None, 0
 
+    def copy(self) -> WriteBatch:
+        """A batch of its own with the same rows."""
+        twin = WriteBatch()
+        twin.keys, twin.values, twin.kinds = self.keys.copy(), self.values.copy(), self.kinds.copy()
+        twin.ttls_ms = None if self.ttls_ms is None else self.ttls_ms.copy()
+        twin.nbytes = self.nbytes
+        return twin
+
     def __repr__(self) -> str:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"

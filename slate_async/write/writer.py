@@ -141,14 +141,13 @@ class Writer:
         return self._applied(nbytes, now, large)
 
     async def write_batch(self, batch: WriteBatch) -> WriteHandle:
-        """Apply a batch in one step, once there is room for all of it."""
+        """Apply a batch in one step, once there is room for all of it. Nobody else changes ``batch`` from here on."""
         if batch.nbytes > MAX_BATCH_BYTES:
             raise InvalidError(
                 f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.nbytes}; split it",
                 outcome="not_applied",
             )
-        keys, values, kinds = tuple(batch.keys), tuple(batch.values), bytes(batch.kinds)
-        ttls = None if batch.ttls_ms is None else tuple(batch.ttls_ms)
+        keys, values, ttls = batch.keys, batch.values, batch.ttls_ms
         nbytes = batch.nbytes + len(keys) * ROW_OVERHEAD_BYTES
         if not self.admission.try_admit(nbytes):
             await self._wait_for_room(nbytes)
@@ -160,7 +159,7 @@ class Writer:
             self.tables.freeze()
         now = self._tick()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
-        self.tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        self.tables.active.table.append_batch(keys, values, batch.kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
         return self._applied(nbytes, now, large)
 

@@ -1,0 +1,1 @@
+"""The public contract of an open database."""
