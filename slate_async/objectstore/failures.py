@@ -32,7 +32,7 @@ _NAMED_SECRET = re.compile(
     r"[\w-]*[\"']?\s*(?:[=:>]\s*)+)(?:(?:bearer|basic|sharedkey)\s+)?[\"']?[^\s\"'<>,;&]+"
 )
 _KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
-_LONG_SECRET = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
+_LONG_SECRET = re.compile(r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{40,}={0,2}")
 
 
 class SdkError(Exception):

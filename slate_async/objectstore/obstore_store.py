@@ -168,11 +168,11 @@ class ObstoreStore:
             raise ObjectChangedError(key) from error
         except UnavailableError as error:
             raise UnavailableError(str(error), outcome="not_applied") from error
-        if meta["e_tag"] != mode.etag:
+        if _etag(meta, key) != mode.etag:
             raise ObjectChangedError(key)
         if not meta["version"]:
             raise InvalidError(f"{self!r} gives no generation to compare", outcome="not_applied")
-        return {"e_tag": mode.etag, "version": meta["version"]}
+        return {"e_tag": meta["e_tag"], "version": meta["version"]}
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object or a part of it."""
@@ -309,14 +309,15 @@ async def _next_page(stream: Any) -> Any:
 
 
 def _etag(meta: Mapping[str, Any], key: str) -> str:
-    etag = meta["e_tag"]
+    etag: str | None = meta["e_tag"]
     if not etag:
         raise InvalidError(f"the store gave no etag for {key!r}, which conditional writes need")
-    return str(etag)
+    return etag if etag.endswith('"') else f'"{etag}"'  # Azure's listings leave the quotes out
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n\nDebug source:")[0]
+    """What the SDK says first; after it come the store's XML and the SDK's own debug dump."""
+    return str(error).partition("\n\nDebug source:")[0].partition("<")[0]
 
 
 def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateError:
@@ -325,8 +326,7 @@ def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateEr
     status = _STATUS.search(text)
     if status is not None:
         code = _CODE.search(text)
-        detail = _first_line(error).partition("<")[0]
-        return refused(int(status[1]), "" if code is None else code[1], detail, key=key, mode=mode)
+        return refused(int(status[1]), "" if code is None else code[1], _first_line(error), key=key, mode=mode)
     name = type(error).__name__
     if isinstance(error, FileNotFoundError):
         return refused(404, "", _first_line(error), key=key, mode=mode)
@@ -334,6 +334,8 @@ def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateEr
         return refused(412, "", _first_line(error), key=key, mode=mode)
     if isinstance(error, ValueError) or name in ("UnauthenticatedError", "PermissionDeniedError", "NotSupportedError"):
         return refused(403, "", _first_line(error), key=key, mode=mode)
+    if "range starting at" in text:
+        return refused(416, "", "", key=key, mode=mode)
     kind = _KIND.search(text)
     return no_answer(_first_line(error), key=key, mode=mode, sent=kind is None or kind[1] != "Connect")
 

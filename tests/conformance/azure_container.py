@@ -24,6 +24,6 @@ async def create_container(endpoint: str, container: str, account: str, key: str
     to_sign = "PUT" + "\n" * 12 + canonical_headers + canonical_resource
     digest = hmac.new(base64.b64decode(key), to_sign.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(digest).decode()}"
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(skip_auto_headers={"Content-Type"}) as session:
         async with session.put(f"{endpoint}/{container}?restype=container", headers=headers) as answer:
             assert answer.status == 201, await answer.text()

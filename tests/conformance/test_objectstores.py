@@ -30,6 +30,7 @@ class Conformance(ObjectStoreConformance):
     def _runtime(self, full: bool) -> Iterator[None]:
         self.runtime: Runtime = system_runtime(threads=8)
         if not full:
+            self.many_keys = self.short_many_keys
             self.racers, self.rounds, self.increments = self.short_races
         yield
         offload = self.runtime.offload
@@ -37,6 +38,7 @@ class Conformance(ObjectStoreConformance):
         offload.close()
 
     short_races = (50, 20, 100)
+    short_many_keys = 1_100
 
 
 class TestMemory(Conformance):
@@ -120,7 +122,11 @@ class TestS3Aiobotocore(TestS3Obstore):
 
 
 class TestAzurite(RemoteConformance):
+    """Azurite takes its time; its pages hold 5,000 keys, so more than 1,000 would not reach a second one anyway."""
+
     __test__ = True
+    short_races = (50, 2, 16)
+    short_many_keys = 150
 
     @pytest.fixture(autouse=True)
     def _server(self, azurite_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,191 @@
+"""Retries: what is repeated, how long, and what passes through once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import pytest
+
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import (
+    CREATE,
+    OVERWRITE,
+    Buffer,
+    ByteRange,
+    GetResult,
+    Match,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    PutMode,
+)
+from slate_async.objectstore.retry import RetryingStore, RetryPolicy
+
+
+class VirtualClock:
+    """Sleeping is instant and moves the clock."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.sleeps: list[float] = []
+
+    def now_ms(self) -> int:
+        return int(self.time * 1000)
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class FailingStore(MemoryStore):
+    """Fails the next ``failures`` calls, after doing them if ``done_first``."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.failures = 0
+        self.calls = 0
+        self.done_first = False
+
+    def _fail(self) -> None:
+        self.calls += 1
+        if self.failures:
+            self.failures -= 1
+            raise UnavailableError("injected", outcome="unknown")
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        if self.done_first and self.failures:
+            await super().put(key, data, mode=mode, metadata=metadata)
+        self._fail()
+        return await super().put(key, data, mode=mode, metadata=metadata)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        self._fail()
+        return await super().get(key, byte_range)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self._fail()
+        await super().delete(keys)
+
+    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        self._fail()
+        seen = 0
+        async for info in super().list(prefix, start_after=start_after):
+            if seen == 3:
+                self._fail()
+            seen += 1
+            yield info
+
+
+def _opened(policy: RetryPolicy | None = None) -> tuple[RetryingStore, FailingStore, VirtualClock]:
+    clock = VirtualClock()
+    inner = FailingStore(clock)
+    return RetryingStore(inner, clock, random.Random(1), policy or RetryPolicy(attempts=4)), inner, clock
+
+
+async def test_reads_deletes_and_plain_puts_are_repeated() -> None:
+    store, inner, clock = _opened()
+    inner.failures = 3
+    await store.put("key", b"body")
+    inner.failures = 3
+    assert (await store.get("key")).data == b"body"
+    inner.failures = 2
+    await store.delete(["key"])
+    assert len(clock.sleeps) == store.stats.retries == 8
+    assert store.stats.requests == {"put": 4, "get": 4, "delete": 3}
+    assert (store.stats.bytes_out, store.stats.bytes_in, store.stats.errors) == (16, 4, 8)
+
+
+async def test_attempts_are_bounded_and_the_outcome_kept() -> None:
+    store, inner, _ = _opened()
+    inner.failures = 100
+    with pytest.raises(UnavailableError, match="tried 4 times") as failure:
+        await store.put("key", b"body")
+    assert failure.value.outcome == "unknown"
+    assert inner.calls == 4
+
+
+async def test_the_deadline_ends_retries_before_the_attempts_do() -> None:
+    store, inner, clock = _opened(RetryPolicy(attempts=1_000_000, deadline=10.0, first_pause=0.1, longest_pause=1.0))
+    inner.failures = 1_000_000
+    with pytest.raises(UnavailableError):
+        await store.get("key")
+    assert clock.time <= 10.0
+    assert 10 < inner.calls < 200
+
+
+async def test_pauses_are_jittered_and_capped() -> None:
+    policy = RetryPolicy(first_pause=0.1, longest_pause=1.0)
+    rng = random.Random(3)
+    drawn = [policy.pause(failures, rng) for failures in range(1, 2000)]
+    assert all(0 <= pause <= min(1.0, 0.1 * 2 ** min(n, 100)) for n, pause in enumerate(drawn))
+    assert len(set(drawn)) > 1900
+
+
+@pytest.mark.parametrize("mode", [CREATE, Match('"1"')])
+async def test_conditional_puts_go_through_once(mode: PutMode) -> None:
+    store, inner, clock = _opened()
+    if isinstance(mode, Match):
+        await store.put("key", b"0")
+    inner.calls = 0
+    inner.failures, inner.done_first = 1, True
+    with pytest.raises(UnavailableError) as failure:
+        await store.put("key", b"1", mode=mode)
+    assert failure.value.outcome == "unknown"
+    assert (inner.calls, clock.sleeps) == (1, [])
+    assert (await store.get("key")).data == b"1"
+
+
+async def test_answers_are_not_retried() -> None:
+    store, _, clock = _opened()
+    await store.put("key", b"0")
+    with pytest.raises(ObjectExistsError):
+        await store.put("key", b"1", mode=CREATE)
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("other")
+    with pytest.raises(InvalidError):
+        await store.get("")
+    assert clock.sleeps == []
+    assert (store.stats.conflicts, store.stats.errors) == (1, 1)
+
+
+async def test_a_listing_goes_on_where_it_broke() -> None:
+    store, inner, _ = _opened()
+    keys = [f"{number:02}" for number in range(10)]
+    for key in keys:
+        await store.put(key, b"")
+    inner.failures = 3
+    assert [info.key async for info in store.list()] == keys
+    assert store.stats.retries == 3
+
+
+async def test_a_store_that_never_answers() -> None:
+    class Silent(MemoryStore):
+        async def put(self, *_: object, **__: object) -> str:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    clock = VirtualClock()
+    store = RetryingStore(Silent(clock), clock, random.Random(1), RetryPolicy(attempts=2, deadline=0.02))
+    with pytest.raises(UnavailableError, match="no answer within") as failure:
+        await store.put("key", b"", mode=CREATE)
+    assert failure.value.outcome == "unknown"
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"deadline": 0.0}, {"first_pause": -1.0}])
+def test_wrong_policies(wrong: dict[str, float]) -> None:
+    with pytest.raises(InvalidError):
+        RetryPolicy(**wrong)  # type: ignore[arg-type]
