@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from metastores.dynamodb import DynamoDBMetaStore
 from slate_async.cli.failures import OK
 from slate_async.cli.session import Session
 from slate_async.errors import InvalidError
@@ -22,25 +24,24 @@ class TableRequest:
     read_units: int | None
     write_units: int | None
 
-    def units(self) -> tuple[int, int] | None:
-        """Read and write capacity, ``None`` for paying per request. Raises `InvalidError` for units without
-        provisioned billing."""
+    def capacity(self) -> tuple[int, int] | Literal["on-demand"]:
+        """Read and write units, or paying per request. Raises `InvalidError` for units without provisioned
+        billing."""
         if not self.provisioned:
             if self.read_units is not None or self.write_units is not None:
                 raise InvalidError("--read-units and --write-units need --billing provisioned")
-            return None
+            return "on-demand"
         return self.read_units or DEFAULT_UNITS, self.write_units or DEFAULT_UNITS
 
 
 async def create_table(session: Session, wanted: TableRequest) -> int:
-    """Create the table and wait until it can be used."""
-    units = wanted.units()
-    try:
-        from metastores.dynamodb import DynamoDBMetaStore  # noqa: PLC0415 - optional package
-    except ModuleNotFoundError as error:
-        raise InvalidError("DynamoDB needs more packages: pip install 'slate-async[dynamodb]'") from error
-    await DynamoDBMetaStore.create_table(
-        wanted.table, region=wanted.region, endpoint_url=wanted.endpoint_url, provisioned=units
+    """Create the table and wait until it can be used; one that is there with the right keys will do."""
+    created = await DynamoDBMetaStore.create_table(
+        wanted.table, region=wanted.region, endpoint_url=wanted.endpoint_url, capacity=wanted.capacity()
     )
-    session.output.fields("table", {"table": wanted.table, "url": f"dynamodb://{wanted.table}"})
+    session.output.fields(
+        "table", {"table": wanted.table, "created": created, "metastore": f"dynamodb://{wanted.table}"}
+    )
+    if not created:
+        session.output.note("the table was there already, with the right keys; its billing was left as it is")
     return OK

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import AsyncIterable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import slate_async
 from slate_async.cli import failures
@@ -88,13 +88,13 @@ class Session:
 
     def writing(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
         """The database, opened as its writer. With ``create`` a missing one is made."""
-        return cast(AbstractAsyncContextManager[WritableDatabase], self._open(create=create))
+        return self._open(create=create)
 
     def reading(self) -> AbstractAsyncContextManager[ReadableDatabase]:
         """The database, to look at. See the module docstring for what that does to a running writer."""
-        return cast(AbstractAsyncContextManager[ReadableDatabase], self._open(create=False))
+        return self._open(create=False)
 
-    def _open(self, *, create: bool) -> object:
+    def _open(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
         if not self.path:
             raise InvalidError("which database? Give --path URL before the command, or set SLATE_PATH")
         return slate_async.open(self.path, metastore=self.metastore, settings=self.settings(), create=create)

@@ -91,6 +91,8 @@ def format_of(path: Path) -> Format:
 
 def open_source(path: Path, form: Format) -> Source:
     """Open a file of records. Raises `InvalidError` if it cannot be of that format, `OSError` if not readable."""
+    if path.exists() and not path.is_file():  # a pipe would block the event loop, and has no end to show progress to
+        raise InvalidError(f"{path} is not a regular file")
     file = path.open("rb")
     try:
         if form is Format.PARQUET:

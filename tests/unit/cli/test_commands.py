@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import types
 from typing import Any
 
 import pytest
 
 import slate_async.cli
+from metastores.dynamodb import DynamoDBMetaStore
+from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
 from slate_async.cli import failures
 from slate_async.cli.encoding import Encoding, parse, show
 from tests.unit.cli.conftest import FakeDatabase, Run
@@ -35,23 +36,33 @@ def test_demo_finds_a_lost_row(slate: Run, database: FakeDatabase, monkeypatch: 
 def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     calls: list[tuple[str, dict[str, Any]]] = []
 
-    class DynamoDBMetaStore:
-        @classmethod
-        async def create_table(cls, table: str, **options: Any) -> None:
-            calls.append((table, options))
+    async def create_table(table: str, **options: Any) -> bool:
+        calls.append((table, options))
+        return len(calls) == 1
 
-    module = types.ModuleType("metastores.dynamodb")
-    module.DynamoDBMetaStore = DynamoDBMetaStore  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "metastores.dynamodb", module)
+    monkeypatch.setattr(DynamoDBMetaStore, "create_table", create_table)
     return calls
 
 
 def test_create_table(slate: Run, tables: list[tuple[str, dict[str, Any]]]) -> None:
-    assert slate("admin", "create-table", "t", "--region", "eu-west-1", path=None).code == 0
-    assert slate("admin", "create-table", "t", "--billing", "provisioned", "--read-units", "9", path=None).code == 0
+    first = slate("admin", "create-table", "t", "--region", "eu-west-1", path=None)
+    again = slate("admin", "create-table", "t", "--billing", "provisioned", "--read-units", "9", path=None)
     assert slate("admin", "create-table", "t", "--write-units", "9", path=None).code == 2
-    assert [table for table, _ in tables] == ["t", "t"]
-    assert tables[0][1]["region"] == "eu-west-1"
+    assert (first.code, "created\tyes" in first.out) == (0, True)
+    assert (again.code, "created\tno" in again.out, "already" in again.err) == (0, True, True)
+    assert tables == [
+        ("t", {"region": "eu-west-1", "endpoint_url": None, "capacity": "on-demand"}),
+        ("t", {"region": None, "endpoint_url": None, "capacity": (9, 5)}),
+    ]
+
+
+def test_errors_of_the_metastore_have_exit_codes(slate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def create_table(table: str, **options: Any) -> bool:
+        raise errors.pop()
+
+    monkeypatch.setattr(DynamoDBMetaStore, "create_table", create_table)
+    errors = [MetaStoreUnavailableError("no answer"), MetaStoreInvalidError("other keys")]
+    assert [slate("admin", "create-table", "t", path=None).code for _ in range(2)] == [2, 3]
 
 
 def test_without_typer_the_command_says_what_to_install() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,12 @@ def test_a_load_that_cannot_work_is_refused_before_the_database_is_taken_over(
     result = slate("load", write(tmp_path / name, text), *arguments)
     assert (result.code, complaint in result.err) == (2, True), result.err
     assert database.opened == []
+
+
+def test_a_pipe_is_refused(slate: Run, database: FakeDatabase, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    result = slate("load", str(tmp_path / "a.csv"), "--key", "id")
+    assert (result.code, "not a regular file" in result.err) == (2, True)
 
 
 def test_rejects_never_overwrite_the_loaded_file(slate: Run, database: FakeDatabase, tmp_path: Path) -> None:

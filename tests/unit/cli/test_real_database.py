@@ -1,0 +1,99 @@
+"""The command over the real engine on a local folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+
+COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("SLATE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    missing = slate("get", "k", path=path)
+    assert (missing.code, "no database" in missing.err) == (2, True)
+    assert slate("put", "user:1", "Ann", path=path).code == 0
+    assert slate("put", "--hex", "ff00", "1b", path=path).code == 0
+    assert slate("get", "user:1", path=path).out == "Ann\n"
+    assert slate("scan", path=path).out == "user:1\tAnn\nb'\\xff\\x00'\tb'\\x1b'\n"
+    assert slate("scan", "--reverse", "--limit", "1", "--hex", path=path).out == "ff00\t1b\n"
+    assert slate("delete", "user:1", path=path).code == 0
+    assert slate("get", "user:1", path=path).code == 1
+    status = slate("status", "--metrics", path=path, options=("--json",)).objects[0]
+    assert (status["state"], status["epoch"], status["last_seq"]) == ("open", 8, 3)
+    assert status["metrics"]["db.puts"] == 0
+
+
+def test_load_and_scan_back(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    file = tmp_path / "rows.csv"
+    file.write_text("id,v\n" + "".join(f"{i:05d},value {i}\n" for i in range(3_000)) + "broken\n")
+    loaded = slate("load", str(file), "--key", "id", "--value", "v", path=path, options=("--json",))
+    assert (loaded.code, loaded.objects[0]["loaded"], loaded.objects[0]["bad"]) == (1, 3_000, 1)
+    assert slate("scan", path=path).out == "".join(f"{i:05d}\tvalue {i}\n" for i in range(3_000))
+
+
+def test_demo(slate: Run) -> None:
+    result = slate("demo", "--rows", "300", path=None)
+    assert result.code == 0, result.err
+    assert result.out.count("all there") == 3
+
+
+def test_a_folder_that_holds_something_else_and_bad_urls_are_usage_errors(slate: Run, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Ann")
+    assert slate("put", "k", "v", path=str(tmp_path)).code == 2
+    secret = slate("get", "k", path="s3://me:hunter2@bucket/db")
+    assert secret.code == 2
+    assert "hunter2" not in secret.err + secret.out
+
+
+def test_a_table_made_by_the_command_holds_a_database(
+    slate: Run, tmp_path: Path, s3_endpoint: str, aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    options = ("--metastore", "dynamodb://of-the-command")
+    path = str(tmp_path / "db")
+    missing = slate("put", "k", "v", path=path, options=options)
+    assert (missing.code, "slate admin create-table" in missing.err) == (2, True), missing.err
+    made = slate("admin", "create-table", "of-the-command", "--endpoint-url", s3_endpoint, path=None)
+    assert made.code == 0, made.err
+    assert slate("put", "k", "v", path=path, options=options).code == 0
+    assert slate("get", "k", path=path, options=options).out == "v\n"
+    elsewhere = slate("get", "k", path=path)
+    assert elsewhere.code == 2, "without its metastore the database is not found"
+
+
+def test_the_process_itself(tmp_path: Path) -> None:
+    command = [*COMMAND, "--path", str(tmp_path / "db")]
+    assert subprocess.run([*command, "put", "k", "v"], check=False).returncode == 0
+    done = subprocess.run([*command, "get", "k"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "v\n", "")
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    file, folder = tmp_path / "rows.csv", tmp_path / "db"
+    file.write_text("id,v\n" + "".join(f"{i},v\n" for i in range(500_000)))
+    command = [*COMMAND, "--path", str(folder), "load", str(file), "--key", "id", "--concurrency", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not any(folder.glob("log/*")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "broken off" in err
+    assert "interrupted" in err
+    assert "Traceback" not in err + out
