@@ -79,6 +79,7 @@ def check_order(history: History) -> None:
     _check_unique(history.final)
     for view in history.views:
         _check_unique(view)
+        _check_promised_seqs(history, view)
         seen = view.ordered()
         common = 0
         while common < min(len(seen), len(final)) and seen[common] == final[common]:
@@ -102,6 +103,13 @@ def _check_unique(view: View) -> None:
             raise Violation("one-seq", f"{view.observer} saw writes {seqs[seq]} and {write} under one seq {seq}")
         if ids.setdefault(write, seq) != seq:
             raise Violation("two-seqs", f"{view.observer} saw write {write} under seqs {ids[write]} and {seq}")
+
+
+def _check_promised_seqs(history: History, view: View) -> None:
+    for write_id, seq in view.writes:
+        promised = history.writes[write_id].seq
+        if promised not in (None, seq):
+            raise Violation("renumbered", f"{view.observer} saw {history.writes[write_id]} as seq {seq}")
 
 
 def _check_own_tail(history: History, view: View, rest: Sequence[tuple[int, int]]) -> None:

@@ -1,0 +1,9 @@
+"""What the simulator runs. A scenario makes a `World` from a seed and judges what happened in it."""
+
+from __future__ import annotations
+
+from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.scenarios.tiny import TINY
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in TINY}
+"""By name, in the order ``scripts/simulate --list`` shows them."""

@@ -1,0 +1,260 @@
+"""A database as small as can be, to try the simulator itself: one cell that holds the list of all writes.
+
+A writer reads the cell, appends its write and puts the list back under the condition that nobody came between; what
+it cannot know it finds out by reading again and looking for its own write. Three ways to keep the cell (an object, a
+register, a manifest), and one way to be wrong for each kind of mistake, which a checker must notice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from metastores.errors import MetaStoreUnavailableError
+from metastores.protocol import Committed, MetaStore, Register, Unknown, VersionRef
+from slate_async.errors import ConflictError, UnavailableError
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.protocol import CREATE, OVERWRITE, Match, ObjectNotFoundError, ObjectStore
+from tests.simulation.checkers import check_history, check_no_leaks
+from tests.simulation.faults import NO_FAULTS, FaultPlan
+from tests.simulation.history import History, Kind, Write
+from tests.simulation.loop import Interleaving
+from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.scenarios.protocol import Scenario, Stats
+from tests.simulation.world import World
+
+KEY = "tiny/cell"
+ATTEMPTS = 200
+Entries = list[Any]
+
+
+class Lost(Exception):
+    """The cell was not written, for certain."""
+
+
+class Unsure(Exception):
+    """The cell may have been written."""
+
+
+class CellProtocol(Protocol):
+    """Where the list is kept."""
+
+    async def read(self) -> tuple[Entries, Any]:
+        """The list and what to give `write`. Raises `Unsure` if there was no answer."""
+
+    async def write(self, entries: Entries, seen: Any) -> None:
+        """Replace the list unless it changed. Raises `Lost` or `Unsure`."""
+
+
+class ObjectCell:
+    """The list as an object, written with If-Match; ``exact`` off: overwritten, whatever is there."""
+
+    def __init__(self, store: ObjectStore, *, exact: bool = True) -> None:
+        self._store = store
+        self._exact = exact
+
+    async def read(self) -> tuple[Entries, Any]:
+        """The list and its etag."""
+        try:
+            found = await self._store.get(KEY)
+        except ObjectNotFoundError:
+            return [], CREATE
+        except UnavailableError as error:
+            raise Unsure from error
+        return json.loads(found.data), Match(found.info.etag)
+
+    async def write(self, entries: Entries, seen: Any) -> None:
+        """Put if unchanged."""
+        try:
+            await self._store.put(KEY, json.dumps(entries).encode(), mode=seen if self._exact else OVERWRITE)
+        except ConflictError as error:
+            raise Lost from error
+        except UnavailableError as error:
+            raise (Lost if error.outcome == "not_applied" else Unsure) from error
+
+
+class RegisterCell:
+    """The list in a register."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+
+    async def read(self) -> tuple[Entries, Any]:
+        """The list and its tag."""
+        try:
+            cell = await self._register.read()
+        except MetaStoreUnavailableError as error:
+            raise Unsure from error
+        return ([], None) if cell is None else (json.loads(cell.value), cell.tag)
+
+    async def write(self, entries: Entries, seen: Any) -> None:
+        """Compare and set."""
+        _judge(await self._register.compare_and_set(seen, json.dumps(entries).encode()))
+
+
+class ManifestCell:
+    """The list as the head of a manifest."""
+
+    def __init__(self, metastore: MetaStore, token: Callable[[], str]) -> None:
+        self._metastore = metastore
+        self._token = token
+
+    async def read(self) -> tuple[Entries, Any]:
+        """The list and its version."""
+        try:
+            record = await self._metastore.latest()
+        except MetaStoreUnavailableError as error:
+            raise Unsure from error
+        return ([], 0) if record is None else (json.loads(record.payload), record.ref.version)
+
+    async def write(self, entries: Entries, seen: Any) -> None:
+        """Commit the next version."""
+        _judge(await self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
+
+
+def _judge(outcome: object) -> None:
+    if isinstance(outcome, Unknown):
+        raise Unsure
+    if not isinstance(outcome, Committed):
+        raise Lost
+
+
+@dataclass(slots=True)
+class TinyDb:
+    """The database of one process. ``looks`` off: after an outcome it cannot know it writes again without looking."""
+
+    cell: CellProtocol
+    node: Node
+    looks: bool = True
+
+    async def load(self) -> tuple[Entries, Any]:
+        """The list, however often it takes."""
+        for _ in range(ATTEMPTS):
+            try:
+                return await self.cell.read()
+            except Unsure:
+                await self.node.runtime.clock.sleep(0.05)
+        raise UnavailableError("the cell cannot be read")
+
+    async def append(self, write: Write) -> None:
+        """Return once the write is in the list."""
+        changes = {key.decode(): None if value is None else value.decode() for key, value in write.changes.items()}
+        for _ in range(ATTEMPTS):
+            entries, seen = await self.load()
+            ids = [entry[0] for entry in entries]
+            if self.looks and write.id in ids:
+                write.seq = ids.index(write.id) + 1
+                return
+            try:
+                await self.cell.write([*entries, [write.id, changes]], seen)
+            except (Lost, Unsure):
+                await self.node.runtime.clock.sleep(self.node.runtime.rng.uniform(0, 0.2))
+            else:
+                write.seq = len(entries) + 1
+                return
+        raise UnavailableError("the cell cannot be written", outcome="unknown")
+
+
+def _values(entries: Entries) -> dict[bytes, bytes]:
+    values: dict[str, str] = {}
+    for _, changes in entries:
+        for key, value in changes.items():
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+    return {key.encode(): value.encode() for key, value in values.items()}
+
+
+async def _write_and_read(db: TinyDb, history: History, rounds: int) -> None:
+    rng = db.node.rng
+    for number in range(rounds):
+        key = b"key%d" % rng.randrange(3)
+        if rng.random() < 0.6:
+            value = None if rng.random() < 0.25 else f"{db.node.name}-{number}".encode()
+            write = history.begin(db.node.name, 1, {key: value})
+            await db.append(write)
+            history.ack(write)
+        else:
+            start = history.now()
+            entries, _ = await db.load()
+            history.read(db.node.name, key, _values(entries).get(key), start)
+        await db.node.runtime.clock.sleep(rng.uniform(0, 0.3))
+
+
+def _view(history: History, observer: str, kind: Kind, entries: Entries) -> None:
+    history.view(observer, kind, [(entry[0], seq) for seq, entry in enumerate(entries, 1)], _values(entries))
+
+
+def _play(open_cell: Callable[[World, Node], CellProtocol], *, looks: bool = True) -> Callable[[World], Any]:
+    async def life(world: World, history: History, name: str) -> int:
+        """A process, and the next one after it when it crashes. Returns the number of crashes."""
+        crashes = 0
+        while True:
+            node = world.node(name, skew_ms=world.rng.randrange(-60_000, 60_000))
+            if crashes < 2 and world.rng.random() < 0.5:
+                node.crash_after(world.rng.randrange(1, 120))
+            if world.rng.random() < 0.3:
+                node.freeze_after(world.rng.randrange(1, 60), world.rng.uniform(0.1, 20))
+            try:
+                db = TinyDb(open_cell(world, node), node, looks)
+                await node.run(_write_and_read(db, history, 8), "workload")
+            except NodeCrashedError:
+                crashes += 1
+            else:
+                check_no_leaks(node)
+                return crashes
+
+    async def play(world: World) -> Stats:
+        history = History(world.loop.time)
+        lives = [world.loop.create_task(life(world, history, name), name=f"life of {name}") for name in ("a", "b", "c")]
+        crashes = 0
+        for task in lives:
+            crashes += await task
+        world.plan = NO_FAULTS
+        await world.network.quiet()
+        observer = world.node("observer")
+        entries, _ = await observer.run(TinyDb(open_cell(world, observer), observer).load())
+        _view(history, observer.name, Kind.FINAL, entries)
+        check_history(history)
+        acked = sum(write.is_acked for write in history.writes.values())
+        return {"writes": len(history.writes), "acknowledged": acked, "crashes": crashes}
+
+    return play
+
+
+def _world(seed: int, keep_trace: bool) -> World:
+    return World(
+        seed,
+        plan=FaultPlan(),
+        interleaving=(Interleaving.DOMAINS, Interleaving.SHUFFLED)[seed % 2],
+        keep_trace=keep_trace,
+    )
+
+
+def _object(world: World, node: Node) -> CellProtocol:
+    return ObjectCell(world.cloud.objects(node))
+
+
+def _unconditional(world: World, node: Node) -> CellProtocol:
+    return ObjectCell(world.cloud.objects(node), exact=False)
+
+
+def _register(world: World, node: Node) -> CellProtocol:
+    return RegisterCell(world.cloud.metastore(node).register(MetaObjects(world.cloud.objects(node)), "tiny"))
+
+
+def _manifest(world: World, node: Node) -> CellProtocol:
+    metastore = world.cloud.metastore(node).manifest(MetaObjects(world.cloud.objects(node)), "tiny")
+    return ManifestCell(metastore, node.runtime.ids.token)
+
+
+TINY: Sequence[Scenario] = (
+    Scenario("tiny-object", "a list of writes in one object, If-Match", _world, _play(_object)),
+    Scenario("tiny-register", "a list of writes in one register", _world, _play(_register)),
+    Scenario("tiny-manifest", "a list of writes as a manifest's head", _world, _play(_manifest)),
+    Scenario("tiny-unconditional", "wrong: writes without a condition", _world, _play(_unconditional), broken=True),
+    Scenario("tiny-blind", "wrong: repeats without looking", _world, _play(_object, looks=False), broken=True),
+)
