@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from metastores.dynamodb import DynamoDBMetaStore
 from slate_async.cli.failures import OK
@@ -24,20 +23,20 @@ class TableRequest:
     read_units: int | None
     write_units: int | None
 
-    def capacity(self) -> tuple[int, int] | Literal["on-demand"]:
-        """Read and write units, or paying per request. Raises `InvalidError` for units without provisioned
-        billing."""
+    def units(self) -> tuple[int, int] | None:
+        """Read and write capacity, ``None`` for paying per request. Raises `InvalidError` for units without
+        provisioned billing."""
         if not self.provisioned:
             if self.read_units is not None or self.write_units is not None:
                 raise InvalidError("--read-units and --write-units need --billing provisioned")
-            return "on-demand"
+            return None
         return self.read_units or DEFAULT_UNITS, self.write_units or DEFAULT_UNITS
 
 
 async def create_table(session: Session, wanted: TableRequest) -> int:
     """Create the table and wait until it can be used; one that is there with the right keys will do."""
     created = await DynamoDBMetaStore.create_table(
-        wanted.table, region=wanted.region, endpoint_url=wanted.endpoint_url, capacity=wanted.capacity()
+        wanted.table, region=wanted.region, endpoint_url=wanted.endpoint_url, provisioned=wanted.units()
     )
     session.output.fields(
         "table", {"table": wanted.table, "created": created, "metastore": f"dynamodb://{wanted.table}"}

@@ -51,8 +51,8 @@ def test_create_table(slate: Run, tables: list[tuple[str, dict[str, Any]]]) -> N
     assert (first.code, "created\tyes" in first.out) == (0, True)
     assert (again.code, "created\tno" in again.out, "already" in again.err) == (0, True, True)
     assert tables == [
-        ("t", {"region": "eu-west-1", "endpoint_url": None, "capacity": "on-demand"}),
-        ("t", {"region": None, "endpoint_url": None, "capacity": (9, 5)}),
+        ("t", {"region": "eu-west-1", "endpoint_url": None, "provisioned": None}),
+        ("t", {"region": None, "endpoint_url": None, "provisioned": (9, 5)}),
     ]
 
 
