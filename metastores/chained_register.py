@@ -69,6 +69,12 @@ def judge(current: Sealed | None, expected: VersionRef | None, mine: VersionRef)
     return Fate.LOST if any(link.version == mine.version for link in lineage) else Fate.UNCLEAR
 
 
+def check_size(value: bytes) -> None:
+    """Raise `MetaStoreInvalidError` for more than a register holds."""
+    if len(value) > MAX_VALUE_BYTES:
+        raise MetaStoreInvalidError(f"a register holds at most {MAX_VALUE_BYTES} bytes, not {len(value)}")
+
+
 def format_tag(ref: VersionRef, etag: str) -> str:
     """The tag of a value: its number, its token, the backend's etag."""
     return f"{ref.version}.{ref.token}.{etag}"
@@ -98,8 +104,7 @@ class ChainedRegister:
 
     async def compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
         """See `Register.compare_and_set`. Raises `MetaStoreError` only if certainly nothing was written."""
-        if len(value) > MAX_VALUE_BYTES:
-            raise MetaStoreInvalidError(f"a register holds at most {MAX_VALUE_BYTES} bytes, not {len(value)}")
+        check_size(value)
         expected: VersionRef | None = None
         etag: str | None = None
         links: tuple[VersionRef, ...] = ()

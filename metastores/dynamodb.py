@@ -20,7 +20,7 @@ out. So an item remembers the region it was created in, and there alone it may b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from metastores import names
 from metastores.bodies import ObjectBodies, check_no_other_manifest
@@ -217,25 +217,25 @@ class DynamoDBMetaStore(RegisterMetaStore):
         *,
         region: str | None = None,
         endpoint_url: str | None = None,
-        capacity: tuple[int, int] | Literal["on-demand"] = "on-demand",
+        provisioned: tuple[int, int] | None = None,
         runtime: MetaRuntime | None = None,
     ) -> bool:
         """Create ``table`` and wait until it is active; ``False`` if it was there already (and has the right keys).
 
-        ``capacity``: ``"on-demand"``, or provisioned read and write units. Raises `MetaStoreInvalidError` for a
+        ``provisioned``: read and write units; on demand without them. Raises `MetaStoreInvalidError` for a
         table of that name with other keys, `MetaStoreUnavailableError` if it does not become active in time."""
         connection = DynamoTable(table, region=region, endpoint_url=endpoint_url, runtime=runtime)
         try:
-            return await create_table(connection, capacity)
+            return await create_table(connection, provisioned)
         finally:
             await connection.close()
 
 
-async def create_table(connection: DynamoTable, capacity: tuple[int, int] | Literal["on-demand"]) -> bool:
+async def create_table(connection: DynamoTable, provisioned: tuple[int, int] | None) -> bool:
     """See `DynamoDBMetaStore.create_table`."""
     billing: Json = {"BillingMode": "PAY_PER_REQUEST"}
-    if capacity != "on-demand":
-        reads, writes = capacity
+    if provisioned is not None:
+        reads, writes = provisioned
         billing = {
             "BillingMode": "PROVISIONED",
             "ProvisionedThroughput": {"ReadCapacityUnits": reads, "WriteCapacityUnits": writes},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metastores import names
 from metastores.bodies import MemoryBodies
+from metastores.chained_register import check_size
 from metastores.protocol import (
     CasOutcome,
     Cell,
@@ -30,6 +31,7 @@ class MemoryRegister:
 
     async def compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
         """See `Register.compare_and_set`."""
+        check_size(value)
         if (None if self._cell is None else self._cell.tag) != expected_tag:
             return Conflict(self._cell)
         self._writes += 1
