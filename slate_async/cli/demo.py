@@ -45,7 +45,7 @@ async def _steps(session: Session, rows: int) -> list[Step]:
         async with session.writing(create=True) as database:
             steps.append(await _timed(clock, f"put durably from {WRITERS} tasks", lambda: _write(database, rows, bar)))
     async with session.reading() as again:
-        steps.append(await _timed(clock, "open again and get every row", lambda: _get(again, rows)))
+        steps.append(await _timed(clock, "get every row after opening again", lambda: _get(again, rows)))
         steps.append(await _timed(clock, "scan in key order", lambda: _scan(again, rows)))
     return steps
 

@@ -102,7 +102,7 @@ async def scan(session: Session, bounds: Bounds, *, keys_only: bool, encoding: E
     async with session.reading() as database:
         rows = database.scan(start, end, prefix=prefix, reverse=bounds.reverse, limit=bounds.limit)
         count = await printer.print(rows)
-    session.output.note(f"{count:,} rows")
+    session.output.note(f"{count:,} row{'' if count == 1 else 's'}")
     return OK
 
 
