@@ -291,10 +291,10 @@ class Db(ViewReads):
     async def _close(self) -> None:
         failure: SlateError | None = None
         if self._state == "open":
-            flushing = self._writer.flush()
             self._state = "closing"
+            self._writer.refuse_writes(None)
             try:
-                await flushing
+                await self._writer.flush()
             except SlateError as error:
                 failure = error
         elif self._writer.lost_untold:
@@ -319,7 +319,7 @@ class Db(ViewReads):
     ) -> None:
         try:
             await self.close()
-        except SlateError:
+        except Exception:
             if error is None:
                 raise
             logger.exception("%s: closing failed too, while another error was on its way", self._place.name)

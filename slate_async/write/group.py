@@ -28,7 +28,12 @@ class CommitGroup:
             raise self._failure()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        await waiter
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is not None:
+                self._told -= 1  # it failed and was cancelled in the same turn: nobody has heard of the failure
+            raise
 
     def resolve(self) -> None:
         """The rows are durable."""

@@ -72,6 +72,7 @@ class Writer:
         self._supervisor = supervisor
         self._skip_bytes = settings.skip_memtable_bytes
         self._failure: Callable[[], SlateError] | None = None
+        self._refusal: Callable[[], SlateError] | None = None
         self.tables = replayed.tables
         self.last_seq = self.durable_seq = replayed.last_seq
         self._tick_ms = replayed.last_tick_ms
@@ -127,9 +128,9 @@ class Writer:
         nbytes = len(key) + len(value) + ROW_OVERHEAD_BYTES
         if not self.admission.try_admit(nbytes):
             await self._wait_for_room(nbytes)
-        if self._failure is not None:
+        if self._refusal is not None:
             self.admission.release(nbytes)
-            raise self._failure()
+            raise self._refusal()
         large = len(value) > self._skip_bytes
         if large:
             self.tables.freeze()
@@ -151,9 +152,9 @@ class Writer:
         nbytes = batch.nbytes + len(keys) * ROW_OVERHEAD_BYTES
         if not self.admission.try_admit(nbytes):
             await self._wait_for_room(nbytes)
-        if self._failure is not None:
+        if self._refusal is not None:
             self.admission.release(nbytes)
-            raise self._failure()
+            raise self._refusal()
         large = batch.nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
         if large or self.tables.uncut_bytes + nbytes > CUT_BYTES:
             self.tables.freeze()
@@ -248,6 +249,8 @@ class Writer:
         self.admission.release(segment.slot.reserved)
 
     def _published(self, log_id: int) -> None:
+        if self.admission.waiting:
+            self._relieve()  # what was let in since the last table went may be all that holds the room
         self.l0.notify()
 
     def adopt(self, state: ManifestState) -> None:
@@ -264,12 +267,17 @@ class Writer:
         if self.admission.waiting:
             self._relieve()
 
+    def refuse_writes(self, cause: BaseException | None) -> None:
+        """No row is applied any more; writes that wait for room are out."""
+        self._refusal = lambda: closed_failure(cause)
+        self.admission.fail(self._refusal)
+
     def fail(self, cause: BaseException | None) -> None:
         """The epoch has ended. Whoever waits is told, with the outcome of its own write."""
         if self._failure is not None:
             return
         self._failure = lambda: closed_failure(cause)
-        self.admission.fail(self._failure)
+        self.refuse_writes(cause)
         sent = [segment.group for segment in self.flusher.issued_segments()]
         unsent = self.tables.groups()
         for group in sent:
