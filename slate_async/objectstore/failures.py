@@ -29,7 +29,7 @@ _URL_QUERY = re.compile(r"(\w+://[^\s?\"'<>()]*)\?[^\s\"'<>()]*")
 _URL_USER = re.compile(r"(\w+://)[^\s/@\"']+@")
 _NAMED_SECRET = re.compile(
     r"(?i)\b([\w-]*(?:signature|sig|token|secret|password|credential|accesskeyid|access_key|account_?key|authorization)"
-    r"[\w-]*[\"']?\s*(?:[=:>]\s*)+)(?:(?:bearer|basic|sharedkey)\s+)?[\"']?[^\s\"'<>,;&]+"
+    r"[\w-]*[\"']?\s*(?:[=:>]\s*)+)[\"']?(?:(?:bearer|basic|sharedkey)\s+)?[^\s\"'<>,;&]+"
 )
 _KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _LONG_SECRET = re.compile(r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{40,}={0,2}")
