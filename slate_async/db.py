@@ -176,8 +176,11 @@ class Db(ViewReads):
         )
 
     def metrics(self) -> dict[str, int | float]:
-        """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
+
+        ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         writer, commits, cache = self._writer, self._driver.stats, self._place.cache.stats()
+        store = self._place.store_stats
         return {
             "db.puts": self._puts,
             "db.batches": self._batches,
@@ -198,6 +201,12 @@ class Db(ViewReads):
             "cache.hits": cache.hits,
             "cache.misses": cache.misses,
             "cache.evictions": cache.evictions,
+            "store.retries": store.retries,
+            "store.errors": store.errors,
+            "store.conflicts": store.conflicts,
+            "store.read_bytes": store.bytes_in,
+            "store.written_bytes": store.bytes_out,
+            **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
         }
 
     # ---- background

@@ -12,13 +12,15 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from metastores.factories import parse_metastore
-
 from metastores.protocol import MetaStoreFactory
+from metastores.runtime import MetaRuntime
 from slate_async.db import Db
 from slate_async.errors import InvalidError
+from slate_async.manifest.driver import translating
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
+from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import Place, open_writer
 from slate_async.runtime.polling import PollScheduler
@@ -50,7 +52,7 @@ class Environment:
         self.runtime = system_runtime(threads) if runtime is None else runtime
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
-        self._stores: dict[StoreURL, tuple[ObjectStore, int]] = {}
+        self._stores: dict[StoreURL, tuple[RetryingStore, int]] = {}
         self._open = 0
         self._closed = False
 
@@ -88,8 +90,11 @@ class Environment:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
         own_factory = metastore is None or isinstance(metastore, str)
-        factory = parse_metastore(metastore)
-        store, display, release_store = self._store_of(path, settings, name)
+        with translating():
+            factory = parse_metastore(
+                metastore, runtime=MetaRuntime(sleep=self.runtime.clock.sleep, rng=self.runtime.rng)
+            )
+        store, store_stats, display, release_store = self._store_of(path, settings, name)
         supervisor: Supervisor | None = None
 
         async def release() -> None:
@@ -102,7 +107,7 @@ class Environment:
 
         self._open += 1
         try:
-            place = Place(display, store, factory, settings, self.runtime, self._shared_cache(settings))
+            place = Place(display, store, store_stats, factory, settings, self.runtime, self._shared_cache(settings))
             failures: list[BaseException] = []
             db: Db | None = None
 
@@ -131,10 +136,11 @@ class Environment:
 
     def _store_of(
         self, path: Path, settings: Settings, name: str | None
-    ) -> tuple[ObjectStore, str, Callable[[], Awaitable[None]]]:
-        """The database's folder, its name, and how to give the client back."""
+    ) -> tuple[ObjectStore, StoreStats, str, Callable[[], Awaitable[None]]]:
+        """The database's folder, what counts its client's requests, its name, and how to give the client back."""
         if not isinstance(path, str | os.PathLike):
-            return self._retrying(path, settings), name or f"store:{id(path):x}", _nothing
+            retrying = RetryingStore(path, self.runtime.clock, self.runtime.rng, _policy(settings))
+            return retrying, retrying.stats, name or f"store:{id(path):x}", _nothing
         if name is not None:
             raise InvalidError("name= goes with a store object; a URL is its own name")
         url = parse_url(path)
@@ -152,10 +158,7 @@ class Environment:
             del self._stores[root]
             await store.close()
 
-        return PrefixedStore(shared, url.prefix), url.display, release
-
-    def _retrying(self, store: ObjectStore, settings: Settings) -> ObjectStore:
-        return RetryingStore(store, self.runtime.clock, self.runtime.rng, _policy(settings))
+        return PrefixedStore(shared, url.prefix), shared.stats, url.display, release
 
     async def close(self) -> None:
         """Give up threads and polling. Raises `InvalidError` while databases are open. Idempotent."""

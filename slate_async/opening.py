@@ -16,12 +16,13 @@ from slate_async.errors import InvalidError
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
-from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import ClaimWriter, check_usable
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
@@ -42,10 +43,11 @@ FOREIGN_LOOK = 1_000
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
-    metastores and logs, without credentials."""
+    metastores and logs, without credentials; ``store_stats`` counts the requests of its client."""
 
     name: str
     store: ObjectStore
+    store_stats: StoreStats
     metadata: MetaStoreFactory
     settings: Settings
     runtime: Runtime
@@ -70,7 +72,8 @@ async def open_writer(
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
     claimed meanwhile), `CorruptionError`, `UnavailableError`."""
     objects = MetaObjects(place.store)
-    metastore: MetaStore = place.metadata.manifest(objects, place.name)
+    with translating():
+        metastore: MetaStore = place.metadata.manifest(objects, place.name)
     driver = ManifestDriver(
         metastore,
         place.runtime,
@@ -90,7 +93,8 @@ async def open_writer(
         claim = ClaimWriter(place.runtime.ids.token(), settings.flush_parallelism)
         claimed = await driver.commit(claim)
         if state.log_protocol == "epoch_prefixed":
-            register = place.metadata.register(objects, place.name)
+            with translating():
+                register = place.metadata.register(objects, place.name)
         log = _log(place, settings, claimed, driver, register)
         inherited = await log.take_over(claimed)
         writer = await _recover(place, settings, inherited, claimed.writer_epoch, log, driver, supervisor)

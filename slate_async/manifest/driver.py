@@ -10,8 +10,9 @@ Cancellation: a commit runs in a supervised task; a cancelled caller abandons th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,10 +49,11 @@ class CommitStats:
     bytes_written: int = 0
 
 
-async def translated(work: Awaitable[T]) -> T:
-    """Run a metastore call and raise its errors as this package's."""
+@contextlib.contextmanager
+def translating() -> Iterator[None]:
+    """Raise errors of metastores as this package's."""
     try:
-        return await work
+        yield
     except MetaStoreInvalidError as error:
         raise InvalidError(str(error)) from error
     except MetaStoreCorruptionError as error:
@@ -60,6 +62,12 @@ async def translated(work: Awaitable[T]) -> T:
         raise UnavailableError(str(error)) from error
     except MetaStoreError as error:
         raise UnavailableError(f"the metastore failed: {error}") from error
+
+
+async def translated(work: Awaitable[T]) -> T:
+    """Await a metastore call under `translating`."""
+    with translating():
+        return await work
 
 
 class ManifestDriver:

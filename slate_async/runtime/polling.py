@@ -6,10 +6,11 @@ A poll that is still running when it is due again is skipped, not queued; at mos
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+import anyio
 
 from slate_async.runtime.protocol import Runtime
 
@@ -37,7 +38,7 @@ class PollScheduler:
         self._number = 0
         self._task: asyncio.Task[None] | None = None
         self._earlier = asyncio.Event()
-        self._slots = asyncio.Semaphore(CONCURRENT_POLLS)
+        self._slots = anyio.CapacityLimiter(CONCURRENT_POLLS)
 
     def register(self, interval_s: float, poke: Callable[[], None]) -> Poll:
         """Start calling ``poke``; `cancel` ends it."""
@@ -73,9 +74,8 @@ class PollScheduler:
             wait = self._heap[0][0] - self._runtime.clock.monotonic()
             if wait > 0:
                 self._earlier.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._earlier.wait()
+                with anyio.move_on_after(wait):
+                    await self._earlier.wait()
                 continue
             _, _, poll = heapq.heappop(self._heap)
             if not poll.cancelled:

@@ -73,4 +73,4 @@ class ThreadOffload:
 
 def system_runtime(threads: int = 4) -> Runtime:
     """A `Runtime` of the real machine with its own pool of ``threads`` workers."""
-    return Runtime(SystemClock(), random.Random(), SystemIds(), ThreadOffload(threads))
+    return Runtime(SystemClock(), random.SystemRandom(), SystemIds(), ThreadOffload(threads))  # safe across forks

@@ -8,9 +8,10 @@ later segment fails with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+import anyio
 
 from slate_async.log.protocol import Log
 from slate_async.log.window import FlushWindow
@@ -124,9 +125,8 @@ class LogFlusher:
                 self._issue()
 
     async def _wait_at_most(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
+        with anyio.move_on_after(seconds):
+            await self._wake.wait()
         self._wake.clear()
 
     def _issue(self) -> None:
