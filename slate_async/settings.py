@@ -191,17 +191,10 @@ class Settings(BaseSettings):
     manifest_poll_interval_ms: int = _setting(
         1_000,
         unit="milliseconds",
-        what="How often changes that others made to the manifest are looked for.",
-        why="One cheap read a second; nothing a writer does itself waits for it.",
-        ge=1,
-        le=DAY_MS,
-    )
-    fence_check_interval_ms: int = _setting(
-        1_000,
-        unit="milliseconds",
-        what="How often an idle writer checks that no newer writer exists, and how long a take-over that keeps losing"
-        " log ids to a busy writer waits for it to notice.",
-        why="A fenced writer may answer stale reads for this long; it never acknowledges, whatever the value.",
+        what="How often the manifest is read for what others changed and for a newer writer, and how long a take-over"
+        " that keeps losing log ids to a busy writer waits for it to notice.",
+        why="One cheap read a second. A fenced writer may answer stale reads for this long; it never acknowledges,"
+        " whatever the value.",
         ge=1,
         le=DAY_MS,
     )
@@ -233,7 +226,7 @@ class Settings(BaseSettings):
         32,
         unit="versions",
         what="Every so many manifest versions one is stored in full, the others as changes to it.",
-        why="Opening reads at most this many small objects, in parallel; a commit stays small.",
+        why="Opening reads the head and at most one full version; a commit costs what it changes, plus what changed since.",
         ge=1,
         le=1_024,
     )
@@ -303,7 +296,6 @@ _AT_MOST = (
     ("block_bytes", "l0_sst_bytes"),
     ("request_timeout_ms", "retry_deadline_ms"),
     ("log_gap_wait_ms", "takeover_deadline_ms"),
-    ("fence_check_interval_ms", "takeover_deadline_ms"),
 )
 """Pairs of settings of which the first must not exceed the second."""
 

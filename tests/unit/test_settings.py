@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ({"block_bytes": 4096, "l0_sst_bytes": 1024}, ["block_bytes", "l0_sst_bytes"]),
         ({"block_cache_bytes": 1024}, ["block_cache_bytes", "block_bytes"]),
         ({"request_timeout_ms": 60_000}, ["request_timeout_ms", "retry_deadline_ms"]),
-        ({"takeover_deadline_ms": 10}, ["fence_check_interval_ms", "takeover_deadline_ms"]),
+        ({"takeover_deadline_ms": 10, "log_gap_wait_ms": 20}, ["log_gap_wait_ms", "takeover_deadline_ms"]),
     ],
     ids=str,
 )
