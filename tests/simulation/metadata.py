@@ -1,7 +1,8 @@
 """Metastores that all simulated processes share, in the manner of a database server: one linearizable cell per
 register, one linearizable sequence of versions per manifest; and the handles one process has of them.
 
-A write that got no answer is `Unknown`; it may come in later, and its condition is judged then.
+A write whose fate the caller cannot know is `Unknown`; it may come in later, and its condition is judged then. One
+that certainly is not in raises `MetaStoreUnavailableError`, as the product's metastores over objects do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.names import check_ref
 from metastores.protocol import (
     CasOutcome,
     Cell,
@@ -80,6 +82,7 @@ class SimVersions:
         for ref in refs:
             if ref.version >= self.head:
                 raise MetaStoreInvalidError(f"version {ref.version} is the head or above it")
+        for ref in refs:
             if self.read(ref) is not None:
                 del self.records[ref.version]
 
@@ -109,6 +112,8 @@ class _Handle:
         try:
             return await self._network.send(self._process, operation, self._name, effect, write=True)
         except RequestFailedError as error:
+            if error.outcome == "not_applied":
+                raise MetaStoreUnavailableError(str(error)) from error
             return Unknown(str(error))
 
     async def close(self) -> None:
@@ -151,6 +156,7 @@ class FaultyMetaStore(_Handle):
 
     async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         """Make ``payload`` version ``ref.version``."""
+        check_ref(ref)
         operation = f"manifest-commit-{ref.version}({fingerprint(payload)})"
         return await self._write(operation, lambda: self._shared.commit(ref, payload))
 

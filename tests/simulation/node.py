@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
+from metastores.factories import IfMatchFactory, PutIfAbsentFactory
+from metastores.runtime import MetaRuntime
 from slate_async.runtime.protocol import Runtime
 from tests.simulation.loop import DOMAIN, SimLoop, SimTask
 from tests.simulation.metadata import SimMetadata, SimMetaStoreFactory
@@ -36,6 +38,7 @@ class Node:
 
     name: unique to this life: ``writer``, after a restart ``writer.2``
     runtime: what the engine in this process gets
+    metadata_runtime: what a metastore of the product in this process gets
     rng: for the workload that runs in this process
     """
 
@@ -50,6 +53,7 @@ class Node:
         self.runtime: Runtime = sim_runtime(clock, seed, name, delay)
         self.rng: random.Random = derived_rng(seed, name, "workload")
         self.fault_rng: random.Random = derived_rng(seed, name, "faults")
+        self.metadata_runtime = MetaRuntime(sleep=clock.sleep, rng=derived_rng(seed, name, "metadata"))
         self._world = contextvars.copy_context()
         self.domain = loop.add_domain(name)
         self.context: Context = contextvars.copy_context()
@@ -159,3 +163,11 @@ class Cloud:
     def metastore(self, node: Node) -> SimMetaStoreFactory:
         """The database-like metastore in that process."""
         return SimMetaStoreFactory(self._network, node, self.metadata)
+
+    def put_if_absent(self, node: Node) -> PutIfAbsentFactory:
+        """The product's default metastore in that process, which keeps everything in the object store."""
+        return PutIfAbsentFactory(node.metadata_runtime)
+
+    def if_match(self, node: Node) -> IfMatchFactory:
+        """The product's If-Match metastore in that process."""
+        return IfMatchFactory(node.metadata_runtime)

@@ -73,7 +73,7 @@ def test_code_that_never_comes_back_is_stopped() -> None:
 
 
 def test_the_command_reports_failures_and_replays_them() -> None:
-    command = ("scripts/simulate", "--scenario", "tiny-unconditional")
+    command = ("scripts/simulate", "--scenario", "tiny-overwrite")
     runs = [
         interpreter(*command, "--seeds", "12", "--jobs", "1", hash_seed="5"),
         interpreter(*command, "--seed", "0", "--trace", hash_seed="6"),
@@ -82,7 +82,7 @@ def test_the_command_reports_failures_and_replays_them() -> None:
     many, one, passed = [run.communicate(timeout=60)[0] for run in runs]
     assert [run.returncode for run in runs] == [1, 1, 0]
     assert "12 seeds from 0" in many
-    assert "replay: scripts/simulate --scenario tiny-unconditional --seed " in many
-    assert "tiny-unconditional seed 0: lost" in one
+    assert "replay: scripts/simulate --scenario tiny-overwrite --seed " in many
+    assert "tiny-overwrite seed 0: lost" in one
     assert " a send put-overwrite(" in one
     assert "0 failed" in passed

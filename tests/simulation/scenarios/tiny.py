@@ -8,15 +8,16 @@ register, a manifest), and one way to be wrong for each kind of mistake, which a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from metastores.errors import MetaStoreUnavailableError
-from metastores.protocol import Committed, MetaStore, Register, Unknown, VersionRef
+from metastores.protocol import Committed, MetaStore, MetaStoreFactory, Register, Unknown, VersionRef
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import CREATE, OVERWRITE, Match, ObjectNotFoundError, ObjectStore
+from slate_async.objectstore.retry import RetryingStore
 from tests.simulation.checkers import check_history, check_no_leaks
 from tests.simulation.faults import NO_FAULTS, FaultPlan
 from tests.simulation.history import History, Kind, Write
@@ -91,7 +92,7 @@ class RegisterCell:
 
     async def write(self, entries: Entries, seen: Any) -> None:
         """Compare and set."""
-        _judge(await self._register.compare_and_set(seen, json.dumps(entries).encode()))
+        await _judged(self._register.compare_and_set(seen, json.dumps(entries).encode()))
 
 
 class ManifestCell:
@@ -111,10 +112,14 @@ class ManifestCell:
 
     async def write(self, entries: Entries, seen: Any) -> None:
         """Commit the next version."""
-        _judge(await self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
+        await _judged(self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
 
 
-def _judge(outcome: object) -> None:
+async def _judged(conditional_write: Awaitable[object]) -> None:
+    try:
+        outcome = await conditional_write
+    except MetaStoreUnavailableError as error:
+        raise Lost from error
     if isinstance(outcome, Unknown):
         raise Unsure
     if not isinstance(outcome, Committed):
@@ -242,19 +247,48 @@ def _unconditional(world: World, node: Node) -> CellProtocol:
     return ObjectCell(world.cloud.objects(node), exact=False)
 
 
-def _register(world: World, node: Node) -> CellProtocol:
-    return RegisterCell(world.cloud.metastore(node).register(MetaObjects(world.cloud.objects(node)), "tiny"))
+def _objects(world: World, node: Node) -> MetaObjects:
+    return MetaObjects(RetryingStore(world.cloud.objects(node), node.runtime.clock, node.runtime.rng))
 
 
-def _manifest(world: World, node: Node) -> CellProtocol:
-    metastore = world.cloud.metastore(node).manifest(MetaObjects(world.cloud.objects(node)), "tiny")
-    return ManifestCell(metastore, node.runtime.ids.token)
+def _register_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[[World, Node], CellProtocol]:
+    def open_cell(world: World, node: Node) -> CellProtocol:
+        return RegisterCell(factory(world, node).register(_objects(world, node), "memory://tiny"))
+
+    return open_cell
+
+
+def _manifest_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[[World, Node], CellProtocol]:
+    def open_cell(world: World, node: Node) -> CellProtocol:
+        metastore = factory(world, node).manifest(_objects(world, node), "memory://tiny")
+        return ManifestCell(metastore, node.runtime.ids.token)
+
+    return open_cell
+
+
+def _server(world: World, node: Node) -> MetaStoreFactory:
+    return world.cloud.metastore(node)
+
+
+def _put_if_absent(world: World, node: Node) -> MetaStoreFactory:
+    return world.cloud.put_if_absent(node)
+
+
+def _if_match(world: World, node: Node) -> MetaStoreFactory:
+    return world.cloud.if_match(node)
+
+
+def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **wrong: bool) -> Scenario:
+    return Scenario(f"tiny-{name}", summary, _world, _play(open_cell, **wrong), broken=name in ("overwrite", "blind"))
 
 
 TINY: Sequence[Scenario] = (
-    Scenario("tiny-object", "a list of writes in one object, If-Match", _world, _play(_object)),
-    Scenario("tiny-register", "a list of writes in one register", _world, _play(_register)),
-    Scenario("tiny-manifest", "a list of writes as a manifest's head", _world, _play(_manifest)),
-    Scenario("tiny-unconditional", "wrong: writes without a condition", _world, _play(_unconditional), broken=True),
-    Scenario("tiny-blind", "wrong: repeats without looking", _world, _play(_object, looks=False), broken=True),
+    _scenario("object", "a list of writes in one object, by If-Match", _object),
+    _scenario("register", "in a register of a server", _register_of(_server)),
+    _scenario("manifest", "as the head of a manifest of a server", _manifest_of(_server)),
+    _scenario("object-register", "in the product's register over objects", _register_of(_put_if_absent)),
+    _scenario("put-if-absent", "as the head of the product's manifest by put-if-absent", _manifest_of(_put_if_absent)),
+    _scenario("if-match", "as the head of the product's manifest by If-Match", _manifest_of(_if_match)),
+    _scenario("overwrite", "wrong: writes without a condition", _unconditional),
+    _scenario("blind", "wrong: repeats without looking", _object, looks=False),
 )
