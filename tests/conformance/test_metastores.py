@@ -1,4 +1,4 @@
-"""The shipped metastore suites over every backend: memory, objects in memory and in a folder, DynamoDB (moto, dynalite)."""
+"""The shipped metastore suites over every backend: memory, objects in memory and in a folder, DynamoDB."""
 
 from __future__ import annotations
 
@@ -117,7 +117,11 @@ class TestPutIfAbsentInEngineMemory(PutIfAbsent, MetaStoreSuite):
     """Versions in the engine's memory store."""
 
     def fresh(self, count: int) -> tuple[list[MetaStoreFactory], ConditionalObjects, str]:
-        return [PutIfAbsentFactory() for _ in range(count)], MetaObjects(MemoryStore(system_runtime().clock)), "memory://m"
+        return (
+            [PutIfAbsentFactory() for _ in range(count)],
+            MetaObjects(MemoryStore(system_runtime().clock)),
+            "memory://m",
+        )
 
 
 class Dynamo(Backend):
