@@ -1,0 +1,78 @@
+"""Envelopes refuse every wrong byte; names go both ways."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metastores import names
+from metastores.envelope import Kind, Sealed, seal, unseal
+from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError
+from metastores.protocol import VersionRef
+
+TOKEN = "0123456789abcdef" * 2
+CONTENT = Sealed(Kind.BODY, "manifest/x", VersionRef(7, TOKEN), b"payload", (VersionRef(6, "f" * 32),))
+
+REFS = st.builds(VersionRef, st.integers(1, 2**64 - 1), st.binary(min_size=16, max_size=16).map(bytes.hex))
+
+
+@given(st.text(max_size=40), REFS, st.binary(max_size=200), st.lists(REFS, max_size=5))
+def test_round_trip(name: str, ref: VersionRef, payload: bytes, links: list[VersionRef]) -> None:
+    content = Sealed(Kind.HEAD, name, ref, payload, tuple(links))
+    assert unseal(seal(content), kind=Kind.HEAD, name=name) == content
+
+
+def test_every_flipped_bit_and_every_truncation_is_refused() -> None:
+    data = seal(CONTENT)
+    broken = [data[:size] for size in range(len(data))] + [data + b"\0", b""]
+    for at in range(len(data)):
+        for bit in range(8):
+            broken.append(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+    for each in broken:
+        with pytest.raises(MetaStoreCorruptionError) as caught:
+            unseal(each, kind=Kind.BODY, name="manifest/x")
+        assert caught.value.object_name == "manifest/x"
+
+
+def test_another_object_is_refused() -> None:
+    data = seal(CONTENT)
+    for kind, name in ((Kind.HEAD, "manifest/x"), (Kind.BODY, "manifest/y")):
+        with pytest.raises(MetaStoreCorruptionError, match="another object"):
+            unseal(data, kind=kind, name=name)
+
+
+def test_keys_go_both_ways_and_nothing_else_is_ours() -> None:
+    ref = VersionRef(42, TOKEN)
+    assert names.manifest_version(names.manifest_key(42)) == 42
+    assert names.boundary_version(names.boundary_key(42)) == 42
+    assert names.body_ref(names.body_key(ref)) == ref
+    for key in (names.CURRENT, names.ELSEWHERE, "manifest/1.manifest", names.manifest_key(1) + "x", "x/" + TOKEN):
+        assert names.manifest_version(key) is None
+        assert names.boundary_version(key) is None
+        assert names.body_ref(key) is None
+
+
+@pytest.mark.parametrize(
+    ("given_name", "filed"),
+    [
+        ("s3://bucket/db/", "s3://bucket/db"),
+        ("S3://bucket/DB?region=x#y", "s3://bucket/DB"),
+        ("file:///data/db", "file:///data/db"),
+        ("/data/db//", "/data/db"),
+    ],
+)
+def test_database_names_have_one_form(given_name: str, filed: str) -> None:
+    assert names.database_name(given_name) == filed
+
+
+def test_long_names_are_bounded_and_stay_apart() -> None:
+    first, second = (names.database_name("s3://b/" + "ä" * 5000 + end) for end in ("x", "y"))
+    assert first != second
+    assert max(len(first.encode()), len(second.encode())) <= names.MAX_NAME_BYTES
+
+
+def test_credentials_in_a_name_are_refused_without_repeating_them() -> None:
+    with pytest.raises(MetaStoreInvalidError) as caught:
+        names.database_name("s3://key:hunter2@bucket/db")
+    assert "hunter2" not in str(caught.value)
