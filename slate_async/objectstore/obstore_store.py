@@ -78,6 +78,7 @@ class ClientSettings:
     """How the HTTP client behaves. Times are seconds; a pool keeps that many idle connections."""
 
     request_timeout: float = 60.0
+    read_timeout: float = 20.0
     connect_timeout: float = 5.0
     idle_connections: int = 64
 
@@ -85,6 +86,7 @@ class ClientSettings:
         """As obstore takes them."""
         return {
             "timeout": timedelta(seconds=self.request_timeout),
+            "read_timeout": timedelta(seconds=self.read_timeout),
             "connect_timeout": timedelta(seconds=self.connect_timeout),
             "pool_idle_timeout": timedelta(seconds=15),
             "pool_max_idle_per_host": str(self.idle_connections),

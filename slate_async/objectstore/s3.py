@@ -22,9 +22,13 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConfigNotFound,
+    ConfigParseError,
     ConnectTimeoutError,
     EndpointConnectionError,
     NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
 )
@@ -51,6 +55,7 @@ T = TypeVar("T")
 
 PAGE_KEYS = 1000
 DELETE_BATCH_KEYS = 1000
+_WRONG_SETUP = (ConfigNotFound, ConfigParseError, NoRegionError, ParamValidationError, ValueError)
 _TOTAL = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
 
 
@@ -95,7 +100,7 @@ class S3ClientSettings:
 
     connections: int = 64
     connect_timeout: float = 5.0
-    read_timeout: float = 30.0
+    read_timeout: float = 20.0
 
 
 class AiobotocoreS3Store:
@@ -153,7 +158,7 @@ class AiobotocoreS3Store:
         """One request; the SDK's error, if any, is translated and kept out of the traceback."""
         try:
             return await call(await self._connected())
-        except (BotoCoreError, ClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (BotoCoreError, ClientError, aiohttp.ClientError, OSError, ValueError) as error:
             failure = _translated(error, key, mode)
             cause = sdk_error(error, str(error))
         raise failure from cause
@@ -298,10 +303,10 @@ def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateEr
         said = error.response.get("Error", {})
         return refused(status, str(said.get("Code", "")), str(said.get("Message", "")), key=key, mode=mode)
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
-        return InvalidError(
-            f"{redacted(str(error))}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-            outcome="not_applied",
-        )
+        hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return InvalidError(f"{redacted(str(error))}; {hint}", outcome="not_applied")
+    if isinstance(error, _WRONG_SETUP):
+        return InvalidError(f"{redacted(str(error))}; check the AWS_* environment and profile", outcome="not_applied")
     return no_answer(f"{type(error).__name__}: {error}", key=key, mode=mode, sent=not _never_connected(error))
 
 

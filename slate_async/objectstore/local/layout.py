@@ -59,8 +59,8 @@ def _entries(folder: Path, folder_key: str) -> list[tuple[str, str]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name in (TEMPORARY_FOLDER, CLAIMS_FOLDER) and not folder_key:
-                    continue
+                if entry.name in (TEMPORARY_FOLDER, CLAIMS_FOLDER):
+                    continue  # this store's, or deeper down those of a store nested in it
                 if entry.name.endswith(SUFFIX):
                     found.append((folder_key + unquote(entry.name[: -len(SUFFIX)]), entry.name))
                 elif entry.is_dir(follow_symlinks=False):

@@ -28,9 +28,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 INCREMENTER = """
 import asyncio, sys
-from slate_async.objectstore.local import LocalStore
+from slate_async.objectstore.local import LocalStore, store as local_store
 from slate_async.objectstore.protocol import Match, ObjectChangedError
 from slate_async.runtime.system import system_runtime
+
+local_store.CLAIM_PATIENCE_SECONDS = float(sys.argv[3])
 
 async def main(folder, times):
     store = LocalStore(folder, system_runtime(1))
@@ -62,9 +64,9 @@ async def store(tmp_path: Path, runtime: Runtime) -> AsyncIterator[LocalStore]:
     await opened.close()
 
 
-def _incrementer(folder: Path, times: int) -> subprocess.Popen[str]:
+def _incrementer(folder: Path, times: int, patience: float = 0.5) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", INCREMENTER, str(folder), str(times)]
+    command = [sys.executable, "-c", INCREMENTER, str(folder), str(times), str(patience)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -149,6 +151,41 @@ async def test_reading_changes_nothing(tmp_path: Path, runtime: Runtime) -> None
         await reader.get("key")
 
 
+async def test_names_are_given_only_to_synced_files_and_synced_before_the_answer(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("warm", b"")
+    events: list[str] = []
+    fsync, link, rename = os.fsync, os.link, Path.rename
+
+    def shown(path: Path) -> str:
+        return "temporary" if path.parent.name == "%tmp" else path.relative_to(tmp_path).as_posix()
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        events.append(f"sync {shown(Path(os.readlink(f'/proc/self/fd/{descriptor}')))}")
+
+    def linked(source: Path, target: Path) -> None:
+        link(source, target)
+        events.append(f"link {shown(target)}")
+
+    def renamed(self: Path, target: Path) -> Path:
+        events.append(f"rename {shown(target)}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", linked)
+    monkeypatch.setattr(Path, "rename", renamed)
+    etag = await store.put("a/b/c", b"", mode=CREATE)
+    assert events == ["sync temporary", "sync .", "sync a", "link a/b/c.obj", "sync a/b"]
+    events.clear()
+    await store.put("a/b/c", b"", mode=Match(etag))
+    assert events == ["sync temporary", "rename a/b/c.obj", "sync a/b"]
+    events.clear()
+    await store.delete(["a/b/c"])
+    assert events == ["rename temporary", "sync a/b"]
+
+
 async def test_foreign_files_are_refused(store: LocalStore, tmp_path: Path) -> None:
     await store.put("a", b"1")
     (tmp_path / "notes.txt").write_text("mine")
@@ -207,9 +244,11 @@ async def test_temporary_files_of_dead_owners_go_and_those_of_the_living_stay(tm
     assert _files(tmp_path) == ["a.obj", "b.obj"]
 
 
-async def test_counting_in_processes_loses_nothing(store: LocalStore) -> None:
+@pytest.mark.parametrize("patience", [0.5, -1.0])
+async def test_counting_in_processes_loses_nothing(store: LocalStore, patience: float) -> None:
+    """With patience below 0 every process breaks every claim it meets: slower, but as exact."""
     await store.put("counter", b"0")
-    workers = [_incrementer(store._root, 40) for _ in range(3)]
+    workers = [_incrementer(store._root, 40, patience) for _ in range(3)]
     for worker in workers:
         assert worker.stdout is not None
         printed = await asyncio.to_thread(worker.stdout.read)
