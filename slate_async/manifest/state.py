@@ -80,7 +80,6 @@ class ManifestState:
     log_protocol: LogProtocol
     wal_enabled: bool
     created_ms: int
-    home_region: str | None = None
     properties: Mapping[str, str] = field(default_factory=no_fields)
     # the version this state is
     ref: VersionRef = NO_VERSION
@@ -113,7 +112,7 @@ class ManifestState:
         return self.ref.version
 
 
-FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "home_region", "properties")
+FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties")
 MONOTONE = (
     "writer_epoch",
     "compactor_epoch",

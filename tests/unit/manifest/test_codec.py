@@ -65,7 +65,7 @@ def test_full_round_trip() -> None:
         replace(STATE, l0=(), runs=(SortedRun(2, (sst(4), sst(5))), *STATE.runs)),
         replace(STATE, l0=STATE.l0[:1], runs=()),
         replace(STATE, runs=(SortedRun(1, (sst(1),)), STATE.runs[1])),
-        replace(STATE, home_region="eu-1", destroyed_at_ms=9),
+        replace(STATE, destroyed_at_ms=9),
         replace(STATE, unknown={"later": 1}),
         STATE,
     ],
