@@ -35,7 +35,8 @@ from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
 OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
-NESTED = re.compile(r"[^/]+/(.*/)?manifest/")
+NESTED = re.compile(r"[^/]+/(.*/)?(manifest/|writer/|gc/|log/[\d.]+\.sst$|sst/\d+\.[0-9a-z]+\.sst$)")
+"""Keys of a database nested below. Its manifest may be elsewhere, so any of its objects will do."""
 FOREIGN_LOOK = 1_000
 """How many objects under a new database's path are looked at for things that are not ours."""
 

@@ -1,0 +1,176 @@
+"""Several databases of one process: what they share, and that they do not meet."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+import slate_async as slate
+from tests.engine import (
+    ManualClock,
+    StoreInHand,
+    contents,
+    memory_store,
+    open_db,
+    runtime,
+    settle,
+    until,
+)
+
+QUICK = slate.Settings(flush_interval_ms=5)
+
+
+async def test_databases_share_clients_cache_and_polling(tmp_path: Path) -> None:
+    async with slate.Environment(block_cache_bytes=1 << 20) as env:
+        async with env.open(tmp_path / "one", settings=QUICK) as one, env.open(tmp_path / "two", settings=QUICK) as two:
+            assert one._place.cache is two._place.cache
+            assert one._polls is two._polls
+            assert one._place.runtime is two._place.runtime is env.runtime
+            polling = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
+            assert len(polling) == 1
+            await one.put(b"k", b"one")
+            await two.put(b"k", b"two")
+            await one.flush(l0=True)
+            await two.flush(l0=True)
+            assert await one.get(b"k") == b"one"
+            assert await two.get(b"k") == b"two"
+            assert await contents(one) == {b"k": b"one"}
+        async with env.open(tmp_path / "one", create=False) as again:
+            assert await again.get(b"k") == b"one"
+
+
+async def test_the_cache_is_bounded_over_all_of_them(tmp_path: Path) -> None:
+    limit = 64 << 10
+    async with slate.Environment(block_cache_bytes=limit, runtime=runtime()) as env:
+        small = slate.Settings(block_bytes=1024, l0_sst_bytes=32 << 10, flush_interval_ms=5)
+        databases = [await env.open(f"memory://{tmp_path.name}-{n}", settings=small) for n in range(3)]
+        for db in databases:
+            for number in range(300):
+                await db.put(b"%04d" % number, bytes(500), await_durable=False)
+            await db.flush(l0=True)
+        for _ in range(2):
+            for db in databases:
+                for number in range(300):
+                    assert await db.get(b"%04d" % number) == bytes(500)
+                assert db._place.cache.stats().bytes <= limit
+        assert databases[0].metrics()["cache.evictions"] > 0
+        for db in databases:
+            await db.close()
+
+
+async def test_it_is_closed_after_its_databases(tmp_path: Path) -> None:
+    env = slate.Environment(threads=2)
+    db = await env.open(tmp_path / "db")
+    with pytest.raises(slate.InvalidError, match="1 databases"):
+        await env.close()
+    await db.put(b"a", b"1")
+    await db.close()
+    await env.close()
+    await env.close()
+    with pytest.raises(slate.InvalidError, match="closed"):
+        await env.open(tmp_path / "db")
+    await until(lambda: not [t for t in threading.enumerate() if t.name.startswith("slate-worker")], "its threads")
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("slate")]
+
+
+async def test_a_failed_opening_does_not_keep_it_open(tmp_path: Path) -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        for _ in range(3):
+            with pytest.raises(slate.InvalidError):
+                await env.open(tmp_path / "nothing", create=False)
+        db = await env.open(f"memory://{tmp_path.name}")
+        await db.close()
+
+
+async def test_its_end_never_replaces_the_error_of_its_body(tmp_path: Path) -> None:
+    db: slate.Db | None = None
+    with pytest.raises(KeyError, match="mine"):  # noqa: PT012
+        async with slate.Environment(runtime=runtime()) as env:
+            db = await env.open(f"memory://{tmp_path.name}")
+            raise KeyError("mine")
+    assert db is not None
+    await db.close()
+
+
+async def test_closing_one_database_leaves_the_others(tmp_path: Path) -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        databases = [await env.open(f"memory://{tmp_path.name}/{n}", settings=QUICK) for n in range(4)]
+        for number, db in enumerate(databases):
+            await db.put(b"k", b"%d" % number)
+        await databases[1].close()
+        await databases[3].close()
+        assert await databases[0].get(b"k") == b"0"
+        await databases[2].put(b"more", b"2")
+        await databases[0].close()
+        await databases[2].close()
+        async with env.open(f"memory://{tmp_path.name}/1") as again:
+            assert await again.get(b"k") == b"1"
+
+
+async def test_a_database_fenced_by_its_neighbour_in_one_environment(tmp_path: Path) -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        url = f"memory://{tmp_path.name}"
+        older = await env.open(url, settings=slate.Settings(manifest_poll_interval_ms=10))
+        async with env.open(url) as newer:
+            with pytest.raises(slate.FencedError):
+                await older.wait_closed()
+            await newer.put(b"a", b"1")
+        await older.close()
+
+
+async def test_databases_nest(tmp_path: Path) -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        urls = [f"memory://{tmp_path.name}", f"memory://{tmp_path.name}/a", f"memory://{tmp_path.name}/a/b"]
+        for order in (urls, list(reversed(urls))):
+            for url in order:
+                async with env.open(url, settings=QUICK) as db:
+                    await db.put(url.encode(), b"mine")
+        for url in urls:
+            async with env.open(url, create=False) as db:
+                assert await contents(db) == {url.encode(): b"mine"}
+
+
+async def test_nesting_works_from_the_inside_out(tmp_path: Path) -> None:
+    async with slate.open(tmp_path / "outer" / "inner") as inner:
+        await inner.put(b"a", b"inner")
+        async with slate.open(tmp_path / "outer") as outer:
+            await outer.put(b"a", b"outer")
+            assert await contents(inner) == {b"a": b"inner"}
+            assert await contents(outer) == {b"a": b"outer"}
+
+
+async def test_a_store_object_stays_its_owners() -> None:
+    store = StoreInHand(memory_store())
+    async with open_db(store) as db:
+        await db.put(b"a", b"1")
+    assert not store.closed
+    await store.put("still", b"usable")
+
+
+async def test_one_runtime_for_a_private_environment_or_one_given() -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        with pytest.raises(slate.InvalidError, match="runtime"):
+            slate.open("memory://x", environment=env, runtime=runtime())
+        async with slate.open(memory_store(), name="memory://named", environment=env) as db:
+            assert db.status().path == "memory://named"
+
+
+async def test_threads_are_a_positive_number() -> None:
+    with pytest.raises(slate.InvalidError, match="threads"):
+        slate.Environment(threads=0)
+
+
+async def test_polls_of_closed_databases_stop(tmp_path: Path) -> None:
+    store = StoreInHand(memory_store())
+    async with slate.Environment(runtime=runtime(ManualClock())) as env:
+        settings = slate.Settings(manifest_poll_interval_ms=2)
+        async with env.open(store, name="memory://one", settings=settings) as db:
+            before = db.metrics()["manifest.loads"]
+            await until(lambda: db.metrics()["manifest.loads"] > before + 3, "some polls")
+        loads = db.metrics()["manifest.loads"]
+        await asyncio.sleep(0.02)
+        await settle()
+        assert db.metrics()["manifest.loads"] == loads
