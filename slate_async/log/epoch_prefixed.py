@@ -79,25 +79,32 @@ class EpochPrefixedLog:
     async def _take_register(self, claimed: ManifestState, backoff: Backoff) -> None:
         """Rules 16 to 18: replace the register, upwards in epoch only, inheriting what its owner left."""
         while True:
-            cell, current = await self._read()
-            if current.epoch > self._epoch:
-                raise FencedError(
-                    f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening"
-                )
-            if current.epoch == self._epoch:
-                if current.token != claimed.writer_token:
-                    raise FencedError(f"another writer holds epoch {self._epoch} in the register")
-                self._hold(current, cell)  # an attempt of ours whose answer was lost
-                return
-            end = await self._end_of(current)
-            taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
-            outcome = await translated(
-                self._register.compare_and_set(None if cell is None else cell.tag, codec.encode(taken))
-            )
-            if isinstance(outcome, Committed):
-                self._held, self._tag = taken, outcome.value
-                return
-            await backoff.wait()
+            cause: UnavailableError | None = None
+            try:
+                if await self._try_to_take(claimed):
+                    return
+            except UnavailableError as error:
+                cause = error
+            await backoff.wait(cause)
+
+    async def _try_to_take(self, claimed: ManifestState) -> bool:
+        cell, current = await self._read()
+        if current.epoch > self._epoch:
+            raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening")
+        if current.epoch == self._epoch:
+            if current.token != claimed.writer_token:
+                raise FencedError(f"another writer holds epoch {self._epoch} in the register")
+            self._hold(current, cell)  # an attempt of ours whose answer was lost
+            return True
+        end = await self._end_of(current)
+        taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
+        outcome = await translated(
+            self._register.compare_and_set(None if cell is None else cell.tag, codec.encode(taken))
+        )
+        if not isinstance(outcome, Committed):
+            return False
+        self._held, self._tag = taken, outcome.value
+        return True
 
     async def _end_of(self, current: WriterRegister) -> int:
         """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""
@@ -162,20 +169,42 @@ class EpochPrefixedLog:
         """Rule 15: ``last_written = log_id`` iff the register is still this epoch's and behind it."""
         backoff = Backoff(self._runtime, self._deadline_ms, f"committing log position {log_id}")
         while self._held.last_written < log_id:
-            wanted = self._published(log_id)
-            outcome = await translated(self._register.compare_and_set(self._tag, codec.encode(wanted)))
-            if isinstance(outcome, Committed):
-                self._held, self._tag = wanted, outcome.value
-                return
-            if isinstance(outcome, Conflict):
-                current = EMPTY if outcome.current is None else codec.decode(outcome.current.value)
-                self._check_owner(current)
-                self._hold(current, outcome.current)
-            else:
+            try:
+                settled = await self._try_to_publish(log_id)
+            except UnavailableError as error:  # refused unjudged, or not read: what was held still is
+                await backoff.wait(error)
+                continue
+            if not settled:
                 await backoff.wait()
+                await self._reread(backoff)
+            elif self._held.last_written < log_id:  # beaten by an earlier attempt of this writer's that came late
+                await backoff.wait()
+
+    async def _try_to_publish(self, log_id: int) -> bool:
+        """One compare-and-set; ``False`` if its outcome is unknown."""
+        wanted = self._published(log_id)
+        outcome = await translated(self._register.compare_and_set(self._tag, codec.encode(wanted)))
+        if isinstance(outcome, Committed):
+            self._held, self._tag = wanted, outcome.value
+        elif isinstance(outcome, Conflict):
+            current = EMPTY if outcome.current is None else codec.decode(outcome.current.value)
+            self._check_owner(current)
+            self._hold(current, outcome.current)
+        else:
+            return False
+        return True
+
+    async def _reread(self, backoff: Backoff) -> None:
+        """After an unknown outcome: what the register holds now."""
+        while True:
+            try:
                 cell, current = await self._read()
-                self._check_owner(current)
-                self._hold(current, cell)
+            except UnavailableError as error:
+                await backoff.wait(error)
+                continue
+            self._check_owner(current)
+            self._hold(current, cell)
+            return
 
     def _published(self, log_id: int) -> WriterRegister:
         return self._held.publish(log_id)

@@ -1,8 +1,9 @@
 """The commit driver: loads the head and commits edits, whatever the network does.
 
 Ordering rule: an edit is applied to a state, the result is committed as the next version, and on *any* answer but
-`Committed` the head is read again and the edit asked again. So a conflict, a lost response and a superseded success
-all take the same path, and the edit's own mark decides (see `slate_async.manifest.edits`).
+`Committed` the head is read again and the edit asked again. So a conflict, a lost response, a refusal by a store that
+is overloaded and a superseded success all take the same path, and the edit's own mark decides (see
+`slate_async.manifest.edits`).
 
 Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
 """
@@ -34,6 +35,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 OFFLOAD_SSTS = 500
 """Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
+MAX_ATTEMPTS = 1_000
+"""The deadline ends a commit; this ends one whose clock stands still."""
 CHAIN_READS = 8
 """How often a head whose base was deleted meanwhile is read anew before the chain counts as broken."""
 
@@ -157,51 +160,62 @@ class ManifestDriver:
         """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""
         async with self._lock:
             deadline = self._deadline()
-            for attempt in range(1_000):
-                head = await self.load()
-                if head is not None:
-                    return head
-                if (committed := await self._attempt(None, state)) is not None:
-                    return committed
-                await self._pause(attempt, deadline)
+            for attempt in range(MAX_ATTEMPTS):
+                cause: UnavailableError | None = None
+                try:
+                    head = await self.load()
+                    if head is not None:
+                        return head
+                    if (committed := await self._attempt(None, state)) is not None:
+                        return committed
+                except UnavailableError as error:
+                    cause = error
+                await self._pause(attempt, deadline, cause)
         raise UnavailableError("creating the manifest kept failing", outcome="unknown")
 
     async def _commit(self, edit: Edit) -> ManifestState:
         async with self._lock:
             deadline = self._deadline()
-            state, fresh = self._head, False
-            for attempt in range(1_000):
-                if state is None:
-                    state, fresh = await self.load(), True
-                    if state is None:
-                        raise InvalidError("there is no database here any more")
+            known = self._head
+            for attempt in range(MAX_ATTEMPTS):
+                cause: UnavailableError | None = None
                 try:
-                    new = edit.apply(state)
-                except FencedError:
-                    raise
-                except Exception:
-                    if fresh:
-                        raise
-                    state = None  # judged on a cached head: judge again on the real one
-                    continue
-                if new is None:
-                    return state
-                check_successor(state, new)
-                if (committed := await self._attempt(state, new)) is not None:
-                    return committed
-                state = None
-                await self._pause(attempt, deadline)
+                    if (committed := await self._judge_and_attempt(edit, known)) is not None:
+                        return committed
+                except UnavailableError as error:
+                    cause = error  # nothing was written, or the head could not be read: the edit's mark will tell
+                known = None
+                await self._pause(attempt, deadline, cause)
         raise UnavailableError("a manifest commit kept losing", outcome="unknown")
+
+    async def _judge_and_attempt(self, edit: Edit, known: ManifestState | None) -> ManifestState | None:
+        """Apply ``edit`` to ``known``, or to the real head, and try to commit it; ``None`` if that must be repeated."""
+        state = await self.load() if known is None else known
+        if state is None:
+            raise InvalidError("there is no database here any more")
+        try:
+            new = edit.apply(state)
+        except FencedError:
+            raise
+        except Exception:
+            if known is None:
+                raise
+            return await self._judge_and_attempt(edit, None)  # judged on a cached head: judge again on the real one
+        if new is None:
+            return state
+        check_successor(state, new)
+        return await self._attempt(state, new)
 
     def _deadline(self) -> float:
         return self._runtime.clock.monotonic() + self._deadline_ms / 1000
 
-    async def _pause(self, attempt: int, deadline: float) -> None:
+    async def _pause(self, attempt: int, deadline: float, cause: UnavailableError | None) -> None:
         now = self._runtime.clock.monotonic()
         if now >= deadline:
+            said = "" if cause is None else f": {cause}"
             raise UnavailableError(
-                f"a manifest commit did not get through within {self._deadline_ms} ms", outcome="unknown"
-            )
+                f"a manifest commit did not get through within {self._deadline_ms} ms{said}", outcome="unknown"
+            ) from cause
         if attempt > 0:  # the first loser goes again at once
             limit = min(0.01 * 2 ** min(attempt, 7), deadline - now)
             await self._runtime.clock.sleep(self._runtime.rng.uniform(0, limit))

@@ -1,0 +1,181 @@
+"""The commit driver: every answer but `Committed` leads back to the head, and an edit goes in exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from metastores.errors import MetaStoreUnavailableError
+from metastores.protocol import CommitOutcome, Conflict, Unknown, VersionRef
+from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
+from slate_async.manifest import codec
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import AddL0, ClaimWriter
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.system import SystemClock, system_runtime
+from tests.unit.manifest.test_codec import sst
+
+NEW = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_enabled=True, created_ms=0)
+
+
+class Moody(PutIfAbsentMetaStore):
+    """Follows a script of moods, one per commit, then behaves."""
+
+    moods: tuple[str, ...] = ()
+
+    async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
+        mood, self.moods = (self.moods[0], self.moods[1:]) if self.moods else ("well", ())
+        if mood == "throttled":
+            raise MetaStoreUnavailableError("slow down")
+        if mood == "lost request":
+            return Unknown("no answer")
+        outcome = await super().commit(ref, payload)
+        return Unknown("no answer") if mood == "lost answer" else outcome
+
+
+def driver_of(store: MemoryStore, *moods: str, full_every: int = 4, deadline_ms: int = 5_000) -> ManifestDriver:
+    metastore = Moody(MetaObjects(store))
+    metastore.moods = moods
+    supervisor = Supervisor("test", lambda cause: pytest.fail(f"a task failed: {cause!r}"))
+    return ManifestDriver(metastore, system_runtime(1), supervisor, full_every=full_every, deadline_ms=deadline_ms)
+
+
+def add(number: int, state: ManifestState) -> AddL0:
+    start = state.log_start
+    return AddL0(state.writer_epoch, start, start, sst(number), sst(number).max_seq, 0, 1, 0)
+
+
+async def grown(store: MemoryStore, ssts: int) -> ManifestState:
+    driver = driver_of(store)
+    await driver.create(NEW)
+    state = await driver.commit(ClaimWriter("t", 1))
+    for number in range(1, ssts + 1):
+        state = await driver.commit(add(number, state))
+    return state
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(SystemClock())
+
+
+async def test_every_version_reads_back_whether_full_or_delta(store: MemoryStore) -> None:
+    writer = driver_of(store)
+    await writer.create(NEW)
+    state = await writer.commit(ClaimWriter("t", 1))
+    kinds = []
+    for number in range(1, 20):
+        state = await writer.commit(add(number, state))
+        assert await driver_of(store).load() == state
+        body = (await store.get(f"manifest/{state.version:020}.manifest")).data
+        kinds.append(body[body.index(codec.MAGIC) + 10])
+    assert set(kinds) == {codec.FULL, codec.DELTA}
+    assert kinds.count(codec.FULL) in (4, 5)
+
+
+@pytest.mark.parametrize("mood", ["throttled", "lost request", "lost answer"])
+async def test_an_edit_goes_in_exactly_once(store: MemoryStore, mood: str) -> None:
+    await grown(store, 1)
+    driver = driver_of(store, mood, mood)
+    state = await driver.load()
+    assert state is not None
+    added = await driver.commit(add(2, state))
+    assert [one.location for one in added.l0] == ["sst/2", "sst/1"]
+    assert added.version == state.version + 1
+    claimed = await driver_of(store, mood).commit(ClaimWriter("u", 1))
+    assert claimed.writer_epoch == 2
+
+
+@pytest.mark.parametrize("mood", ["throttled", "lost request", "lost answer"])
+async def test_creation_survives_lost_answers_too(store: MemoryStore, mood: str) -> None:
+    state = await driver_of(store, mood).create(NEW)
+    assert state.version == 1
+    assert (await driver_of(store).create(replace(NEW, database_id=UUID(int=9)))).database_id == UUID(int=1)
+
+
+async def test_an_edit_judged_on_a_stale_head_is_judged_again(store: MemoryStore) -> None:
+    state = await grown(store, 1)
+    sleeper, other = driver_of(store), driver_of(store)
+    await sleeper.load()
+    state = await other.commit(add(2, state))
+    assert (await sleeper.commit(add(3, state))).log_start == state.log_start + 1  # from its cached head: a gap
+    with pytest.raises(InternalError):
+        await sleeper.commit(add(9, replace(state, log_start=50)))
+
+
+async def test_a_fenced_writers_edit_is_refused(store: MemoryStore) -> None:
+    state = await grown(store, 1)
+    zombie = driver_of(store)
+    await zombie.load()
+    await driver_of(store).commit(ClaimWriter("new", 1))
+    with pytest.raises(FencedError):
+        await zombie.commit(add(2, state))
+
+
+async def test_past_the_deadline_the_outcome_is_unknown(store: MemoryStore) -> None:
+    state = await grown(store, 1)
+    driver = driver_of(store, *["lost request"] * 10_000, deadline_ms=200)
+    with pytest.raises(UnavailableError) as caught:
+        await driver.commit(add(2, state))
+    assert caught.value.outcome == "unknown"
+
+
+async def test_a_cancelled_caller_abandons_the_wait_not_the_commit(store: MemoryStore) -> None:
+    state = await grown(store, 1)
+    driver = driver_of(store)
+    await driver.load()
+    task = asyncio.create_task(driver.commit(add(2, state)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        while (head := await driver_of(store).load()) is None or len(head.l0) != 2:
+            await asyncio.sleep(0.001)
+
+
+async def manifest_keys(store: MemoryStore) -> dict[str, bytes]:
+    """Key to kind of every stored version."""
+    kinds = {}
+    async for info in store.list("manifest/"):
+        body = (await store.get(info.key)).data
+        kinds[info.key] = body[body.index(codec.MAGIC) + 10 :][:1]
+    return kinds
+
+
+async def test_a_missing_base_is_a_broken_chain(store: MemoryStore) -> None:
+    await grown(store, 4)
+    kinds = await manifest_keys(store)
+    assert kinds[max(kinds)] == b"\x02"
+    await store.delete([max(key for key, kind in kinds.items() if kind == b"\x01")])
+    with pytest.raises(CorruptionError, match="base is missing"):
+        await driver_of(store).load()
+
+
+async def test_a_base_of_another_commit_is_a_broken_chain(store: MemoryStore) -> None:
+    await grown(store, 4)
+    kinds = await manifest_keys(store)
+    base = max(key for key, kind in kinds.items() if kind == b"\x01")
+    other = MemoryStore(SystemClock())
+    await grown(other, 4)
+    await store.put(base, (await other.get(base)).data)  # the same version number, another token
+    with pytest.raises(CorruptionError):
+        await driver_of(store).load()
+
+
+async def test_a_base_that_is_a_delta_is_a_broken_chain(store: MemoryStore) -> None:
+    state = await grown(store, 4)
+    metastore = PutIfAbsentMetaStore(MetaObjects(store))
+    fake_base = replace(state, ref=state.ref)
+    ref = VersionRef(state.version + 1, "f" * 32)
+    outcome = await metastore.commit(ref, codec.encode_delta(fake_base, replace(state, log_start=99)))
+    assert not isinstance(outcome, Conflict | Unknown)
+    with pytest.raises(CorruptionError, match="itself a delta"):
+        await driver_of(store).load()
