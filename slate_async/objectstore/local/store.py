@@ -1,4 +1,4 @@
-"""`LocalStore`: the `ObjectStore` on a folder of this machine, or of a file system shared by several.
+"""`LocalStore`: the `ObjectStore` on a folder of this machine, for any number of its processes.
 
 The event loop never waits for a disk: operations run on worker threads (`runtime.offload`). A cancelled put goes on
 in its thread to a whole object or to none. Reading alone changes nothing in the folder.
