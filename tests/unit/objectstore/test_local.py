@@ -291,7 +291,7 @@ async def test_a_stopped_writer_neither_blocks_nor_overwrites(store: LocalStore,
         for pause in (0.01, 0.02, 0.03, 0.05):
             await asyncio.sleep(pause)
             worker.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
+            await asyncio.to_thread(os.waitid, os.P_PID, worker.pid, os.WSTOPPED)
             seen = await store.get("counter")
             etag = await store.put("counter", seen.data, mode=Match(seen.info.etag))
             for _ in range(5):
