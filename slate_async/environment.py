@@ -32,6 +32,7 @@ from slate_async.sst.cache import BlockCache
 
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
 DEFAULT_THREADS = 4
+RETRY_ATTEMPTS = 1_000
 
 
 class Environment:
@@ -181,7 +182,12 @@ class Environment:
 
 
 def _policy(settings: Settings) -> RetryPolicy:
-    return RetryPolicy(deadline=settings.retry_deadline_ms / 1000)
+    """The deadline decides when to give up; the number of attempts is only the bound behind it."""
+    return RetryPolicy(
+        attempts=RETRY_ATTEMPTS,
+        deadline=settings.retry_deadline_ms / 1000,
+        request_timeout=settings.request_timeout_ms / 1000,
+    )
 
 
 async def _nothing() -> None:

@@ -2,8 +2,8 @@
 
 Reads, list pages, deletes and unconditional puts are repeated when they end in `UnavailableError`. Conditional
 puts pass through untouched, exactly once: repeating one could meet its own success as a conflict. Every attempt
-is cut off at the deadline, so a store that never answers is `UnavailableError` too, with outcome "unknown" for
-a conditional put.
+is cut off after a while of its own, so that a request that went nowhere leaves time for another, and at the deadline;
+an attempt cut off is `UnavailableError`, with outcome "unknown" for a conditional put.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class RetryPolicy:
 
     attempts: int = 8
     deadline: float = 60.0
+    request_timeout: float = 10.0
     first_pause: float = 0.05
     longest_pause: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or min(self.deadline, self.first_pause, self.longest_pause) <= 0:
+        if self.attempts < 1 or min(self.deadline, self.request_timeout, self.first_pause, self.longest_pause) <= 0:
             raise InvalidError("a retry policy needs at least one attempt and times above 0")
 
     def pause(self, failures: int, rng: random.Random) -> float:
@@ -97,15 +98,16 @@ class RetryingStore:
         return _Budget(self._policy, self._clock, self._rng)
 
     async def _attempt(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """One counted attempt, cut off after ``seconds``."""
+        """One counted attempt, cut off after ``seconds`` or the policy's time for one request."""
         self.stats.count(operation)
+        seconds = min(seconds, self._policy.request_timeout)
         try:
             async with asyncio.timeout(seconds):
                 return await call()
         except TimeoutError as error:
             self.stats.errors += 1
             raise UnavailableError(
-                f"{operation}: no answer within {self._policy.deadline:g} s", outcome=_outcome(operation)
+                f"{operation}: no answer within {seconds:g} s", outcome=_outcome(operation)
             ) from error
         except ConflictError:
             self.stats.conflicts += 1

@@ -185,7 +185,24 @@ async def test_a_store_that_never_answers() -> None:
     assert failure.value.outcome == "unknown"
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"deadline": 0.0}, {"first_pause": -1.0}])
+async def test_one_request_that_goes_nowhere_leaves_time_for_another() -> None:
+    class OnceSilent(MemoryStore):
+        asked = 0
+
+        async def put(self, *_: object, **__: object) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.Event().wait()
+            return "etag"
+
+    clock = VirtualClock()
+    policy = RetryPolicy(deadline=3_600.0, request_timeout=0.02)
+    store = RetryingStore(OnceSilent(clock), clock, random.Random(1), policy)
+    assert await store.put("key", b"") == "etag"
+    assert (store.stats.retries, store.stats.errors) == (1, 1)
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"deadline": 0.0}, {"request_timeout": 0.0}, {"first_pause": -1.0}])
 def test_wrong_policies(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidError):
         RetryPolicy(**wrong)  # type: ignore[arg-type]
