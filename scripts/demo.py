@@ -158,7 +158,8 @@ def summary(report: dict[str, float], acknowledged: int, loaded_s: float, consol
     console.print(table)
     good = report["lost"] == 0 and report["equal"]
     verdict = "[green]every one is there[/]" if report["lost"] == 0 else f"[red]{report['lost']} are LOST[/]"
-    console.print(f"Of {acknowledged:,} acknowledged records {verdict}; the scan equals the data set: {report['equal']}.")
+    console.print(f"Of {acknowledged:,} acknowledged records {verdict}.")
+    console.print(f"The scan equals the data set: {report['equal']}.")
     return 0 if good else 1
 
 

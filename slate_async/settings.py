@@ -226,7 +226,7 @@ class Settings(BaseSettings):
         32,
         unit="versions",
         what="Every so many manifest versions one is stored in full, the others as changes to it.",
-        why="Opening reads the head and at most one full version; a commit costs what it changes, plus what changed since.",
+        why="Opening reads the head and at most one full version; a commit costs what changed since it.",
         ge=1,
         le=1_024,
     )
