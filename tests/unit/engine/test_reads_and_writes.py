@@ -271,7 +271,7 @@ async def test_a_key_or_value_is_copied_at_the_call() -> None:
         key, value = bytearray(b"key"), np.arange(4, dtype=np.uint8)
         wide = np.arange(8, dtype=np.uint16).reshape(2, 4)[:, ::2]  # not contiguous
         writes = [db.put(key, value), db.put(memoryview(b"wide"), wide), db.put(b"self", key)]
-        key[:] = b"XXX"
+        key[:] = b"zzz"
         value[:] = 9
         wide[:] = 0
         for write in writes:
@@ -281,7 +281,7 @@ async def test_a_key_or_value_is_copied_at_the_call() -> None:
         assert await db.get(b"self") == b"key"
         asked = bytearray(b"key")
         reading = db.get(asked)
-        asked[:] = b"XXX"
+        asked[:] = b"zzz"
         assert await reading == bytes(range(4))
 
 
