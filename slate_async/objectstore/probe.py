@@ -5,13 +5,15 @@ data is lost, so a store is asked before a protocol relies on it: racing creates
 object, under ``gc/probe/``, must have one winner each, whose bytes are then read back, and a stale etag must lose.
 
 Only what the store did answer counts against it: a request without an answer makes the probe try that step again,
-and in the end `UnavailableError`, never the verdict "broken".
+and in the end `UnavailableError`, never the verdict "broken". Such a request may still arrive, so each try has an
+object of its own, and nothing is put there unconditionally.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from slate_async.errors import ConflictError, InvalidError, SlateError, UnavailableError
@@ -20,8 +22,8 @@ from slate_async.runtime.protocol import Ids
 
 PROBE_FOLDER = "gc/probe"
 RACERS = 3
-ROUNDS = 4
-"""How often a step is tried that ended without a winner because requests had no answer."""
+ROUNDS = 8
+"""How often a step is tried in which requests had no answer."""
 
 WAY_OUT_CREATE = (
     "keep the metadata elsewhere (metastore='dynamodb://TABLE') and use the log that needs no conditional puts"
@@ -40,20 +42,37 @@ async def probe(store: ObjectStore, *, need_create: bool, need_replace: bool, id
     (no such bucket, not allowed) as it is."""
     if not (need_create or need_replace):
         return
-    key = f"{PROBE_FOLDER}/{ids.token()}"
+    keys: list[str] = []
     try:
         if need_create:
-            await _probe_create(store, key, ids)
+            await _until_answered(store, _probe_create, ids, keys)
         if need_replace:
-            await _probe_replace(store, key, ids)
+            await _until_answered(store, _probe_replace, ids, keys)
     finally:
         with contextlib.suppress(SlateError):  # leaving a probe object behind is no reason to fail
-            await store.delete([key])
+            await store.delete(keys)
+
+
+class _UnansweredError(Exception):
+    """A step could not be judged: a conditional put had no answer. ``__cause__`` says which."""
+
+
+async def _until_answered(
+    store: ObjectStore, step: Callable[[ObjectStore, str, Ids], Awaitable[None]], ids: Ids, keys: list[str]
+) -> None:
+    silence: BaseException | None = None
+    for _ in range(ROUNDS):
+        key = f"{PROBE_FOLDER}/{ids.token()}"
+        keys += [key, f"{key}.access"]
+        await store.put(f"{key}.access", _body(ids), mode=OVERWRITE)  # an error here says nothing of conditions
+        try:
+            return await step(store, key, ids)
+        except _UnansweredError as error:
+            silence = error.__cause__
+    raise UnavailableError(f"{store!r} did not decide the probe in {ROUNDS} rounds: {silence}") from silence
 
 
 async def _probe_create(store: ObjectStore, key: str, ids: Ids) -> None:
-    await store.put(key, _body(ids), mode=OVERWRITE)  # an error here is about access, not about conditions
-    await store.delete([key])
     etag, body = await _race(store, key, CREATE, ids, way_out=WAY_OUT_CREATE)
     await _must_hold(store, key, etag, body, "create-if-absent", WAY_OUT_CREATE)
     await _must_lose(store, key, CREATE, ids, "create-if-absent overwrites an existing object", WAY_OUT_CREATE)
@@ -61,33 +80,40 @@ async def _probe_create(store: ObjectStore, key: str, ids: Ids) -> None:
 
 
 async def _probe_replace(store: ObjectStore, key: str, ids: Ids) -> None:
-    stale = await store.put(key, _body(ids), mode=OVERWRITE)
+    stale = await _first(store, key, ids)
     etag, body = await _race(store, key, Match(stale), ids, way_out=WAY_OUT_REPLACE)
     await _must_hold(store, key, etag, body, "replace-if-match", WAY_OUT_REPLACE)
     await _must_lose(store, key, Match(stale), ids, "replace-if-match ignores a stale etag", WAY_OUT_REPLACE)
     await _must_hold(store, key, etag, body, "replace-if-match", WAY_OUT_REPLACE)
 
 
+async def _first(store: ObjectStore, key: str, ids: Ids) -> str:
+    """Put the object to be replaced. Created where that works: a late copy of the request changes nothing."""
+    answer = await _answer(store, key, _body(ids), CREATE)
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, UnavailableError):
+        raise _UnansweredError from answer
+    return await store.put(key, _body(ids), mode=OVERWRITE)
+
+
 async def _race(store: ObjectStore, key: str, mode: PutMode, ids: Ids, *, way_out: str) -> tuple[str, bytes]:
     """Let `RACERS` put at once under one condition; the etag and body of the one winner."""
     name = "replace-if-match" if isinstance(mode, Match) else "create-if-absent"
-    for _ in range(ROUNDS):
-        bodies = [_body(ids) for _ in range(RACERS)]
-        answers = await asyncio.gather(*(_answer(store, key, body, mode) for body in bodies))
-        won = [(answer, body) for answer, body in zip(answers, bodies, strict=True) if isinstance(answer, str)]
-        silent = [answer for answer in answers if isinstance(answer, UnavailableError)]
-        for answer in answers:
-            if isinstance(answer, InvalidError):
-                raise InvalidError(f"{store!r} refuses {name}: {answer}; {way_out}") from answer
-        if len(won) > 1:
-            raise _broken(store, f"{len(won)} of {RACERS} racing {name} puts succeeded", way_out)
-        if len(won) == 1:
-            return won[0]
-        if not silent:
-            raise _broken(store, f"no {name} put succeeds, though its condition holds", way_out)
-        if any(answer.outcome != "not_applied" for answer in silent):
-            raise UnavailableError(f"{store!r} did not answer the {name} probe: {silent[0]}") from silent[0]
-    raise UnavailableError(f"{store!r} did not decide the {name} probe in {ROUNDS} rounds: {silent[0]}") from silent[0]
+    bodies = [_body(ids) for _ in range(RACERS)]
+    answers = await asyncio.gather(*(_answer(store, key, body, mode) for body in bodies))
+    won = [(answer, body) for answer, body in zip(answers, bodies, strict=True) if isinstance(answer, str)]
+    for answer in answers:
+        if isinstance(answer, InvalidError):
+            raise InvalidError(f"{store!r} refuses {name}: {answer}; {way_out}") from answer
+    if len(won) > 1:
+        raise _broken(store, f"{len(won)} of {RACERS} racing {name} puts succeeded", way_out)
+    if len(won) == 1:
+        return won[0]
+    for answer in answers:
+        if isinstance(answer, UnavailableError):
+            raise _UnansweredError from answer
+    raise _broken(store, f"no {name} put succeeds, though its condition holds", way_out)
 
 
 async def _answer(store: ObjectStore, key: str, body: bytes, mode: PutMode) -> _Answer:
@@ -102,6 +128,8 @@ async def _must_lose(store: ObjectStore, key: str, mode: PutMode, ids: Ids, faul
     answer = await _answer(store, key, _body(ids), mode)
     if isinstance(answer, str):
         raise _broken(store, fault, way_out)
+    if isinstance(answer, UnavailableError):
+        raise _UnansweredError from answer
     if not isinstance(answer, ConflictError):
         raise answer
 

@@ -101,6 +101,13 @@ async def test_requests_in_the_way_of_each_other_are_tried_again() -> None:
     await probe(OddStore("another request in the way", left=3), need_create=True, need_replace=True, ids=IDS)
 
 
+@pytest.mark.parametrize("left", range(1, 9))
+async def test_lost_answers_are_no_verdict_when_the_next_ones_arrive(left: int) -> None:
+    store = OddStore("lost answers", left=left)
+    await probe(store, need_create=True, need_replace=True, ids=IDS)
+    assert [info async for info in store.list()] == []
+
+
 @pytest.mark.parametrize("client", ["obstore", "aiobotocore"])
 async def test_a_server_that_ignores_conditions_is_refused(
     client: str, s3rver_endpoint: str, aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
