@@ -160,6 +160,8 @@ def follow_database(settings: Settings, state: ManifestState) -> Settings:
         wanted, fixed = getattr(settings, name), getattr(state, name)
         if wanted is not None and wanted != fixed:
             raise InvalidError(f"{name} is fixed when a database is created: this one has {fixed!r}, not {wanted!r}")
+    if settings.log_protocol is not None and settings.wal_enabled is not None:
+        return settings
     return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
 
 

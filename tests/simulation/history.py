@@ -37,6 +37,7 @@ class Write:
     seq: sequence number of the marker, once known
     acked: when it was acknowledged as durable
     refused: whether it failed and is certainly not in
+    expiring: keys with a time to live and what is left of them in the end: a value, or ``None`` if it is over by then
     """
 
     id: int
@@ -47,6 +48,7 @@ class Write:
     seq: int | None = None
     acked: float = NEVER
     refused: bool = False
+    expiring: Mapping[bytes, bytes | None] = field(default_factory=dict)
 
     @property
     def is_acked(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.simulation.scenarios.engine import ENGINE
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.tiny import TINY
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in TINY}
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*TINY, *ENGINE)}
 """By name, in the order ``scripts/simulate --list`` shows them."""

@@ -1,0 +1,30 @@
+"""Scenarios of the real engine: several processes, one database, every fault, every checker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.simulation.scenarios.engine.play import Play, make_world
+from tests.simulation.scenarios.protocol import Scenario
+
+
+def engine_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
+    """Everything by chance but what is ``fixed`` (fields of `Params`)."""
+
+    return Scenario(
+        name, summary, lambda seed, keep: make_world(seed, keep, fixed), lambda world: Play(world, fixed).run()
+    )
+
+
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "contiguous-wal": {"protocol": "contiguous", "wal": True},
+    "contiguous-sst": {"protocol": "contiguous", "wal": False},
+    "epochs-wal": {"protocol": "epoch_prefixed", "wal": True},
+    "epochs-sst": {"protocol": "epoch_prefixed", "wal": False},
+}
+
+ENGINE: Sequence[Scenario] = tuple(
+    engine_scenario(f"engine-{name}", f"the engine with the log {name}, all faults", **fixed)
+    for name, fixed in _KINDS.items()
+)

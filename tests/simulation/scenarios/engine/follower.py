@@ -1,0 +1,79 @@
+"""A reader that follows the database without writing: adopts manifests, tails the log, shows what it has."""
+
+from __future__ import annotations
+
+from slate_async.errors import SlateError
+from slate_async.manifest.state import ManifestState
+from tests.simulation.history import Kind
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.rows import live, record_view
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.tail import Piece, Tail, sst_rows, still_holds
+
+
+class Follower:
+    """What it knows: a manifest state, and the log's pieces from its ``log_start`` on."""
+
+    def __init__(self, site: Site, node: Node, state: ManifestState) -> None:
+        self._site = site
+        self._node = node
+        self._handle = site.handle(node)
+        self._state = state
+        self._tail = Tail(site, self._handle, state)
+        self._pieces: list[Piece] = []
+
+    def adopt(self, head: ManifestState) -> None:
+        """Rule 20, in one step: rows below ``log_start`` go, the tail moves up to it, ``log_floor`` with it."""
+        if head.version <= self._state.version:
+            return
+        self._state = head
+        self._pieces = kept_pieces(self._pieces, head)
+        if self._tail.next_id < head.log_start:
+            self._tail = Tail(self._site, self._handle, head)
+
+    async def poll(self) -> None:
+        """One round."""
+        first, floor = self._tail.next_id, self._tail.floor
+        pieces = await self._tail.read(self._node.rng.choice((1, 3, 8)))
+        if self._node.rng.random() < 0.3:
+            await self._handle.nap(1.5)
+        head = await self._handle.driver.load()
+        assert head is not None
+        if not still_holds(first, head):
+            self._tail.walk.next_id, self._tail.walk.floor = first, floor
+            self.adopt(head)
+            return
+        self._pieces += pieces
+        if self._node.rng.random() < 0.5:
+            self.adopt(head)
+
+    async def look(self) -> None:
+        """Show everything it has."""
+        state, pieces = self._state, list(self._pieces)
+        stored = await sst_rows(self._site, self._handle, state)
+        logged = [row for piece in pieces for row in piece.rows if row.seq > state.last_seq]
+        record_view(self._site.history, self._node.name, Kind.DURABLE, live([*stored, *logged]))
+
+
+def kept_pieces(pieces: list[Piece], head: ManifestState) -> list[Piece]:
+    """Rule 20: what stays of the log when ``head`` is adopted."""
+    return [piece for piece in pieces if piece.id >= head.log_start]
+
+
+async def follow(site: Site, node: Node) -> None:
+    """Follow until the calm, and once more then."""
+    handle = site.handle(node)
+    follower: Follower | None = None
+    while not site.over:
+        await handle.nap(0.6)
+        try:
+            if follower is None:
+                state = await handle.driver.load()
+                if state is None:
+                    continue
+                follower = Follower(site, node, state)
+            await follower.poll()
+            if node.rng.random() < 0.4:
+                await follower.look()
+        except SlateError:
+            site.count("follower-errors")

@@ -1,0 +1,173 @@
+"""The play: several processes use and abuse one database, then the world calms down and what is left is judged.
+
+The end is in two acts. First every fault stops and a fresh writer takes over, while others still sleep; then the
+sleepers wake, late requests land, and another fresh writer takes over. What *it* finds is the final order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from tests.simulation.checkers import Violation, check_history, check_no_leaks
+from tests.simulation.faults import NO_FAULTS, FaultPlan
+from tests.simulation.history import History, Kind
+from tests.simulation.loop import Interleaving, SimTask
+from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.actors import collect_log, collect_manifests
+from tests.simulation.scenarios.engine.attempts import Attempt
+from tests.simulation.scenarios.engine.compactor import compact
+from tests.simulation.scenarios.engine.follower import follow
+from tests.simulation.scenarios.engine.params import Params
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
+from tests.simulation.scenarios.protocol import Stats
+from tests.simulation.world import World
+
+RECOVERIES = 12
+SKEW_MS = 60_000
+FINAL_SKEW_MS = 3_600_000
+"""The last writers' clocks are ahead of all others, so that what was to expire has."""
+REST_SECONDS = 200
+"""Longer than any deadline of the engine: by then whoever woke up must have found out or given up."""
+
+
+def make_world(seed: int, keep_trace: bool, fixed: Mapping[str, Any]) -> World:
+    """A world for one seed."""
+    params = Params.draw(derived_rng(seed, "params"), fixed)
+    return World(
+        seed,
+        plan=FaultPlan(delayed=0.04, lateness=(0.02, 20.0), delay=(0.05, 2.0)).scaled(params.faults),
+        interleaving=(Interleaving.DOMAINS, Interleaving.SHUFFLED)[seed % 2],
+        keep_trace=keep_trace,
+    )
+
+
+class Play:
+    """One seed's run."""
+
+    def __init__(self, world: World, fixed: Mapping[str, Any]) -> None:
+        self.world = world
+        params = Params.draw(derived_rng(world.seed, "params"), fixed)
+        self.site = Site(world, params, History(world.loop.time))
+        self.tasks: list[SimTask] = []
+
+    async def run(self) -> Stats:
+        """All of it."""
+        site, world, params = self.site, self.world, self.site.params
+        plan, world.plan = world.plan, NO_FAULTS
+        if not params.create_by_writers:
+            await site.create()
+        world.plan = plan
+        at_once = world.rng.uniform(0, 0.2)
+        for number in range(params.writers):
+            start = at_once if params.same_instant else world.rng.uniform(0, params.active_seconds * 0.8)
+            self._start(f"writer{number}", start, live, lives=params.lives)
+        for count, name, act in (
+            (params.followers, "follower", follow),
+            (params.compactors, "compactor", compact),
+            (params.log_collectors, "log-collector", collect_log),
+            (params.manifest_collectors, "manifest-collector", collect_manifests),
+        ):
+            for number in range(count):
+                self._start(f"{name}{number}", world.rng.uniform(0, params.active_seconds), act, lives=1)
+        await asyncio.sleep(params.active_seconds)
+        await self._end()
+        return self._stats()
+
+    # ---- processes
+
+    def _start(self, name: str, at: float, act: Callable[[Site, Node], Awaitable[None]], *, lives: int) -> None:
+        self.tasks.append(self.world.loop.create_task(self._lives(name, at, act, lives), name=f"life of {name}"))
+
+    async def _lives(self, name: str, at: float, act: Callable[[Site, Node], Awaitable[None]], lives: int) -> None:
+        await asyncio.sleep(at)
+        for _ in range(lives):
+            if self.site.over:
+                return
+            node = self._node(name)
+            try:
+                await node.run(act(self.site, node), "act")
+                return
+            except NodeCrashedError:
+                self.site.count("crashes")
+                _crashed(self.site.attempts.made, node.name, self.world.loop.time())
+                await asyncio.sleep(self.world.rng.uniform(0, 0.3))
+            except EXPECTED:
+                return  # it closed itself
+
+    def _node(self, name: str) -> Node:
+        params, rng = self.site.params, self.world.rng
+        node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
+        if rng.random() < params.crashes:
+            node.crash_after(int(10 ** rng.uniform(0.5, 3)))
+        if rng.random() < params.freezes:
+            forever = rng.random() < 0.4
+            node.freeze_after(int(10 ** rng.uniform(0.5, 3)), None if forever else rng.uniform(0.05, 4))
+            self.site.count("freezes")
+        return node
+
+    # ---- the end
+
+    async def _end(self) -> None:
+        self.world.plan = NO_FAULTS
+        self.site.over = True
+        first = await self._recover("recovery")
+        for node in list(self.world.nodes.values()):
+            node.thaw()
+        await self.world.network.quiet()
+        await self._rest()
+        first.check_end()
+        last = await self._recover("last")
+        await last.node.run(self._finish(last))
+        check_no_leaks(last.node)
+        check_history(self.site.history)
+
+    async def _rest(self) -> None:
+        """Until everybody who woke up has ended: a writer that was fenced notices, even an idle one."""
+        for _ in range(REST_SECONDS):
+            if all(task.done() for task in self.tasks):
+                break
+            await asyncio.sleep(1)
+        else:
+            raise Violation("stuck", "somebody never ended in a calm world: " + self.world.loop.waiting())
+        for task in self.tasks:
+            task.result()
+
+    async def _recover(self, name: str) -> Session:
+        """A fresh writer that is not fenced at once by one that was on its way."""
+        for _ in range(RECOVERIES):
+            node = self.world.node(name, skew_ms=FINAL_SKEW_MS)
+            session = Session(self.site, node, poll_ms=60_000)
+            if await node.run(session.open()) and await node.run(self._settle(session)):
+                return session
+        raise Violation("stuck", f"{RECOVERIES} writers in a row could not take over a calm database")
+
+    async def _settle(self, session: Session) -> bool:
+        """Look and write; whether nobody took over meanwhile."""
+        try:
+            for _ in range(2):
+                await session.write()
+            await session.db.confirm()
+        except EXPECTED:
+            return False
+        return True
+
+    async def _finish(self, session: Session) -> None:
+        if not await session.look(Kind.FINAL):
+            raise Violation("stuck", "the last writer could not read")
+        await session.close()
+
+    def _stats(self) -> Stats:
+        history = self.site.history
+        acked = sum(write.is_acked for write in history.writes.values())
+        known = {"writes": len(history.writes), "acknowledged": acked, "views": len(history.views)}
+        return {**known, **self.site.counts}
+
+
+def _crashed(attempts: list[Attempt], name: str, now: float) -> None:
+    for attempt in attempts:
+        if attempt.name == name:
+            attempt.ended = min(attempt.ended, now)

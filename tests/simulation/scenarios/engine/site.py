@@ -1,0 +1,136 @@
+"""The one database of a world, and how each simulated process gets at it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import slate_async as slate
+from metastores.bodies import ObjectBodies
+from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Register
+from metastores.register_store import RegisterMetaStore
+from slate_async.environment import OpeningDb
+from slate_async.log.protocol import LogReader
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.retry import RetryingStore
+from slate_async.runtime.supervisor import Supervisor
+from tests.simulation.history import History
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.attempts import Attempts
+from tests.simulation.scenarios.engine.params import Params
+from tests.simulation.scenarios.engine.rows import RowCache
+from tests.simulation.world import World
+
+NAME = "memory://simulated"
+
+
+class RegisterFactory:
+    """The manifest's head in a plain register of a server, bodies as objects; the writer's register beside it."""
+
+    needs_create = False
+    needs_replace = False
+    register_needs_replace = False
+
+    def __init__(self, world: World, node: Node) -> None:
+        self._server = world.cloud.metastore(node)
+        self._runtime = node.metadata_runtime
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        """The manifest of that database."""
+        return RegisterMetaStore(self._server.register(objects, f"{name}/head"), ObjectBodies(objects), self._runtime)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        """The register of that database."""
+        return self._server.register(objects, name)
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+@dataclass(slots=True)
+class Site:
+    """A seed's world, its parameters, and what was seen.
+
+    over: the calm has begun; nobody starts anything new
+    """
+
+    world: World
+    params: Params
+    history: History
+    rows: RowCache = field(default_factory=RowCache)
+    attempts: Attempts = field(default_factory=Attempts)
+    over: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def count(self, name: str, by: int = 1) -> None:
+        """One more of ``name`` for the statistics."""
+        self.counts[name] = self.counts.get(name, 0) + by
+
+    def factory(self, node: Node) -> MetaStoreFactory:
+        """Its metadata in that process."""
+        cloud = self.world.cloud
+        if self.params.metadata == "put-if-absent":
+            return cloud.put_if_absent(node)
+        if self.params.metadata == "if-match":
+            return cloud.if_match(node)
+        return cloud.metastore(node) if self.params.metadata == "server" else RegisterFactory(self.world, node)
+
+    def open(self, node: Node, poll_ms: int | None) -> OpeningDb:
+        """Open it as a writer."""
+        rng: random.Random = node.rng
+        return slate.open(
+            self.world.cloud.objects(node, page_keys=rng.choice((2, 1000))),
+            name=NAME,
+            metastore=self.factory(node),
+            settings=self.params.settings(rng, poll_ms),
+            runtime=node.runtime,
+        )
+
+    def handle(self, node: Node) -> Handle:
+        """What actors other than writers work with."""
+        store = RetryingStore(self.world.cloud.objects(node), node.runtime.clock, node.runtime.rng)
+        objects = MetaObjects(store)
+        factory = self.factory(node)
+        metastore = factory.manifest(objects, NAME)
+        supervisor = Supervisor(node.name, node_failure)
+        driver = ManifestDriver(metastore, node.runtime, supervisor, full_every=3, deadline_ms=10_000)
+        return Handle(node, store, metastore, driver, factory.register(objects, NAME))
+
+    async def create(self) -> None:
+        """Make the empty database, in a process of its own."""
+        node = self.world.node("creator")
+        handle = self.handle(node)
+        state = ManifestState(
+            database_id=node.runtime.ids.uuid(),
+            log_protocol=self.params.protocol,
+            wal_enabled=self.params.wal,
+            created_ms=node.clock.now_ms(),
+            properties=MappingProxyType({}),
+        )
+        await node.run(handle.driver.create(state))
+
+
+def node_failure(cause: BaseException) -> None:
+    """A failed task of an actor: its own awaiter raises it."""
+
+
+@dataclass(slots=True)
+class Handle:
+    """Store, metastore, manifest and writer's register in one process."""
+
+    node: Node
+    store: RetryingStore
+    metastore: MetaStore
+    driver: ManifestDriver
+    register: Register
+
+    def log(self, state: ManifestState) -> LogReader:
+        """A reader of whole log objects."""
+        return LogReader(self.store, state.database_id, whole=True)
+
+    async def nap(self, longest: float) -> None:
+        """Sleep by chance."""
+        await self.node.runtime.clock.sleep(self.node.rng.uniform(0, longest))

@@ -1,0 +1,253 @@
+"""One life of a writer: open, look around, write and read from several tasks, then close, or stay and fall asleep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import slate_async as slate
+from slate_async.errors import ClosedError, FencedError, SlateError, UnavailableError
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from tests.simulation.checkers import Violation, check_no_leaks
+from tests.simulation.history import Kind, Write
+from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.scenarios.engine.attempts import Attempt
+from tests.simulation.scenarios.engine.rows import CONTENDED, EXPIRING, MARKER, record_view
+from tests.simulation.scenarios.engine.site import Site
+
+KEYS = 3
+EXPECTED = (FencedError, ClosedError, UnavailableError, ObjectNotFoundError)
+"""What a database may raise in a world like this. Objects of the log are collected under a writer that has not yet
+heard that they were compacted, hence the last one."""
+FOREVER_SECONDS = 1e6
+NO_TIME_SECONDS = 0.002
+
+
+class Session:
+    """A `slate.Db` in one process, and what was seen through it. ``poll_ms``: its polling interval, if not by chance."""
+
+    def __init__(self, site: Site, node: Node, poll_ms: int | None = None) -> None:
+        self.site = site
+        self._poll_ms = poll_ms
+        self.node = node
+        self.history = site.history
+        self.rng = node.rng
+        self.snapshots = 0
+        self._db: slate.Db | None = None
+        self._attempt: Attempt | None = None
+
+    @property
+    def db(self) -> slate.Db:
+        """The open database."""
+        assert self._db is not None
+        return self._db
+
+    # ---- opening and closing
+
+    async def open(self) -> bool:
+        """Take over; whether that succeeded. Notes what was found there."""
+        attempt = self._attempt = self.site.attempts.begin(self.node.name, self.history.now())
+        try:
+            self._db = await self.site.open(self.node, self._poll_ms)
+        except (FencedError, UnavailableError):
+            self.site.count("failed-openings")
+            return False
+        finally:
+            attempt.ended = self.history.now()
+        attempt.opened = attempt.ended
+        self.site.count("openings")
+        self.epoch = self.db.status().epoch
+        await self.look(Kind.OPENED)
+        return True
+
+    async def look(self, kind: Kind) -> bool:
+        """Scan everything; whether the answer came."""
+        durable = kind is not Kind.MEMORY
+        if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
+            kind = Kind.MEMORY  # a take-over may undo what was flushed
+        try:
+            scan = self.db.scan(durable=durable, reverse=self.rng.random() < 0.2)
+            rows = [(row.key, row.value, row.seq) async for row in scan.rows()]
+        except EXPECTED:
+            return False
+        epoch = self.epoch if kind is Kind.OPENED else None
+        record_view(self.history, self.node.name, kind, rows, epoch)
+        return True
+
+    async def close(self) -> None:
+        """Close; afterwards nothing may run in this process."""
+        try:
+            await self.db.close()
+        except EXPECTED:
+            self.site.count("failed-closes")
+
+    def check_end(self) -> None:
+        """A database that closed itself had a reason that this world can give."""
+        cause = self.db._cause
+        if cause is not None and not isinstance(cause, EXPECTED):
+            raise Violation("broken", f"{self.node.name} closed itself: {cause!r}") from cause
+
+    # ---- what its tasks do
+
+    async def work(self, rounds: int) -> None:
+        """Random operations, one after another, until the database is closed or the rounds are up."""
+        steps = (
+            (0.50, self.write),
+            (0.12, self.read_confirmed),
+            (0.06, self.scan),
+            (0.06, self.hold_snapshot),
+            (0.06, self.flush),
+            (self.site.params.l0_flushes, self.flush_l0),
+        )
+        total = sum(weight for weight, _ in steps)
+        for _ in range(rounds):
+            choice = self.rng.random() * total
+            for weight, step in steps:
+                choice -= weight
+                if choice < 0:
+                    break
+            try:
+                await step()
+            except EXPECTED:
+                if self.db.status().state != "open":
+                    return
+            if self.rng.random() < 0.6:
+                await self.node.runtime.clock.sleep(self.rng.uniform(0, 0.15))
+
+    async def write(self) -> None:
+        """One atomic write, waited for or not."""
+        write = self._begin()
+        call = self._call(write)
+        way = self.rng.random()
+        try:
+            if way < 0.6:
+                handle = await call(True)
+                write.seq = handle.seq
+            else:
+                handle = await call(False)
+                write.seq = handle.seq
+                if way < 0.7:
+                    return
+                if way < 0.8:
+                    await self.look(Kind.MEMORY)
+                await _waited(handle, None if way < 0.95 else 0.01)
+        except SlateError as error:
+            if error.outcome == "not_applied":
+                write.refused = True
+            if not isinstance(error, EXPECTED):
+                raise
+            if self.db.status().state != "open":
+                raise
+        except TimeoutError:
+            return
+        else:
+            self._acknowledged(write)
+
+    def _begin(self) -> Write:
+        changes: dict[bytes, bytes | None] = {}
+        expiring: dict[bytes, bytes | None] = {}
+        number = len(self.history.writes) + 1
+        for _ in range(self.rng.choice((0, 1, 1, 2))):
+            value = None if self.rng.random() < 0.35 else b"%d" % number + b"." * self.rng.choice((0, 0, 20))
+            changes[CONTENDED + b"%d" % self.rng.randrange(KEYS)] = value
+        if self.rng.random() < 0.1:
+            expiring[EXPIRING + b"%d" % self.rng.randrange(2)] = self.rng.choice((None, b"%d" % number))
+        write = self.history.begin(self.node.name, self.epoch, changes)
+        write.expiring = expiring
+        return write
+
+    def _call(self, write: Write) -> Any:
+        marker = MARKER + b"%06d" % write.id
+        if not write.changes and not write.expiring:
+            return lambda durable: self.db.put(marker, b"", await_durable=durable)
+        batch = slate.WriteBatch()
+        for key, value in write.changes.items():
+            batch.delete(key) if value is None else batch.put(key, value)
+        _put_expiring(batch, write.expiring)
+        batch.put(marker, b"")
+        return lambda durable: self.db.write(batch, await_durable=durable)
+
+    def _acknowledged(self, write: Write) -> None:
+        """It is durable. At level ``flushed`` that is a promise only while nobody else is taking over."""
+        assert self._attempt is not None
+        if self.site.params.ack == "committed" or self.site.attempts.undisturbed(self._attempt):
+            self.history.ack(write)
+
+    async def read_confirmed(self) -> None:
+        """A durable read that is checked against the head: linearizable."""
+        key = CONTENDED + b"%d" % self.rng.randrange(KEYS)
+        start = self.history.now()
+        value = await self.db.get(key, durable=True)
+        await self.db.confirm()
+        if self.site.params.ack == "committed":
+            self.history.read(self.node.name, key, value, start)
+            self.site.count("confirmed-reads")
+
+    async def scan(self) -> None:
+        """Durable rows, or all."""
+        await self.look(self.rng.choice((Kind.DURABLE, Kind.MEMORY)))
+
+    async def hold_snapshot(self) -> None:
+        """Read one snapshot twice, with time between."""
+        self.snapshots += 1
+        name = f"{self.node.name}/{self.snapshots}"
+        async with self.db.snapshot(durable=self.rng.random() < 0.5) as snapshot:
+            for _ in range(2):
+                rows = [(row.key, row.seq) async for row in snapshot.scan(prefix=CONTENDED).rows()]
+                self.history.snapshot_read(name, "contended", rows)
+                key = CONTENDED + b"0"
+                self.history.snapshot_read(name, "k0", await snapshot.get(key))
+                await self.node.runtime.clock.sleep(self.rng.uniform(0, 0.5))
+
+    async def flush(self) -> None:
+        """Make everything durable."""
+        await self.db.flush()
+
+    async def flush_l0(self) -> None:
+        """Move everything out of the log."""
+        await self.db.flush(l0=True)
+
+
+def _put_expiring(batch: slate.WriteBatch, expiring: Mapping[bytes, bytes | None]) -> None:
+    for key, value in expiring.items():
+        if value is None:
+            batch.put(key, b"expired", ttl=NO_TIME_SECONDS)
+        else:
+            batch.put(key, value, ttl=FOREVER_SECONDS)
+
+
+async def _waited(handle: slate.WriteHandle, seconds: float | None) -> None:
+    async with asyncio.timeout(seconds):
+        await handle.durable()
+
+
+async def live(site: Site, node: Node) -> None:
+    """The whole life."""
+    session = Session(site, node)
+    if not await session.open():
+        check_quiet(node)
+        return
+    params = site.params
+    tasks = [asyncio.create_task(session.work(params.rounds), name=f"work {n}") for n in range(params.tasks)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    session.check_end()
+    if node.rng.random() < 0.6:
+        await session.close()
+        session.check_end()
+        check_quiet(node)
+    else:  # an idle writer: it must find out by itself that it was fenced
+        await session.db.wait_closed()
+
+
+def check_quiet(node: Node) -> None:
+    """Nothing runs in this process but the caller."""
+    me = asyncio.current_task()
+    waiting = [task.get_name() for task in node.pending() if task is not me]
+    if waiting:
+        raise Violation("leak", f"{node.name} still runs {', '.join(waiting)}")
