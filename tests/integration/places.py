@@ -49,7 +49,8 @@ class Place:
 def make_bucket(endpoint: str) -> str:
     """A fresh bucket on the S3 server at ``endpoint``."""
     bucket = f"b{uuid.uuid4().hex}"
-    client = boto3.client("s3", endpoint_url=endpoint, region_name=REGION)
+    session = boto3.Session()  # of its own: the default one keeps the first credentials it met
+    client = session.client("s3", endpoint_url=endpoint, region_name=REGION)
     client.create_bucket(Bucket=bucket)
     client.close()
     return bucket
