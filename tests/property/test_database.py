@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import slate_async as slate
 from slate_async.types import Row
-from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, settle
+from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.store = memory_store()
         self.writes: list[Write] = []
         self.acknowledged = 0
-        self.tick_ms = START_MS
+        self.tick_ms = self.highest_tick_ms = 0
         self.snapshots: list[tuple[slate.Snapshot, View]] = []
         self.zombies: list[slate.Db] = []
 
@@ -125,10 +125,12 @@ class DatabaseMachine(RuleBasedStateMachine):
     def wrote(
         self, handle: slate.WriteHandle, rows: list[tuple[bytes, bytes | None, int | None]], durable: bool
     ) -> None:
-        self.tick_ms = max(self.tick_ms, self.clock.wall_ms)
+        tick_ms = round(handle.create_time * 1000)
+        assert max(self.tick_ms, self.clock.wall_ms) <= tick_ms <= max(self.highest_tick_ms, self.clock.wall_ms)
+        self.tick_ms = tick_ms
+        self.highest_tick_ms = max(self.highest_tick_ms, tick_ms)
         first = handle.seq - len(rows) + 1
         assert first == (self.writes[-1].seq if self.writes else 0) + 1
-        assert handle.create_time == self.tick_ms / 1000
         for seq, (key, value, ttl_ms) in enumerate(rows, first):
             expire = None if ttl_ms is None or value is None else self.tick_ms + ttl_ms
             self.writes.append(Write(key, value, seq, self.tick_ms, expire, seq == handle.seq))
@@ -158,6 +160,14 @@ class DatabaseMachine(RuleBasedStateMachine):
     @rule(ms=st.integers(-20, 300))
     def time_passes(self, ms: int) -> None:
         self.clock.wall_ms += ms
+
+    @rule(data=st.data(), early_ms=st.integers(0, 1))
+    def time_reaches_an_expiry(self, data: st.DataObject, early_ms: int) -> None:
+        times = sorted(
+            {w.expire_ms for w in self.writes if w.expire_ms is not None and w.expire_ms > self.clock.wall_ms}
+        )
+        if times:
+            self.clock.wall_ms = data.draw(st.sampled_from(times)) - early_ms
 
     @rule(turns=st.integers(1, 40))
     def tasks_run(self, turns: int) -> None:
@@ -218,7 +228,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert last == (self.writes[-1].seq if self.writes else 0)
         assert not self.writes or self.writes[-1].last_of_batch, "a torn batch"
         self.acknowledged = last
-        self.tick_ms = max(START_MS, *(write.create_ms for write in self.writes), START_MS)
+        self.tick_ms = max((write.create_ms for write in self.writes), default=0)
         self.compare(self.db, self.current())
 
     # reading
@@ -356,7 +366,7 @@ def test_a_database_agrees_with_its_list_of_writes(kind: Kind, full: bool, slice
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         seed(slice_seed)(machine),
         settings=hypothesis_settings(
-            max_examples=1000 if full else 40,
+            max_examples=1000 if full else 30,
             stateful_step_count=60,
             deadline=None,
             database=None,
