@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStore, MetaStoreFactory, Register
 from slate_async.errors import InvalidError
 from slate_async.log.contiguous import ContiguousLog
@@ -120,7 +121,13 @@ async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str,
     log_protocol = settings.log_protocol or "contiguous"
     if settings.ack == "flushed" and log_protocol == "contiguous":
         raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
-    await _refuse_foreign(place)
+    try:
+        await _refuse_foreign(place)
+    except InvalidError:
+        raced = await driver.load()
+        if raced is None:
+            raise
+        return raced  # made meanwhile, by whoever put there what was found
     metadata = place.metadata
     register = log_protocol == "epoch_prefixed" and metadata.register_needs_replace
     need_create = metadata.needs_create or log_protocol == "contiguous" or register
@@ -139,10 +146,12 @@ async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str,
 
 
 async def _refuse_foreign(place: Place) -> None:
-    """Raise `InvalidError` if the path holds anything but other databases, which may nest below."""
+    """Raise `InvalidError` if the path holds anything but other databases, which may nest below, and what a creation
+    leaves that did not come to its end: the first manifest's body, or the note of where its head was to be."""
     looked = 0
     async for info in place.store.list(""):
-        if OURS.match(info.key) and not info.key.startswith("gc/"):
+        leftover = info.key == ELSEWHERE or body_ref(info.key) is not None or info.key.startswith("gc/")
+        if OURS.match(info.key) and not leftover:
             raise InvalidError(
                 f"{place.name} holds {info.key!r} but its manifest is not there: name the metastore it was made with"
                 " (metastore=...), or choose an empty path"
@@ -211,6 +220,7 @@ async def _recover(
             object_id=one.header.object_id,
             cache=place.cache,
             offload=place.runtime.offload,
+            must_exist=True,
         )
 
     replayed = await replay(

@@ -7,14 +7,19 @@ import gc
 import logging
 import os
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import slate_async as slate
+from metastores.names import body_key
+from metastores.protocol import VersionRef
 from slate_async.environment import OpeningDb
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from tests.engine import (
     CONTIGUOUS,
     EPOCHS,
@@ -481,3 +486,33 @@ async def test_all_methods_of_a_view_are_shared(memory: MemoryStore) -> None:
                 assert await view.get_many([b"a"]) == [b"1"]
                 assert (await view.get_row(b"a") or (None,))[0] == b"a"
                 assert [pair async for pair in view.scan(prefix=b"a", reverse=True, limit=1)] == [(b"a", b"1")]
+
+
+async def test_what_an_unfinished_creation_leaves_is_no_reason_to_refuse() -> None:
+    store = memory_store()
+    await store.put(body_key(VersionRef(1, "0" * 32)), b"the body of a version that no head names")
+    async with open_db(store, metastore="if-match") as db:
+        await db.put(b"a", b"1")
+
+
+async def test_a_database_created_while_this_one_looks_is_opened() -> None:
+    """Between reading the manifest and listing the folder another process makes the database and writes to it."""
+
+    class Late:
+        """Lists only after somebody else has created and used the database."""
+
+        def __init__(self, inner: ObjectStore) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+            if prefix == "":
+                async with open_db(self._inner) as other:
+                    await other.put(b"a", b"1")
+            async for info in self._inner.list(prefix, start_after=start_after):
+                yield info
+
+    async with open_db(Late(memory_store())) as db:  # type: ignore[arg-type]
+        assert await db.get(b"a") == b"1"
