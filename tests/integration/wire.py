@@ -7,7 +7,7 @@ task's one ``last`` key, so the ledger can tell rows that are missing, torn, dou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -178,21 +178,24 @@ KINDS: dict[str, Kind] = {
 
 @dataclass
 class OncePerKind:
-    """A chooser: the first request of every kind meets the fault ``fault`` makes of it, once per `begin`.
+    """A chooser: in each of ``phases`` the first request of every kind meets the fault ``fault`` makes of it.
 
     ``met`` holds "phase: kind" of all that did."""
 
     fault: Callable[[Request], Fault]
-    phase: str = ""
+    phases: Sequence[str]
     met: dict[str, Request] = field(default_factory=dict)
+    _phase: str = ""
 
     def begin(self, phase: str) -> None:
-        """From now on every kind meets its fault once more."""
-        self.phase = phase
+        """A phase begins, and ends the one before."""
+        self._phase = phase
 
     def __call__(self, request: Request) -> Fault:
+        if self._phase not in self.phases:
+            return PASS
         for name, kind in KINDS.items():
-            key = f"{self.phase}: {name}"
+            key = f"{self._phase}: {name}"
             if key not in self.met and kind(request):
                 fault = self.fault(request)
                 if fault is not PASS:
