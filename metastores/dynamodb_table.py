@@ -23,7 +23,6 @@ from metastores.runtime import MetaRuntime
 
 ATTEMPTS = 8
 CONNECT_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 10.0
 CONNECTIONS = 32
 THROTTLED = frozenset(
     {
@@ -79,6 +78,15 @@ class DynamoTable:
 
     async def call(self, operation: str, **arguments: Any) -> Json:
         """A read or an unconditional write, repeated until it is answered. Raises `MetaStoreError`."""
+        try:
+            async with asyncio.timeout(self.runtime.deadline):
+                return await self._repeated(operation, arguments)
+        except TimeoutError as error:
+            raise MetaStoreUnavailableError(
+                f"{operation} on {self.table} was not answered within {self.runtime.deadline:g} s"
+            ) from error
+
+    async def _repeated(self, operation: str, arguments: Json) -> Json:
         cause: Exception | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -134,7 +142,7 @@ class DynamoTable:
         config = Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
             connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
+            read_timeout=self.runtime.request_timeout,
             max_pool_connections=CONNECTIONS,
         )
         stack = AsyncExitStack()
@@ -153,7 +161,8 @@ class DynamoTable:
         client = await self._connected()
         method: Callable[..., Awaitable[Json]] = getattr(client, operation)
         try:
-            return await method(**arguments)
+            async with asyncio.timeout(self.runtime.request_timeout):
+                return await method(**arguments)
         except Exception as error:
             raise translate(error, self.table) from error
 

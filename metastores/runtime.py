@@ -15,16 +15,24 @@ BACKOFF_LIMIT_S = 2.0
 
 
 class MetaRuntime:
-    """Sleeping (seconds) and randomness of one factory or metastore."""
+    """Sleeping and randomness of one factory or metastore, and how long it waits for a server.
 
-    __slots__ = ("_rng", "_sleep")
+    request_timeout: seconds for one request
+    deadline: seconds for one read or unconditional write with all its repetitions
+    """
+
+    __slots__ = ("_rng", "_sleep", "deadline", "request_timeout")
 
     def __init__(
         self,
         *,
         sleep: Callable[[float], Awaitable[None]] | None = None,
         rng: random.Random | None = None,
+        request_timeout: float = 10.0,
+        deadline: float = 30.0,
     ) -> None:
+        self.request_timeout = request_timeout
+        self.deadline = deadline
         self._sleep = asyncio.sleep if sleep is None else sleep
         self._rng = random.SystemRandom() if rng is None else rng
 

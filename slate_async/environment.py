@@ -92,9 +92,7 @@ class Environment:
         settings = Settings() if settings is None else settings
         own_factory = metastore is None or isinstance(metastore, str)
         with translating():
-            factory = parse_metastore(
-                metastore, runtime=MetaRuntime(sleep=self.runtime.clock.sleep, rng=self.runtime.rng)
-            )
+            factory = parse_metastore(metastore, runtime=self._metadata_runtime(settings))
         store, store_stats, display, release_store = self._store_of(path, settings, name)
         supervisor: Supervisor | None = None
 
@@ -124,6 +122,14 @@ class Environment:
             await release()
             raise
         return db
+
+    def _metadata_runtime(self, settings: Settings) -> MetaRuntime:
+        return MetaRuntime(
+            sleep=self.runtime.clock.sleep,
+            rng=self.runtime.rng,
+            request_timeout=settings.request_timeout_ms / 1000,
+            deadline=settings.retry_deadline_ms / 1000,
+        )
 
     def _shared_cache(self, settings: Settings) -> BlockCache:
         if self._cache is None:

@@ -279,6 +279,42 @@ async def test_a_connection_never_made_is_certainly_not_applied(aws_environment:
     await table.close()
 
 
+class SilentDynamo:
+    """Answers nothing to the first ``silences`` requests."""
+
+    def __init__(self, silences: int) -> None:
+        self.silences = silences
+
+    async def get_item(self, **_: object) -> dict[str, object]:
+        self.silences -= 1
+        if self.silences >= 0:
+            await asyncio.Event().wait()
+        return {}
+
+    put_item = get_item
+
+
+@pytest.mark.parametrize(("silences", "deadline", "answered"), [(2, 60.0, True), (1_000_000, 0.05, False)])
+async def test_a_silent_request_is_given_up_and_a_silent_table_too(
+    silences: int, deadline: float, answered: bool
+) -> None:
+    runtime = MetaRuntime(sleep=Pauses(), request_timeout=0.01, deadline=deadline)
+    table = DynamoTable("table", runtime=runtime, client=SilentDynamo(silences))
+    if answered:
+        assert await table.call("get_item") == {}
+    else:
+        with pytest.raises(MetaStoreUnavailableError, match=r"within 0\.05 s|TimeoutError"):
+            await table.call("get_item")
+
+
+async def test_a_silent_conditional_write_is_sent_once_and_its_outcome_unknown() -> None:
+    client = SilentDynamo(1)
+    table = DynamoTable("table", runtime=MetaRuntime(sleep=Pauses(), request_timeout=0.01), client=client)
+    with pytest.raises(OutcomeUnknownError):
+        await table.put_if({}, {})
+    assert client.silences == 0
+
+
 def test_a_connection_error_of_unknown_cause_is_unknown() -> None:
     error = EndpointConnectionError(endpoint_url="http://x", error=ConnectionResetError())
     assert isinstance(translate(error, "t"), OutcomeUnknownError)
