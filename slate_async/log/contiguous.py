@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from slate_async.errors import FencedError, InternalError, UnavailableError
+from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
 from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
 from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
@@ -24,7 +24,12 @@ LOST_IDS_BEFORE_WAITING = 8
 
 
 class LogMovedError(Exception):
-    """An object listed a moment ago is gone: ``log_start`` moved on. The walk starts anew from the new head."""
+    """The object at ``missing`` is not there although later ones prove that it was. Either ``log_start`` has moved on
+    and the walk starts anew from the new head, or the object was lost."""
+
+    def __init__(self, message: str, missing: int) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class ContiguousLog:
@@ -65,8 +70,8 @@ class ContiguousLog:
             try:
                 fence_id, objects = await self._walk(state)
             except LogMovedError as moved:
+                state = await self._after_gap(claimed, moved)
                 await backoff.wait(moved)
-                state = await self._validated_head(claimed)
                 continue
             end = await self._widen_fence(state, fence_id)
             head = await self._validated_head(claimed)
@@ -75,6 +80,16 @@ class ContiguousLog:
             logger.info("the log's start moved from %d to %d during the take-over", state.log_start, head.log_start)
             await backoff.wait()
             state = head
+
+    async def _after_gap(self, claimed: ManifestState, moved: LogMovedError) -> ManifestState:
+        """The head to walk from. Raises `CorruptionError` if the object is gone and still belongs to the log; a
+        listing that overtook its put only made it look so."""
+        key = contiguous_key(moved.missing)
+        found = await self._reader.read_header(moved.missing, key)
+        head = await self._validated_head(claimed)
+        if found is None and head.log_start <= moved.missing:
+            raise CorruptionError(str(moved), object_name=key) from moved
+        return head
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now. Rule 9: it must still name this claim."""
@@ -95,7 +110,7 @@ class ContiguousLog:
         objects: list[LogObject] = []
         lost = 0
         while True:
-            for found in await self._present_from(walk.next_id):
+            for found in await self._present_from(walk.next_id, state.fence_width):
                 verdict = walk.offer(found.id, found.header.writer_epoch)
                 if verdict is Verdict.OWN:
                     return found.id, objects
@@ -116,21 +131,26 @@ class ContiguousLog:
         precedes its fence and the older epoch's objects between the two are valid."""
         return state.log_floor
 
-    async def _present_from(self, first: int) -> list[LogObject]:
-        """The objects at ``first`` and the ids that follow it without a gap, read."""
+    async def _present_from(self, first: int, width: int) -> list[LogObject]:
+        """The objects at ``first`` and the ids that follow it without a gap, read.
+
+        Raises `LogMovedError` for an object that was there once: no writer is ever ``width`` ids or more past its
+        lowest missing one, and no fence leaves a gap."""
         wanted: list[tuple[int, str]] = []
         async for info in self._store.list(PREFIX, start_after=contiguous_key(first - 1)):
             log_id = parse_contiguous(info.key)
-            if log_id != first + len(wanted):
-                break
-            wanted.append((log_id, info.key))
+            gap = first + len(wanted)
+            if log_id == gap:
+                wanted.append((log_id, info.key))
+            elif log_id >= gap + width:
+                raise LogMovedError(f"is missing, though {info.key} is there", gap)
         if not wanted:
             return []
         found = await self._reader.read_many(wanted)
-        present = [one for one in found if one is not None]
-        if len(present) != len(wanted):
-            raise LogMovedError(f"a log object from {first} on was deleted while it was read")
-        return present
+        for (log_id, _), one in zip(wanted, found, strict=True):
+            if one is None:
+                raise LogMovedError("was deleted while the log was read", log_id)
+        return [one for one in found if one is not None]
 
     async def _widen_fence(self, state: ManifestState, fence_id: int) -> int:
         """Rule 10: fill ids after the fence, one after another, as wide as any writer's window. Returns the last."""

@@ -96,6 +96,8 @@ class EpochPrefixedLog:
                 raise FencedError(f"another writer holds epoch {self._epoch} in the register")
             self._hold(current, cell)  # an attempt of ours whose answer was lost
             return True
+        if cell is None:
+            await self._refuse_lost_register(claimed)
         end = await self._end_of(current)
         taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
         outcome = await translated(
@@ -105,6 +107,15 @@ class EpochPrefixedLog:
             return False
         self._held, self._tag = taken, outcome.value
         return True
+
+    async def _refuse_lost_register(self, claimed: ManifestState) -> None:
+        """No writer puts a log object before it holds the register, so one without the other was lost."""
+        first = None
+        async for info in self._store.list(PREFIX):
+            first = info.key
+            break
+        if first is not None or claimed.log_start > 1:
+            raise CorruptionError("is missing, though there is a log", object_name="writer register")
 
     async def _end_of(self, current: WriterRegister) -> int:
         """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from slate_async.errors import UnavailableError
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
 from slate_async.manifest.state import ManifestState
-from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
 
@@ -77,9 +77,8 @@ class LogReader:
 
     async def read(self, log_id: int, key: str) -> LogObject | None:
         """The object, or ``None`` if it is not there."""
-        try:
-            found = await self._store.get(key, None if self._whole else Span(0, HEADER_BYTES))
-        except ObjectNotFoundError:
+        found = await self._get(key, None if self._whole else Span(0, HEADER_BYTES))
+        if found is None:
             return None
         header = decode_header(
             found.data[:HEADER_BYTES],
@@ -91,14 +90,27 @@ class LogReader:
 
     async def read_header(self, log_id: int, key: str) -> tuple[bytes, ObjectHeader] | None:
         """Only the header of the object, as stored and decoded, or ``None`` if it is not there."""
-        try:
-            found = await self._store.get(key, Span(0, HEADER_BYTES))
-        except ObjectNotFoundError:
+        found = await self._get(key, Span(0, HEADER_BYTES))
+        if found is None:
             return None
         header = decode_header(
             found.data, object_name=key, database_id=self._database_id, object_id=log_object_id(log_id)
         )
         return found.data, header
+
+    async def _get(self, key: str, span: Span | None) -> GetResult | None:
+        try:
+            return await self._store.get(key, span)
+        except ObjectNotFoundError:
+            return None
+        except InvalidError as error:
+            try:
+                size = (await self._store.head(key)).size
+            except ObjectNotFoundError:
+                return None
+            if span is None or size > span.offset:
+                raise  # about the store, not about the object
+            raise CorruptionError(f"{size} bytes are too few for a header", object_name=key) from error
 
     async def read_many(self, wanted: Sequence[tuple[int, str]]) -> list[LogObject | None]:
         """Several objects at once, bounded."""

@@ -2,8 +2,7 @@
 
 Invariants: nothing is returned that was not verified (identity and size of the object, checksums of every section and
 block, each block's checksum against the index); metadata is loaded once; a block is fetched once however many
-lookups wait for it. A missing object is `ObjectNotFoundError`, left to the caller, who knows whether it should be
-there.
+lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller knows that it must be there.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from slate_async.format.block import decode_block, stored_raw_bytes
 from slate_async.format.columns import Columns
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
-from slate_async.objectstore.protocol import Buffer, ObjectStore, Span
+from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
@@ -43,7 +42,9 @@ class SstReader:
         object_id: bytes,
         cache: BlockCache,
         offload: Offload,
+        must_exist: bool = False,
     ) -> None:
+        """``must_exist``: nobody may have removed the object, so a missing one is `CorruptionError`."""
         self.key = key
         self.size = size
         self._store = store
@@ -51,6 +52,7 @@ class SstReader:
         self._object_id = object_id
         self._cache = cache
         self._offload = offload
+        self._must_exist = must_exist
         self._meta: SstMeta | None = None
         self._owner = b""
         self._loads: SingleFlight[SstMeta] = SingleFlight()
@@ -220,9 +222,16 @@ class SstReader:
         """``length`` bytes from ``offset``, all of them, of an object of the right size."""
         try:
             result = await self._store.get(self.key, Span(offset, length))
+        except ObjectNotFoundError as error:
+            if self._must_exist:
+                raise CorruptionError("is missing", object_name=self.key) from error
+            raise
         except InvalidError as error:
+            size = (await self._store.head(self.key)).size
+            if size > offset:
+                raise  # about the store, not about the object
             raise CorruptionError(
-                f"is shorter than its {self.size} bytes", object_name=self.key, offset=offset
+                f"has {size} bytes, {self.size} were written", object_name=self.key, offset=offset
             ) from error
         if result.info.size != self.size:
             raise CorruptionError(

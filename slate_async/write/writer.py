@@ -324,4 +324,5 @@ class Writer:
             object_id=object_id,
             cache=self._cache,
             offload=self._runtime.offload,
+            must_exist=True,
         )
