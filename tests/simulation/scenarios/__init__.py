@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tests.simulation.rules.table import SWITCHES
 from tests.simulation.scenarios.engine import ENGINE
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.tiny import TINY
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*TINY, *ENGINE)}
+BROKEN_RULES = [switch.scenario() for switch in SWITCHES]
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*TINY, *ENGINE, *BROKEN_RULES)}
 """By name, in the order ``scripts/simulate --list`` shows them."""

@@ -7,6 +7,7 @@ register, a manifest), and one way to be wrong for each kind of mistake, which a
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,12 @@ class ManifestCell:
             raise Unsure from error
         return ([], 0) if record is None else (json.loads(record.payload), record.ref.version)
 
+    async def collect(self) -> None:
+        """Delete all versions but the head."""
+        record = await self._metastore.latest()
+        if record is not None:
+            await self._metastore.collect([], as_of=record.ref)
+
     async def write(self, entries: Entries, seen: Any) -> None:
         """Commit the next version."""
         await _judged(self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
@@ -189,11 +196,27 @@ async def _write_and_read(db: TinyDb, history: History, rounds: int) -> None:
         await db.node.runtime.clock.sleep(rng.uniform(0, 0.3))
 
 
+async def _collect(cell: ManifestCell, node: Node) -> None:
+    for _ in range(40):
+        await node.runtime.clock.sleep(node.rng.uniform(0, 0.3))
+        with contextlib.suppress(MetaStoreUnavailableError):
+            await cell.collect()
+
+
 def _view(history: History, observer: str, kind: Kind, entries: Entries) -> None:
     history.view(observer, kind, [(entry[0], seq) for seq, entry in enumerate(entries, 1)], _values(entries))
 
 
-def _play(open_cell: Callable[[World, Node], CellProtocol], *, looks: bool = True) -> Callable[[World], Any]:
+def _play(
+    open_cell: Callable[[World, Node], CellProtocol], *, looks: bool = True, collectors: int = 0
+) -> Callable[[World], Any]:
+    async def collector(world: World, name: str) -> None:
+        node = world.node(name)
+        node.freeze_after(world.rng.randrange(1, 200), world.rng.uniform(0.1, 5))
+        cell = open_cell(world, node)
+        assert isinstance(cell, ManifestCell)
+        await node.run(_collect(cell, node))
+
     async def life(world: World, history: History, name: str) -> int:
         """A process, and the next one after it when it crashes. Returns the number of crashes."""
         crashes = 0
@@ -215,9 +238,15 @@ def _play(open_cell: Callable[[World, Node], CellProtocol], *, looks: bool = Tru
     async def play(world: World) -> Stats:
         history = History(world.loop.time)
         lives = [world.loop.create_task(life(world, history, name), name=f"life of {name}") for name in ("a", "b", "c")]
+        others = [
+            world.loop.create_task(collector(world, f"collector{number}"), name="collector")
+            for number in range(collectors)
+        ]
         crashes = 0
         for task in lives:
             crashes += await task
+        for other in others:
+            await other
         world.plan = NO_FAULTS
         await world.network.quiet()
         observer = world.node("observer")
@@ -278,8 +307,8 @@ def _if_match(world: World, node: Node) -> MetaStoreFactory:
     return world.cloud.if_match(node)
 
 
-def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **wrong: bool) -> Scenario:
-    return Scenario(f"tiny-{name}", summary, _world, _play(open_cell, **wrong), broken=name in ("overwrite", "blind"))
+def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **how: Any) -> Scenario:
+    return Scenario(f"tiny-{name}", summary, _world, _play(open_cell, **how), broken=summary.startswith("wrong"))
 
 
 TINY: Sequence[Scenario] = (
@@ -289,6 +318,14 @@ TINY: Sequence[Scenario] = (
     _scenario("object-register", "in the product's register over objects", _register_of(_put_if_absent)),
     _scenario("put-if-absent", "as the head of the product's manifest by put-if-absent", _manifest_of(_put_if_absent)),
     _scenario("if-match", "as the head of the product's manifest by If-Match", _manifest_of(_if_match)),
+    _scenario(
+        "put-if-absent-collected",
+        "the same while old versions are collected",
+        _manifest_of(_put_if_absent),
+        collectors=2,
+    ),
+    _scenario("if-match-collected", "the same by If-Match", _manifest_of(_if_match), collectors=2),
+    _scenario("blind-manifest", "wrong: repeats a commit without looking", _manifest_of(_put_if_absent), looks=False),
     _scenario("overwrite", "wrong: writes without a condition", _unconditional),
     _scenario("blind", "wrong: repeats without looking", _object, looks=False),
 )

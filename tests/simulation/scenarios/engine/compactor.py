@@ -132,7 +132,7 @@ async def compact(site: Site, node: Node) -> None:
     compactor = Compactor(site, node)
     claimed = False
     while not site.over:
-        await compactor.handle.nap(0.7)
+        await compactor.handle.nap(0.4)
         try:
             if not claimed:
                 await compactor.claim()

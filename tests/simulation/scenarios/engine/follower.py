@@ -65,7 +65,7 @@ async def follow(site: Site, node: Node) -> None:
     handle = site.handle(node)
     follower: Follower | None = None
     while not site.over:
-        await handle.nap(0.6)
+        await handle.nap(0.3)
         try:
             if follower is None:
                 state = await handle.driver.load()

@@ -7,6 +7,7 @@ sleepers wake, late requests land, and another fresh writer takes over. What *it
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -27,11 +28,12 @@ from tests.simulation.scenarios.protocol import Stats
 from tests.simulation.world import World
 
 RECOVERIES = 12
+RESTS = 4
 SKEW_MS = 60_000
 FINAL_SKEW_MS = 3_600_000
 """The last writers' clocks are ahead of all others, so that what was to expire has."""
-REST_SECONDS = 200
-"""Longer than any deadline of the engine: by then whoever woke up must have found out or given up."""
+REST_SECONDS = 30
+"""Longer than any deadline of the engine but that of an opening: by then a fenced writer has found out."""
 
 
 def make_world(seed: int, keep_trace: bool, fixed: Mapping[str, Any]) -> World:
@@ -53,6 +55,7 @@ class Play:
         params = Params.draw(derived_rng(world.seed, "params"), fixed)
         self.site = Site(world, params, History(world.loop.time))
         self.tasks: list[SimTask] = []
+        self._rests = 0
 
     async def run(self) -> Stats:
         """All of it."""
@@ -102,10 +105,10 @@ class Play:
         params, rng = self.site.params, self.world.rng
         node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
         if rng.random() < params.crashes:
-            node.crash_after(int(10 ** rng.uniform(0.5, 3)))
+            node.crash_after(_some_steps(rng))
         if rng.random() < params.freezes:
             forever = rng.random() < 0.4
-            node.freeze_after(int(10 ** rng.uniform(0.5, 3)), None if forever else rng.uniform(0.05, 4))
+            node.freeze_after(_some_steps(rng), None if forever else rng.uniform(0.05, 4))
             self.site.count("freezes")
         return node
 
@@ -115,26 +118,38 @@ class Play:
         self.world.plan = NO_FAULTS
         self.site.over = True
         first = await self._recover("recovery")
-        for node in list(self.world.nodes.values()):
-            node.thaw()
+        self._thaw()
         await self.world.network.quiet()
-        await self._rest()
-        first.check_end()
         last = await self._recover("last")
+        while not await self._rest():  # a writer that had been on its way lives
+            last.check_end()
+            last = await self._recover("last")
+        first.check_end()
+        while not await last.node.run(self._confirmed(last)):
+            last = await self._recover("last")
         await last.node.run(self._finish(last))
         check_no_leaks(last.node)
         check_history(self.site.history)
 
-    async def _rest(self) -> None:
-        """Until everybody who woke up has ended: a writer that was fenced notices, even an idle one."""
+    def _thaw(self) -> None:
+        for node in list(self.world.nodes.values()):
+            node.thaw()
+
+    async def _rest(self) -> bool:
+        """Wait until everybody who woke up has ended; ``False`` if somebody lives on for so long, perhaps rightly."""
         for _ in range(REST_SECONDS):
             if all(task.done() for task in self.tasks):
                 break
+            self._thaw()
             await asyncio.sleep(1)
         else:
-            raise Violation("stuck", "somebody never ended in a calm world: " + self.world.loop.waiting())
+            self._rests += 1
+            if self._rests > RESTS:
+                raise Violation("stuck", "somebody never ended in a calm world: " + self.world.loop.waiting())
+            return False
         for task in self.tasks:
             task.result()
+        return True
 
     async def _recover(self, name: str) -> Session:
         """A fresh writer that is not fenced at once by one that was on its way."""
@@ -150,6 +165,13 @@ class Play:
         try:
             for _ in range(2):
                 await session.write()
+        except EXPECTED:
+            return False
+        return await self._confirmed(session)
+
+    async def _confirmed(self, session: Session) -> bool:
+        """Whether it still is the writer."""
+        try:
             await session.db.confirm()
         except EXPECTED:
             return False
@@ -165,6 +187,11 @@ class Play:
         acked = sum(write.is_acked for write in history.writes.values())
         known = {"writes": len(history.writes), "acknowledged": acked, "views": len(history.views)}
         return {**known, **self.site.counts}
+
+
+def _some_steps(rng: random.Random) -> int:
+    """While it opens, or later: opening takes about a hundred steps."""
+    return rng.randrange(1, 120) if rng.random() < 0.5 else int(10 ** rng.uniform(0.5, 3))
 
 
 def _crashed(attempts: list[Attempt], name: str, now: float) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import slate_async as slate
 from slate_async.errors import ClosedError, FencedError, SlateError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from tests.simulation.checkers import Violation, check_no_leaks
+from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
-from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.attempts import Attempt
 from tests.simulation.scenarios.engine.rows import CONTENDED, EXPIRING, MARKER, record_view
 from tests.simulation.scenarios.engine.site import Site
 
-KEYS = 3
+CONTENDED_KEYS = [CONTENDED + b"%d" % number for number in range(3)]
 EXPECTED = (FencedError, ClosedError, UnavailableError, ObjectNotFoundError)
 """What a database may raise in a world like this. Objects of the log are collected under a writer that has not yet
 heard that they were compacted, hence the last one."""
@@ -25,7 +25,10 @@ NO_TIME_SECONDS = 0.002
 
 
 class Session:
-    """A `slate.Db` in one process, and what was seen through it. ``poll_ms``: its polling interval, if not by chance."""
+    """A `slate.Db` in one process, and what was seen through it.
+
+    poll_ms: its polling interval, if not by chance
+    """
 
     def __init__(self, site: Site, node: Node, poll_ms: int | None = None) -> None:
         self.site = site
@@ -67,10 +70,15 @@ class Session:
         if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
             kind = Kind.MEMORY  # a take-over may undo what was flushed
         try:
-            scan = self.db.scan(durable=durable, reverse=self.rng.random() < 0.2)
-            rows = [(row.key, row.value, row.seq) async for row in scan.rows()]
+            async with self.db.snapshot(durable=durable) as snapshot:
+                scan = snapshot.scan(reverse=self.rng.random() < 0.2)
+                rows = [(row.key, row.value, row.seq) async for row in scan.rows()]
+                got = await snapshot.get_many(CONTENDED_KEYS)
         except EXPECTED:
             return False
+        scanned = {key: value for key, value, _ in rows}
+        if [scanned.get(key) for key in CONTENDED_KEYS] != got:
+            raise Violation("value", f"{self.node.name}: one snapshot was scanned as {scanned} and read as {got}")
         epoch = self.epoch if kind is Kind.OPENED else None
         record_view(self.history, self.node.name, kind, rows, epoch)
         return True
@@ -92,21 +100,10 @@ class Session:
 
     async def work(self, rounds: int) -> None:
         """Random operations, one after another, until the database is closed or the rounds are up."""
-        steps = (
-            (0.50, self.write),
-            (0.12, self.read_confirmed),
-            (0.06, self.scan),
-            (0.06, self.hold_snapshot),
-            (0.06, self.flush),
-            (self.site.params.l0_flushes, self.flush_l0),
-        )
-        total = sum(weight for weight, _ in steps)
+        steps = (self.write, self.read_confirmed, self.scan, self.hold_snapshot, self.flush, self.flush_l0)
+        weights = (0.50, 0.12, 0.06, 0.06, 0.06, self.site.params.l0_flushes)
         for _ in range(rounds):
-            choice = self.rng.random() * total
-            for weight, step in steps:
-                choice -= weight
-                if choice < 0:
-                    break
+            step = self.rng.choices(steps, weights)[0]
             try:
                 await step()
             except EXPECTED:
@@ -150,7 +147,7 @@ class Session:
         number = len(self.history.writes) + 1
         for _ in range(self.rng.choice((0, 1, 1, 2))):
             value = None if self.rng.random() < 0.35 else b"%d" % number + b"." * self.rng.choice((0, 0, 20))
-            changes[CONTENDED + b"%d" % self.rng.randrange(KEYS)] = value
+            changes[self.rng.choice(CONTENDED_KEYS)] = value
         if self.rng.random() < 0.1:
             expiring[EXPIRING + b"%d" % self.rng.randrange(2)] = self.rng.choice((None, b"%d" % number))
         write = self.history.begin(self.node.name, self.epoch, changes)
@@ -176,7 +173,7 @@ class Session:
 
     async def read_confirmed(self) -> None:
         """A durable read that is checked against the head: linearizable."""
-        key = CONTENDED + b"%d" % self.rng.randrange(KEYS)
+        key = self.rng.choice(CONTENDED_KEYS)
         start = self.history.now()
         value = await self.db.get(key, durable=True)
         await self.db.confirm()

@@ -1,0 +1,228 @@
+"""Every rule of the protocols that matters to what is built, each with the way to break it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastores.bodies import ObjectBodies
+from metastores.put_if_absent import PutIfAbsentMetaStore
+from metastores.register_store import RegisterMetaStore
+from slate_async.log.contiguous import ContiguousLog
+from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.log.register import WriterRegister
+from slate_async.log.window import FlushWindow
+from slate_async.manifest import driver
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import AddL0
+from slate_async.write.l0_flusher import L0Flusher
+from slate_async.write.log_flusher import LogFlusher
+from tests.simulation.rules import instead
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.engine import actors, compactor, follower, tail
+from tests.simulation.scenarios.tiny import TINY
+
+_TINY = {scenario.name: scenario for scenario in TINY}
+COLLECTED_PUT_IF_ABSENT = _TINY["tiny-put-if-absent-collected"]
+COLLECTED_IF_MATCH = _TINY["tiny-if-match-collected"]
+CONTIGUOUS = {"protocol": "contiguous", "ack": "committed", "create_by_writers": False}
+WAL = {**CONTIGUOUS, "wal": True}
+EPOCHS = {"protocol": "epoch_prefixed", "ack": "committed", "create_by_writers": False}
+ROUGH = {"faults": 1.5, "freezes": 0.7, "crashes": 0.4, "writers": 4, "lives": 2, "active_seconds": 5.0}
+MOVING = {"l0_rows": 4, "l0_flushes": 0.3}
+COLLECTED = {"log_collectors": 2}
+FOLLOWED = {"followers": 2}
+COMPACTED = {"compactors": 1}
+
+SWITCHES: Sequence[Switch] = (
+    Switch("1-no-mark", "1", "an edit is repeated without looking for its mark", (), tiny=_TINY["tiny-blind-manifest"]),
+    Switch(
+        "1-unknown-is-success",
+        "1",
+        "a commit whose outcome is unknown is taken for a success",
+        (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
+        {**WAL, **ROUGH, **MOVING},
+    ),
+    Switch(
+        "2-asserted",
+        "2",
+        "an L0 flush is applied without looking at the epoch or at where the log starts",
+        (Patch(AddL0, "apply", instead.add_l0_again),),
+        {**WAL, **ROUGH, **MOVING, **COMPACTED},
+    ),
+    Switch(
+        "2-unasserted",
+        "2",
+        "the same, the manifest's own assertions off as well",
+        (Patch(AddL0, "apply", instead.add_l0_again), Patch(driver, "check_successor", instead.unchecked)),
+        {**WAL, **ROUGH, **MOVING, **COMPACTED},
+    ),
+    Switch(
+        "4-boundary",
+        "4",
+        "a committer does not read the deletion boundary after its put",
+        (Patch(PutIfAbsentMetaStore, "_boundary_allows", instead.allowed),),
+        tiny=COLLECTED_PUT_IF_ABSENT,
+    ),
+    Switch(
+        "5-etag",
+        "5",
+        "a reader does not compare the head it got with the one that was listed, nor with the boundary",
+        (
+            Patch(PutIfAbsentMetaStore, "_etag_still_listed", instead.always),
+            Patch(PutIfAbsentMetaStore, "_may_be_head", instead.always),
+        ),
+        tiny=COLLECTED_PUT_IF_ABSENT,
+    ),
+    Switch(
+        "7-body-name",
+        "7",
+        "bodies of manifest versions are named by number alone",
+        (Patch(ObjectBodies, "_key", lambda _, ref: f"manifest/{ref.version:020}"),),
+        {**WAL, **ROUGH, **MOVING, "metadata": "if-match"},
+    ),
+    Switch(
+        "8-body-above",
+        "8",
+        "bodies above the head that was read are collected, too",
+        (Patch(RegisterMetaStore, "_collectable", instead.always),),
+        tiny=COLLECTED_IF_MATCH,
+    ),
+    Switch(
+        "9-head",
+        "9",
+        "the head is not read again after fencing",
+        (
+            Patch(ContiguousLog, "_validated_head", instead.claim_is_enough),
+            Patch(ContiguousLog, "_replay_still_holds", instead.always),
+        ),
+        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+    ),
+    Switch(
+        "9-log-start",
+        "9",
+        "the head read after fencing is not asked where the log starts",
+        (Patch(ContiguousLog, "_replay_still_holds", instead.always),),
+        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+    ),
+    Switch(
+        "10-narrow",
+        "10",
+        "a take-over fences one id",
+        (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
+        {**WAL, **ROUGH, **MOVING, **COLLECTED, "parallelism": 4},
+    ),
+    Switch(
+        "10-narrow-blind",
+        "10",
+        "a take-over fences one id, and a live writer takes an older one's object at its id for its own",
+        (
+            Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),
+            Patch(ContiguousLog, "write", instead.taken_for_own),
+        ),
+        {**WAL, **ROUGH, **MOVING, **COLLECTED, "parallelism": 4},
+    ),
+    Switch(
+        "10-window",
+        "10",
+        "a writer sends ids further ahead of the lowest unresolved one than it claimed",
+        (Patch(FlushWindow, "has_room", property(instead.room_for_parallelism)),),
+        {**WAL, **ROUGH, "parallelism": 4},
+    ),
+    Switch(
+        "11-fences",
+        "11",
+        "the log's collector deletes fences",
+        (Patch(actors, "is_fence", instead.never),),
+        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+    ),
+    Switch(
+        "12-no-floor",
+        "12",
+        "nobody ignores epochs below log_floor",
+        (
+            Patch(ContiguousLog, "_initial_floor", instead.no_floor),
+            Patch(tail, "initial_floor", instead.no_floor),
+        ),
+        {**CONTIGUOUS, **ROUGH, "wal": False, "compactors": 2, **FOLLOWED, "parallelism": 4},
+    ),
+    Switch(
+        "12-floor-from-claim",
+        "12",
+        "epochs below the newest claim are ignored, though objects between a claim and its fence are valid",
+        (
+            Patch(ContiguousLog, "_initial_floor", instead.floor_from_epoch),
+            Patch(tail, "initial_floor", instead.floor_from_head),
+        ),
+        {**CONTIGUOUS, **ROUGH, **MOVING, **FOLLOWED},
+    ),
+    Switch(
+        "13-validate",
+        "13",
+        "followers and the compactor believe ids without a head read afterwards",
+        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always)),
+        {**CONTIGUOUS, **ROUGH, **MOVING, **COLLECTED, **FOLLOWED},
+    ),
+    Switch(
+        "15-owner",
+        "15",
+        "last_written is set whoever owns the register",
+        (Patch(EpochPrefixedLog, "_try_to_publish", instead.publish_over_anybody),),
+        {**EPOCHS, **ROUGH},
+    ),
+    Switch(
+        "16-upwards",
+        "16",
+        "a lower epoch takes the register from a higher one",
+        (Patch(EpochPrefixedLog, "_try_to_take", instead.take_register_downwards),),
+        {**EPOCHS, **ROUGH},
+    ),
+    Switch(
+        "16-start",
+        "16",
+        "a new epoch's range starts behind last_written, not behind what it inherited",
+        (Patch(WriterRegister, "claim", instead.start_at_last_written),),
+        {**EPOCHS, **ROUGH},
+    ),
+    Switch(
+        "17-inherit",
+        "17",
+        "a take-over does not look for objects past last_written",
+        (Patch(EpochPrefixedLog, "_end_of", instead.end_at_last_written),),
+        {**EPOCHS, "ack": "flushed", "crashes": 0.7, "lives": 2},
+    ),
+    Switch(
+        "19-acknowledged",
+        "19",
+        "an L0 flush covers log positions that are not acknowledged",
+        (Patch(L0Flusher, "_covered", instead.always),),
+        {"wal": True, **ROUGH, **MOVING},
+    ),
+    Switch(
+        "19-whole",
+        "19",
+        "an L0 flush covers rows that have no log position yet",
+        (Patch(L0Flusher, "_ready", instead.oldest_frozen),),
+        {"wal": True, **ROUGH, **MOVING},
+    ),
+    Switch(
+        "20-adopt",
+        "20",
+        "a follower that adopts a manifest keeps the log rows below its log_start",
+        (Patch(follower, "kept_pieces", instead.keep_all),),
+        {**WAL, **MOVING, **COMPACTED, **FOLLOWED, "active_seconds": 5.0},
+    ),
+    Switch(
+        "21-replay",
+        "21",
+        "a replay stands although the compactor has moved the log's start meanwhile",
+        (Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),),
+        {**CONTIGUOUS, **ROUGH, "wal": False, "compactors": 2, "log_collectors": 2},
+    ),
+    Switch(
+        "order",
+        "§3",
+        "an object that landed acknowledges every earlier one",
+        (Patch(LogFlusher, "_ack_end", instead.any_landed),),
+        {**ROUGH, "ack": "committed", "parallelism": 4},
+    ),
+)
