@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from tests.simulation.anyio_order import ordered_cancel_scopes
+from tests.simulation.anyio_order import forget_task, ordered_cancel_scopes
 from tests.simulation.faults import NO_FAULTS, FaultPlan, Rule
 from tests.simulation.loop import DOMAIN, Domain, Interleaving, SimFuture, SimLoop, SimTask
 from tests.simulation.network import Network
@@ -157,6 +157,7 @@ def _close(task: SimTask, domain: Domain) -> None:
         # A finally block may do anything, and whatever it does comes too late.
         with contextlib.suppress(BaseException):
             context.run(coro.close)
+    forget_task(task)
 
 
 @contextlib.contextmanager
