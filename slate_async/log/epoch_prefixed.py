@@ -89,6 +89,10 @@ class EpochPrefixedLog:
 
     async def _try_to_take(self, claimed: ManifestState) -> bool:
         cell, current = await self._read()
+        if cell is None and await self._has_log(claimed):
+            cell, current = await self._read()
+            if cell is None:
+                raise CorruptionError("is missing, though there is a log", object_name="writer register")
         if current.epoch > self._epoch:
             raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening")
         if current.epoch == self._epoch:
@@ -96,8 +100,6 @@ class EpochPrefixedLog:
                 raise FencedError(f"another writer holds epoch {self._epoch} in the register")
             self._hold(current, cell)  # an attempt of ours whose answer was lost
             return True
-        if cell is None:
-            await self._refuse_lost_register(claimed)
         end = await self._end_of(current)
         taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
         outcome = await translated(
@@ -108,14 +110,14 @@ class EpochPrefixedLog:
         self._held, self._tag = taken, outcome.value
         return True
 
-    async def _refuse_lost_register(self, claimed: ManifestState) -> None:
-        """No writer puts a log object before it holds the register, so one without the other was lost."""
-        first = None
-        async for info in self._store.list(PREFIX):
-            first = info.key
-            break
-        if first is not None or claimed.log_start > 1:
-            raise CorruptionError("is missing, though there is a log", object_name="writer register")
+    async def _has_log(self, claimed: ManifestState) -> bool:
+        """Whether a log was ever written. No writer puts an object before it holds the register, so a register read
+        after this and not there was lost."""
+        if claimed.log_start > 1:
+            return True
+        async for _ in self._store.list(PREFIX):
+            return True
+        return False
 
     async def _end_of(self, current: WriterRegister) -> int:
         """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""
