@@ -56,22 +56,21 @@ class Switch:
     async def play(self, world: World) -> Stats:
         """A run without the rule."""
         with self.off():
-            if self.tiny is not None:
-                return await self.tiny.play(world)
-            return await Play(world, self.fixed).run()
+            return await self._run(world)
+
+    async def _run(self, world: World) -> Stats:
+        return await (Play(world, self.fixed).run() if self.tiny is None else self.tiny.play(world))
 
     def make(self, seed: int, keep_trace: bool) -> World:
         """Its world."""
-        if self.tiny is not None:
-            return self.tiny.make(seed, keep_trace)
-        return make_world(seed, keep_trace, self.fixed)
+        if self.tiny is None:
+            return make_world(seed, keep_trace, self.fixed)
+        return self.tiny.make(seed, keep_trace)
 
     def scenario(self) -> Scenario:
         """For the runner and ``scripts/simulate``."""
-        return Scenario(
-            f"rule-{self.name}",
-            f"rule {self.rule} off: {self.broken}",
-            self.make,
-            self.play,
-            broken=True,
-        )
+        return Scenario(f"rule-{self.name}", f"rule {self.rule} off: {self.broken}", self.make, self.play, broken=True)
+
+    def control(self) -> Scenario:
+        """The same with the rule on: what is not to fail."""
+        return Scenario(f"on-{self.name}", f"rule {self.rule} on, as rule-{self.name}", self.make, self._run, True)

@@ -102,7 +102,7 @@ SWITCHES: Sequence[Switch] = (
         "9",
         "the head read after fencing is not asked where the log starts",
         (Patch(ContiguousLog, "_replay_still_holds", instead.always),),
-        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+        {**CONTIGUOUS, **ROUGH, "wal": False, "compactors": 2, **COLLECTED},
     ),
     Switch(
         "10-narrow",

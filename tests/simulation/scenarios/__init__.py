@@ -7,6 +7,6 @@ from tests.simulation.scenarios.engine import ENGINE
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.tiny import TINY
 
-BROKEN_RULES = [switch.scenario() for switch in SWITCHES]
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*TINY, *ENGINE, *BROKEN_RULES)}
+RULES = [made for switch in SWITCHES for made in (switch.scenario(), switch.control())]
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*TINY, *ENGINE, *RULES)}
 """By name, in the order ``scripts/simulate --list`` shows them."""

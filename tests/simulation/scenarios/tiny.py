@@ -259,10 +259,10 @@ def _play(
     return play
 
 
-def _world(seed: int, keep_trace: bool) -> World:
+def _world(seed: int, keep_trace: bool, plan: FaultPlan | None = None) -> World:
     return World(
         seed,
-        plan=FaultPlan(),
+        plan=FaultPlan() if plan is None else plan,
         interleaving=(Interleaving.DOMAINS, Interleaving.SHUFFLED)[seed % 2],
         keep_trace=keep_trace,
     )
@@ -307,8 +307,14 @@ def _if_match(world: World, node: Node) -> MetaStoreFactory:
     return world.cloud.if_match(node)
 
 
+def _slow_world(seed: int, keep_trace: bool) -> World:
+    """Many requests take so long that much happens while they are under way."""
+    return _world(seed, keep_trace, FaultPlan(delayed=0.15, delay=(0.05, 1.5)))
+
+
 def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **how: Any) -> Scenario:
-    return Scenario(f"tiny-{name}", summary, _world, _play(open_cell, **how), broken=summary.startswith("wrong"))
+    make = _slow_world if how.get("collectors") else _world
+    return Scenario(f"tiny-{name}", summary, make, _play(open_cell, **how), broken=summary.startswith("wrong"))
 
 
 TINY: Sequence[Scenario] = (

@@ -34,13 +34,18 @@ class Follower:
     async def poll(self) -> None:
         """One round."""
         first, floor = self._tail.next_id, self._tail.floor
-        pieces = await self._tail.read(self._node.rng.choice((1, 3, 8)))
-        if self._node.rng.random() < 0.3:
-            await self._handle.nap(1.5)
-        head = await self._handle.driver.load()
-        assert head is not None
-        if not still_holds(first, head):
-            self._tail.walk.next_id, self._tail.walk.floor = first, floor
+        believed = False
+        try:
+            pieces = await self._tail.read(self._node.rng.choice((1, 3, 8)))
+            if self._node.rng.random() < 0.3:
+                await self._handle.nap(1.5)
+            head = await self._handle.driver.load()
+            assert head is not None
+            believed = still_holds(first, head)
+        finally:
+            if not believed:  # whatever was read does not count, nor does that it was read
+                self._tail.walk.next_id, self._tail.walk.floor = first, floor
+        if not believed:
             self.adopt(head)
             return
         self._pieces += pieces
