@@ -86,10 +86,10 @@ class ContiguousLog:
         listing that overtook its put only made it look so."""
         key = contiguous_key(moved.missing)
         found = await self._reader.read_header(moved.missing, key)
-        head = await self._validated_head(claimed)
-        if found is None and head.log_start <= moved.missing:
+        newest = await self._load_head()
+        if found is None and newest is not None and newest.log_start <= moved.missing:
             raise CorruptionError(str(moved), object_name=key) from moved
-        return head
+        return await self._validated_head(claimed)
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now. Rule 9: it must still name this claim."""
