@@ -15,7 +15,7 @@ import slate_async as slate
 from tests.netproxy import PASS, Fault, Request
 
 BATCH_EVERY = 4
-L0_EVERY = 6
+L0_EVERY = 3
 Kind = Callable[[Request], bool]
 
 
@@ -38,12 +38,12 @@ class Write:
 
 
 def last_key(tag: str, task: int) -> bytes:
-    return f"{tag}/{task:02}/last".encode()
+    return f"{tag}/{task:+03}/last".encode()
 
 
 def rows_of(tag: str, task: int, number: int) -> tuple[tuple[bytes, bytes], ...]:
     count = 3 if number % BATCH_EVERY == 0 else 1
-    own = [f"{tag}/{task:02}/{number:05}/{part}".encode() for part in range(count)]
+    own = [f"{tag}/{task:+03}/{number:05}/{part}".encode() for part in range(count)]
     return *((key, b"value of " + key) for key in own), (last_key(tag, task), b"%d" % number)
 
 
@@ -59,12 +59,14 @@ class Ledger:
 
     async def work(self, db: slate.Db, *, tasks: int, writes: int) -> None:
         """Write from ``tasks`` tasks at once, each one write after another, reading in between; ends early when
-        the database closes itself. One write more comes at the end and stays in the log."""
+        the database closes itself. What the second half puts stays in the log."""
         async with asyncio.TaskGroup() as group:
             for task in range(tasks):
                 group.create_task(self._work(db, task, writes))
-        if tasks and db.status().state == "open":
-            await self._write(db, tasks, 0)
+
+    async def write_one_more(self, db: slate.Db) -> None:
+        """One write by a task of its own."""
+        await self._write(db, -1, 0)
 
     async def _work(self, db: slate.Db, task: int, writes: int) -> None:
         for number in range(writes):
@@ -72,7 +74,7 @@ class Ledger:
             if self.writes_of(task)[-1].outcome != "acknowledged":
                 return
             try:
-                if (number + task) % L0_EVERY == 0:
+                if (number + task) % L0_EVERY == 0 and number < writes // 2:
                     await db.flush(l0=True)
                 read = await db.get(last_key(self.tag, task), durable=True)
             except slate.SlateError as error:
