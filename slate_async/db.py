@@ -58,6 +58,7 @@ class Db(ViewReads):
         self._closed = asyncio.Event()
         self._shutdown: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._close_told = False
         self._polling = False
         self._puts = self._batches = self._reads = 0
         self._writer.start()
@@ -259,6 +260,7 @@ class Db(ViewReads):
     def _start_shutdown(self) -> asyncio.Task[None]:
         if self._shutdown is None:
             self._shutdown = self._loop.create_task(self._shut_down(), name=f"{self._place.name}/shutdown")
+            self._shutdown.add_done_callback(lambda _: self._closed.set())  # even if cancelled before it began
         return self._shutdown
 
     async def _shut_down(self) -> None:
@@ -288,31 +290,49 @@ class Db(ViewReads):
         """Make everything durable, stop all tasks, release the stores. Idempotent.
 
         Raises the write error (with ``outcome``) if something written could not be made durable and its writer did
-        not wait to be told; it is closed either way, and a second call returns quietly."""
+        not wait to be told; it is closed either way, and a call after that returns quietly. May be cancelled: the
+        closing goes on, and another call waits for it."""
         if asyncio.get_running_loop() is not self._loop:
             raise InvalidError("a database is closed on the event loop that opened it")
         if self._closing is None:
             self._closing = self._loop.create_task(self._close(), name=f"{self._place.name}/close")
-            await asyncio.shield(self._closing)
-        else:
-            await self._closed.wait()
+        closing = self._closing
+        await asyncio.wait([closing])
+        if closing.cancelled():
+            self._stop()  # by somebody who cancels every task: it may not even have begun
+        await self._closed.wait()
+        if self._close_told:
+            return
+        self._close_told = True
+        if not closing.cancelled():
+            closing.result()
+        elif self._writer.lost_untold:
+            raise write_failure(self._cause, "unknown")
 
     async def _close(self) -> None:
         failure: SlateError | None = None
-        if self._state == "open":
-            self._state = "closing"
-            self._writer.refuse_writes(None)
-            try:
-                await self._writer.flush()
-            except SlateError as error:
-                failure = error
-        elif self._writer.lost_untold:
-            failure = write_failure(self._cause, "unknown")
-        if self._state == "closing":
-            self._writer.fail(None)
-        await asyncio.shield(self._start_shutdown())
+        try:
+            if self._state == "open":
+                self._state = "closing"
+                self._writer.refuse_writes(None)
+                try:
+                    await self._writer.flush()
+                except SlateError as error:
+                    failure = error
+            elif self._writer.lost_untold:
+                failure = write_failure(self._cause, "unknown")
+        finally:
+            shutdown = self._stop()
+        await asyncio.shield(shutdown)
         if failure is not None:
             raise failure
+
+    def _stop(self) -> asyncio.Task[None]:
+        """Let nobody wait for the writer any more, and shut down."""
+        if self._state in ("open", "closing"):
+            self._state = "closing"
+            self._writer.fail(None)
+        return self._start_shutdown()
 
     async def wait_closed(self) -> None:
         """Wait until the database is closed, by whatever; raise the cause if it closed itself."""

@@ -23,6 +23,7 @@ from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import Place, open_writer
+from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
@@ -117,9 +118,7 @@ class Environment:
             opened = await open_writer(place, supervisor, create=create, properties=properties)
             db = Db(place, opened, supervisor, self._shared_polls(), release)
         except BaseException:
-            if supervisor is not None:
-                await supervisor.close()
-            await release()
+            await to_the_end(_give_back(supervisor, release))
             raise
         return db
 
@@ -196,6 +195,15 @@ def _policy(settings: Settings) -> RetryPolicy:
     )
 
 
+async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaitable[None]]) -> None:
+    """What a failed opening took."""
+    try:
+        if supervisor is not None:
+            await supervisor.close()
+    finally:
+        await release()
+
+
 async def _nothing() -> None:
     """A store object belongs to whoever passed it."""
 
@@ -247,7 +255,7 @@ def open_database(
                 path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
             )
         except BaseException:
-            await private.close()
+            await to_the_end(private.close())
             raise
         db.on_closed(private.close)
         return db

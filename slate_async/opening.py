@@ -24,6 +24,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
+from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
@@ -101,9 +102,7 @@ async def open_writer(
         inherited = await log.take_over(claimed)
         writer = await _recover(place, settings, inherited, claimed.writer_epoch, log, driver, supervisor)
     except BaseException:
-        await driver.close()
-        if register is not None:
-            await register.close()
+        await to_the_end(_close(driver, register))
         raise
     logger.info(
         "%s: writer epoch %d, log position %d, %d log objects replayed",
@@ -113,6 +112,12 @@ async def open_writer(
         len(inherited.objects),
     )
     return Opened(writer, driver, settings, register)
+
+
+async def _close(driver: ManifestDriver, register: Register | None) -> None:
+    await driver.close()
+    if register is not None:
+        await register.close()
 
 
 async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str, str] | None) -> ManifestState:
@@ -224,7 +229,12 @@ async def _recover(
         )
 
     replayed = await replay(
-        inherited, epoch=epoch, table_bytes=settings.l0_sst_bytes, offload=place.runtime.offload, open_sst=open_sst
+        inherited,
+        epoch=epoch,
+        table_bytes=settings.l0_sst_bytes,
+        segment_bytes=settings.flush_bytes,
+        offload=place.runtime.offload,
+        open_sst=open_sst,
     )
     encoder = Encoder(
         database_id,

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await ``work``, however often the caller is cancelled meanwhile; such a cancellation is raised afterwards.
+
+    For giving back what was taken: a cancel scope cancels each wait of a cleanup anew. ``work`` must be short."""
+    task = asyncio.create_task(work)
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            interrupted = error
+    task.result()
+    if interrupted is not None:
+        raise interrupted
 
 
 async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:

@@ -1,8 +1,9 @@
 """Supervised tasks: every background task has a name and an owner, and a failure is never silent.
 
 The owner gives one callback. The first task that ends with an exception reports it there, once; what the owner
-does about it (close with that cause) is its decision. Tasks are independent of the task that spawned them, so an
-owner may be opened in one task and closed in another."""
+does about it (close with that cause) is its decision. A task that somebody else cancelled (a program that cancels all
+tasks, a loop that is torn down) has failed, too: whoever waits for its work would wait for ever. Tasks are
+independent of the task that spawned them, so an owner may be opened in one task and closed in another."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from slate_async.errors import ClosedError
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -40,9 +43,9 @@ class Supervisor:
 
     def _done(self, number: int, task: asyncio.Task[Any], critical: bool) -> None:
         self._tasks.pop(number, None)
-        if task.cancelled():
+        if task.cancelled() and (self._closing or not critical):
             return
-        failure = task.exception()
+        failure = ClosedError(f"{task.get_name()} was cancelled") if task.cancelled() else task.exception()
         if failure is None or not critical:
             return
         if self._failed:
