@@ -7,6 +7,7 @@ break, once at reopening and once more when everything delivered late has landed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -333,7 +334,7 @@ async def outlast(fault: Callable[[Request], Fault], setup: Setup, endpoint: str
     ledger = Ledger("t")
     async with WireProxy(endpoint) as proxy:
         try:
-            db = await direct.through(endpoint, proxy.url).open(**SHORT)
+            db = await open_at_last(direct.through(endpoint, proxy.url))
         finally:
             started.set()
         working = asyncio.create_task(ledger.work(db, tasks=4, writes=1_000))
