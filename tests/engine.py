@@ -23,7 +23,7 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.system import SystemIds
+from slate_async.runtime.system import SystemIds, ThreadOffload
 from slate_async.settings import LogProtocol
 
 T = TypeVar("T")
@@ -96,6 +96,9 @@ async def abandon(db: slate.Db) -> None:
     db._polls.cancel(db._poll)
     await db._polls.close()
     await db._supervisor.close()
+    offload = db._place.runtime.offload
+    if isinstance(offload, ThreadOffload):
+        offload.close()
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:

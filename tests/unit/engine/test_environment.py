@@ -62,8 +62,10 @@ async def test_the_cache_is_bounded_over_all_of_them(tmp_path: Path) -> None:
 
 
 async def test_it_is_closed_after_its_databases(tmp_path: Path) -> None:
+    before = threading.enumerate()
     env = slate.Environment(threads=2)
     db = await env.open(tmp_path / "db")
+    assert [thread for thread in threading.enumerate() if thread not in before]
     with pytest.raises(slate.InvalidError, match="1 databases"):
         await env.close()
     await db.put(b"a", b"1")
@@ -72,7 +74,7 @@ async def test_it_is_closed_after_its_databases(tmp_path: Path) -> None:
     await env.close()
     with pytest.raises(slate.InvalidError, match="closed"):
         await env.open(tmp_path / "db")
-    await until(lambda: not [t for t in threading.enumerate() if t.name.startswith("slate-worker")], "its threads")
+    await until(lambda: not [thread for thread in threading.enumerate() if thread not in before], "its threads to end")
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("slate")]
 
 
