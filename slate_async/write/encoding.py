@@ -30,12 +30,12 @@ class Encoder:
 
     async def segment(self, table: Memtable, start: int, stop: int, *, log_id: int, manifest_version: int) -> bytes:
         """Rows ``start`` to ``stop`` in write order as one log object."""
-        columns = concat(await convert(table, start, stop))
+        pieces = await convert(table, start, stop)
 
         def encode() -> bytes:
             return b"".join(
                 encode_segment(
-                    columns,
+                    concat(pieces),
                     database_id=self.database_id,
                     log_id=log_id,
                     epoch=self.epoch,
@@ -44,7 +44,7 @@ class Encoder:
                 )
             )
 
-        return encode() if columns.nbytes < INLINE_BYTES else await self.offload.run(encode)
+        return encode() if sum(piece.nbytes for piece in pieces) < INLINE_BYTES else await self.offload.run(encode)
 
     async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:
         """All rows of a frozen table, sorted, as one SST."""

@@ -51,12 +51,24 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
 
 
 async def replay(
-    inherited: Inherited, *, epoch: int, table_bytes: int, offload: Offload, open_sst: Callable[[LogObject], SstReader]
+    inherited: Inherited,
+    *,
+    epoch: int,
+    table_bytes: int,
+    segment_bytes: int,
+    offload: Offload,
+    open_sst: Callable[[LogObject], SstReader],
 ) -> Replayed:
     """Replay ``inherited``. Raises `CorruptionError` naming the log object that does not decode."""
     state = inherited.state
     active = Slot(Memtable(), state.log_start - 1, state.log_floor)
-    tables = TableSet(epoch, freeze_each_cut=not state.wal_enabled, table_bytes=table_bytes, active=active)
+    tables = TableSet(
+        epoch,
+        freeze_each_cut=not state.wal_enabled,
+        table_bytes=table_bytes,
+        segment_bytes=segment_bytes,
+        active=active,
+    )
     last_seq, tick = state.last_seq, state.last_tick_ms
     log_ssts: list[tuple[int, Table]] = []
     if state.wal_enabled:

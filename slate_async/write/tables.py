@@ -52,11 +52,14 @@ class Segment:
 @dataclass(slots=True, eq=False)
 class TableSet:
     """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
+    ``table_bytes``, ``segment_bytes``: the active table is frozen, a segment is cut, at the end of the batch that
+    reaches it.
     ``on_frozen`` is called in the step that replaces the active table."""
 
     epoch: int
     freeze_each_cut: bool
     table_bytes: int
+    segment_bytes: int
     active: Slot
     frozen: list[Slot] = field(default_factory=list)  # oldest first
     queue: deque[Segment] = field(default_factory=deque)
@@ -75,10 +78,15 @@ class TableSet:
         """Whether rows wait for a log id."""
         return bool(self.queue) or self.active.cut_rows < len(self.active.table)
 
-    def added(self, nbytes: int) -> None:
-        """Rows of ``nbytes`` were appended to the active table."""
+    def added(self, nbytes: int, reserved: int) -> None:
+        """Rows with ``nbytes`` of keys and values were appended to the active table, ``reserved`` counted for them.
+
+        Cuts at `segment_bytes`, however long the window has had no room: an object stays of a size that can be
+        encoded, uploaded and retried, and a table of a size that can be flushed."""
         self.uncut_bytes += nbytes
-        self.active.reserved += nbytes
+        self.active.reserved += reserved
+        if self.uncut_bytes >= self.segment_bytes:
+            self.cut()
 
     def cut(self) -> None:
         """Close the current segment: its rows will be one log object. No rows, no segment."""

@@ -40,8 +40,6 @@ from slate_async.write.tables import Segment, Slot
 logger = logging.getLogger(__name__)
 MAX_BATCH_BYTES = 2**31 - 2**24
 """A batch is one log object, whose values must fit Arrow's 32-bit offsets."""
-CUT_BYTES = 1 << 30
-"""Rows waiting for a log id are cut into objects of at most this many bytes."""
 
 
 class Writer:
@@ -139,7 +137,7 @@ class Writer:
         expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
         self.tables.active.table.append(key, value, kind, seq, expire, now)
         self.last_seq = seq
-        return self._applied(nbytes, now, large)
+        return self._applied(len(key) + len(value), nbytes, now, large)
 
     async def write_batch(self, batch: WriteBatch) -> WriteHandle:
         """Apply a batch in one step, once there is room for all of it. Nobody else changes ``batch`` from here on."""
@@ -156,23 +154,25 @@ class Writer:
             self.admission.release(nbytes)
             raise self._refusal()
         large = batch.nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
-        if large or self.tables.uncut_bytes + nbytes > CUT_BYTES:
+        if large:
             self.tables.freeze()
+        elif self.tables.uncut_bytes + batch.nbytes > MAX_BATCH_BYTES:
+            self.tables.cut()
         now = self._tick()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
         self.tables.active.table.append_batch(keys, values, batch.kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
-        return self._applied(nbytes, now, large)
+        return self._applied(batch.nbytes, nbytes, now, large)
 
     def _tick(self) -> int:
         """Now in milliseconds; write times never go back."""
         self._tick_ms = max(self._tick_ms, self._runtime.clock.now_ms())
         return self._tick_ms
 
-    def _applied(self, nbytes: int, now_ms: int, large: bool) -> WriteHandle:
-        self.tables.added(nbytes)
+    def _applied(self, nbytes: int, reserved: int, now_ms: int, large: bool) -> WriteHandle:
         group = self._newest_group = self.tables.group
         group.writes += 1
+        self.tables.added(nbytes, reserved)
         if large:
             self.tables.freeze()
         self.flusher.notify()
