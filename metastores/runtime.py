@@ -15,19 +15,22 @@ BACKOFF_LIMIT_S = 2.0
 
 
 class MetaRuntime:
-    """Sleeping and randomness of one factory or metastore, and how long it waits for a server.
+    """Sleeping, randomness and names of one factory or metastore, and how long it waits for a server.
 
+    rng: for pauses, and for names when there is no ``token``; then it must not be seeded alike in two processes
+    token: draws 32 lower-case hex digits nobody else will draw; who won a conditional write is told by them
     request_timeout: seconds for one request
     deadline: seconds for one read or unconditional write with all its repetitions
     """
 
-    __slots__ = ("_rng", "_sleep", "deadline", "request_timeout")
+    __slots__ = ("_rng", "_sleep", "_token", "deadline", "request_timeout")
 
     def __init__(
         self,
         *,
         sleep: Callable[[float], Awaitable[None]] | None = None,
         rng: random.Random | None = None,
+        token: Callable[[], str] | None = None,
         request_timeout: float = 10.0,
         deadline: float = 30.0,
     ) -> None:
@@ -35,10 +38,11 @@ class MetaRuntime:
         self.deadline = deadline
         self._sleep = asyncio.sleep if sleep is None else sleep
         self._rng = random.SystemRandom() if rng is None else rng
+        self._token = token
 
     def token(self) -> str:
         """32 lower-case hex digits nobody else will draw."""
-        return f"{self._rng.getrandbits(128):032x}"
+        return f"{self._rng.getrandbits(128):032x}" if self._token is None else self._token()
 
     async def back_off(self, attempt: int) -> None:
         """Wait before attempt number ``attempt + 1`` (from 0): exponential with full jitter, at most 2 s."""

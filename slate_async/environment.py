@@ -6,7 +6,7 @@ A composition root: it wires and owns, and decides nothing else. ``slate.open`` 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -21,11 +21,12 @@ from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
-from slate_async.objectstore.url import StoreURL, open_store, parse_url
+from slate_async.objectstore.url import open_store, parse_url
 from slate_async.opening import Place, open_writer
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.shared import Shared
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import ThreadOffload, system_runtime
 from slate_async.settings import Settings
@@ -33,6 +34,8 @@ from slate_async.sst.cache import BlockCache
 
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
 DEFAULT_THREADS = 4
+BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
+"""Metastores that keep metadata in the database's own folder, whatever its name."""
 RETRY_ATTEMPTS = 1_000
 
 
@@ -54,7 +57,8 @@ class Environment:
         self.runtime = system_runtime(threads) if runtime is None else runtime
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
-        self._stores: dict[StoreURL, tuple[RetryingStore, int]] = {}
+        self._stores = Shared[RetryingStore](RetryingStore.close)
+        self._factories = Shared[MetaStoreFactory](MetaStoreFactory.close)
         self._open = 0
         self._closed = False
 
@@ -71,7 +75,8 @@ class Environment:
         """Open a database as its writer: ``async with env.open(...) as db``, or ``db = await env.open(...)``.
 
         path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` whose
-        root becomes the database. ``name`` names the latter in logs and metastores.
+        root becomes the database. ``name`` names the latter in logs and in metastores outside of the store, where
+        it must be given.
         metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``, or a factory
         create: make the database if it is missing
         properties: kept with a database that this call creates
@@ -91,41 +96,51 @@ class Environment:
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
-        own_factory = metastore is None or isinstance(metastore, str)
-        with translating():
-            factory = parse_metastore(metastore, runtime=self._metadata_runtime(settings))
-        store, store_stats, display, release_store = self._store_of(path, settings, name)
+        give_backs: list[Callable[[], Awaitable[None]]] = []
+        opened: list[Db] = []
         supervisor: Supervisor | None = None
 
         async def release() -> None:
             try:
-                if own_factory:
-                    await factory.close()
-                await release_store()
+                await _each(give_backs)
             finally:
                 self._open -= 1
 
         self._open += 1
         try:
+            factory = self._factory_of(metastore, settings, give_backs)
+            store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
             place = Place(display, store, store_stats, factory, settings, self.runtime, self._shared_cache(settings))
-            failures: list[BaseException] = []
-            db: Db | None = None
-
-            def failed(cause: BaseException) -> None:
-                failures.append(cause) if db is None else db._fail(cause)
-
-            supervisor = Supervisor(display, failed)
-            opened = await open_writer(place, supervisor, create=create, properties=properties)
-            db = Db(place, opened, supervisor, self._shared_polls(), release)
+            supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only an open database has tasks
+            claimed = await open_writer(place, supervisor, create=create, properties=properties)
+            opened.append(Db(place, claimed, supervisor, self._shared_polls(), release))
         except BaseException:
             await to_the_end(_give_back(supervisor, release))
             raise
-        return db
+        return opened[0]
+
+    def _factory_of(
+        self,
+        metastore: str | MetaStoreFactory | None,
+        settings: Settings,
+        give_backs: list[Callable[[], Awaitable[None]]],
+    ) -> MetaStoreFactory:
+        """The metastore's factory; one that a name stands for is shared, with its clients, by all who name it."""
+        if metastore is not None and not isinstance(metastore, str):
+            return metastore
+        with translating():
+            factory, give_back = self._factories.take(
+                (metastore, settings.request_timeout_ms, settings.retry_deadline_ms),
+                lambda: parse_metastore(metastore, runtime=self._metadata_runtime(settings)),
+            )
+        give_backs.append(give_back)
+        return factory
 
     def _metadata_runtime(self, settings: Settings) -> MetaRuntime:
         return MetaRuntime(
             sleep=self.runtime.clock.sleep,
             rng=self.runtime.rng,
+            token=self.runtime.ids.token,
             request_timeout=settings.request_timeout_ms / 1000,
             deadline=settings.retry_deadline_ms / 1000,
         )
@@ -141,30 +156,27 @@ class Environment:
         return self._polls
 
     def _store_of(
-        self, path: Path, settings: Settings, name: str | None
-    ) -> tuple[ObjectStore, StoreStats, str, Callable[[], Awaitable[None]]]:
-        """The database's folder, what counts its client's requests, its name, and how to give the client back."""
+        self,
+        path: Path,
+        settings: Settings,
+        name: str | None,
+        metastore: str | MetaStoreFactory | None,
+        give_backs: list[Callable[[], Awaitable[None]]],
+    ) -> tuple[ObjectStore, StoreStats, str]:
+        """The database's folder, what counts its client's requests, and its name."""
+        policy = _policy(settings)
         if not isinstance(path, str | os.PathLike):
-            retrying = RetryingStore(path, self.runtime.clock, self.runtime.rng, _policy(settings))
-            return retrying, retrying.stats, name or f"store:{id(path):x}", _nothing
+            if name is None and metastore not in BESIDE_THE_DATA:
+                raise InvalidError("a store object with metadata kept elsewhere needs name=, which finds it again")
+            retrying = RetryingStore(path, self.runtime.clock, self.runtime.rng, policy)
+            return retrying, retrying.stats, name or f"store:{id(path):x}"
         if name is not None:
             raise InvalidError("name= goes with a store object; a URL is its own name")
         url = parse_url(path)
         root = replace(url, prefix="")
-        shared, users = self._stores.get(root, (None, 0))
-        if shared is None:
-            shared, _ = open_store(root, self.runtime, retry=_policy(settings))
-        self._stores[root] = (shared, users + 1)
-
-        async def release() -> None:
-            store, left = self._stores[root]
-            if left > 1:
-                self._stores[root] = (store, left - 1)
-                return
-            del self._stores[root]
-            await store.close()
-
-        return PrefixedStore(shared, url.prefix), shared.stats, url.display, release
+        shared, give_back = self._stores.take((root, policy), lambda: open_store(root, self.runtime, retry=policy)[0])
+        give_backs.append(give_back)
+        return PrefixedStore(shared, url.prefix), shared.stats, url.display
 
     async def close(self) -> None:
         """Give up threads and polling. Raises `InvalidError` while databases are open. Idempotent."""
@@ -204,8 +216,15 @@ async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaita
         await release()
 
 
-async def _nothing() -> None:
-    """A store object belongs to whoever passed it."""
+async def _each(give_backs: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Call all of them, last taken first, whatever one raises; the first failure is raised at the end."""
+    if not give_backs:
+        return
+    *earlier, last = give_backs
+    try:
+        await last()
+    finally:
+        await _each(earlier)
 
 
 class OpeningDb:

@@ -121,12 +121,18 @@ class ManifestDriver:
         if self._head is None or state.version > self._head.version:
             self._head = state
 
+    def _see_full(self, full: ManifestState) -> ManifestState:
+        """Note ``full`` as the base of later deltas, unless a newer one was seen: a poll that was overtaken by commits
+        must not take the base back to a version that a collector, who knows newer heads, has deleted."""
+        if self._base is None or full.version > self._base.version:
+            self._base = full
+        return full
+
     async def _decode(self, record: Record) -> ManifestState | None:
         """The state of a record; ``None`` if its base is not there (deleted since, or a broken chain)."""
         decoded = await self._decode_bytes(record)
         if isinstance(decoded, ManifestState):
-            self._base = replace(decoded, ref=record.ref)
-            return self._base
+            return self._see_full(replace(decoded, ref=record.ref))
         base = self._base
         if base is None or base.ref != decoded.base:
             stored = await translated(self._metastore.read(decoded.base))
@@ -137,7 +143,7 @@ class ManifestDriver:
                 raise CorruptionError(
                     f"the base of version {record.ref.version} is itself a delta", object_name=_name(stored.ref)
                 )
-            base = self._base = replace(full, ref=stored.ref)
+            base = self._see_full(replace(full, ref=stored.ref))
         return replace(codec.apply_delta(base, decoded, object_name=_name(record.ref)), ref=record.ref)
 
     async def _decode_bytes(self, record: Record) -> ManifestState | codec.Delta:
@@ -229,7 +235,7 @@ class ManifestDriver:
             self.stats.bytes_written += len(payload)
             state = replace(new, ref=ref)
             if full:
-                self._base = state
+                self._see_full(state)
             self._see(state)
             return state
         if isinstance(outcome, Unknown):

@@ -120,10 +120,16 @@ class RetryingStore:
 
     async def _retried(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
         budget = self._budget()
+        unknown = False
         while True:
             try:
                 return await self._attempt(operation, call, budget.left())
-            except UnavailableError as error:
+            except SlateError as error:
+                unknown = unknown or error.outcome == "unknown"
+                if unknown:
+                    error.outcome = "unknown"  # a refusal says nothing of the attempts before it
+                if not isinstance(error, UnavailableError):
+                    raise
                 await self._pause_or_raise(budget, error)
 
     async def _pause_or_raise(self, budget: _Budget, error: UnavailableError) -> None:

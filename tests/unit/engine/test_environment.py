@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
+from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,
     StoreInHand,
@@ -176,3 +177,24 @@ async def test_polls_of_closed_databases_stop(tmp_path: Path) -> None:
         await asyncio.sleep(0.02)
         await settle()
         assert db.metrics()["manifest.loads"] == loads
+
+
+@pytest.mark.parametrize("metastore", [None, "if-match"])
+async def test_processes_seeded_alike_do_not_take_each_others_commits_for_theirs(metastore: str | None) -> None:
+    """A runtime's randomness may be seeded; who won a conditional write is told by its names."""
+    for turns in range(12):
+        objects = MemoryObjects()
+        openings = [
+            asyncio.ensure_future(_open_later(MemoryStore(ManualClock(), objects), metastore, after))
+            for after in (0, turns)
+        ]
+        results = await asyncio.gather(*openings, return_exceptions=True)
+        opened = [one for one in results if isinstance(one, slate.Db)]
+        assert all(isinstance(one, slate.Db | slate.FencedError) for one in results), results
+        assert len({one.status().database_id for one in opened}) == 1
+        await asyncio.gather(*(one.close() for one in opened))
+
+
+async def _open_later(store: MemoryStore, metastore: str | None, turns: int) -> slate.Db:
+    await settle(turns)
+    return await open_db(store, metastore=metastore)

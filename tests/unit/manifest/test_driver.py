@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from metastores.errors import MetaStoreUnavailableError
-from metastores.protocol import CommitOutcome, Conflict, Unknown, VersionRef
+from metastores.protocol import CommitOutcome, Conflict, Record, Unknown, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.manifest import codec
@@ -182,3 +182,30 @@ async def test_a_base_that_is_a_delta_is_a_broken_chain(store: MemoryStore) -> N
     assert not isinstance(outcome, Conflict | Unknown)
     with pytest.raises(CorruptionError, match="itself a delta"):
         await driver_of(store).load()
+
+
+async def test_a_poll_overtaken_by_commits_does_not_take_the_base_back(store: MemoryStore) -> None:
+    state = await grown(store, 4)  # version 6, a delta of version 4
+    driver = driver_of(store)
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    read = driver._metastore.read
+
+    async def slow_read(ref: VersionRef) -> Record | None:
+        driver._metastore.read = read  # type: ignore[method-assign]
+        reading.set()
+        await go_on.wait()
+        return await read(ref)
+
+    driver._metastore.read = slow_read  # type: ignore[method-assign]
+    poll = asyncio.ensure_future(driver.load())
+    await reading.wait()
+    for number in (5, 6):
+        state = await driver.commit(add(number, state))
+    go_on.set()
+    await poll
+    state = await driver.commit(add(7, state))
+    record = await PutIfAbsentMetaStore(MetaObjects(store)).latest()
+    assert record is not None
+    decoded = codec.decode(record.payload, object_name="head")
+    assert isinstance(decoded, codec.Delta)
+    assert (state.version, decoded.base.version) == (9, 8)

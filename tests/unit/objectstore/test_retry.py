@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
-from slate_async.errors import InvalidError, UnavailableError
+from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import (
     CREATE,
@@ -116,6 +116,21 @@ async def test_attempts_are_bounded_and_the_outcome_kept() -> None:
         await store.put("key", b"body")
     assert failure.value.outcome == "unknown"
     assert inner.calls == 4
+
+
+@pytest.mark.parametrize("last", [UnavailableError("slow down", outcome="not_applied"), InvalidError("not allowed")])
+async def test_a_refusal_at_the_end_does_not_deny_what_was_sent_before(last: SlateError) -> None:
+    store, inner, _ = _opened()
+    last.outcome = "not_applied"
+    errors = iter([UnavailableError("no answer", outcome="unknown"), *[last] * 3])
+
+    def fail() -> None:
+        raise next(errors)
+
+    inner._fail = fail  # type: ignore[method-assign]
+    with pytest.raises(SlateError) as failure:
+        await store.put("key", b"body")
+    assert failure.value.outcome == "unknown"
 
 
 async def test_the_deadline_ends_retries_before_the_attempts_do() -> None:
