@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStore, MetaStoreFactory, Register
-from slate_async.errors import InvalidError
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
@@ -32,13 +32,15 @@ from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
-from slate_async.write.replay import replay
+from slate_async.write.replay import Replayed, replay
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
 OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
 NESTED = re.compile(r"[^/]+/(.*/)?(manifest/|writer/|gc/|log/[\d.]+\.sst$|sst/\d+\.[0-9a-z]+\.sst$)")
 """Keys of a database nested below. Its manifest may be elsewhere, so any of its objects will do."""
+TAKEOVERS = 8
+"""How often a log whose start moves during its replay is taken over anew."""
 FOREIGN_LOOK = 1_000
 """How many objects under a new database's path are looked at for things that are not ours."""
 
@@ -99,8 +101,8 @@ async def open_writer(
             with translating():
                 register = place.metadata.register(objects, place.name)
         log = _log(place, settings, claimed, driver, register)
-        inherited = await log.take_over(claimed)
-        writer = await _recover(place, settings, inherited, claimed.writer_epoch, log, driver, supervisor)
+        inherited, replayed = await _take_over(place, settings, claimed, log, driver)
+        writer = _writer(place, settings, inherited, replayed, claimed.writer_epoch, log, driver, supervisor)
     except BaseException:
         await to_the_end(_close(driver, register))
         raise
@@ -205,15 +207,24 @@ def _log(
     )
 
 
-async def _recover(
-    place: Place,
-    settings: Settings,
-    inherited: Inherited,
-    epoch: int,
-    log: Log,
-    driver: ManifestDriver,
-    supervisor: Supervisor,
-) -> Writer:
+async def _take_over(
+    place: Place, settings: Settings, claimed: ManifestState, log: Log, driver: ManifestDriver
+) -> tuple[Inherited, Replayed]:
+    """Take the log over and replay it; again if what was to be replayed went meanwhile (rule 21: without a WAL a
+    compactor moves the log's start while a writer opens)."""
+    for _ in range(TAKEOVERS):
+        inherited = await log.take_over(claimed)
+        try:
+            return inherited, await _replay(place, settings, inherited, claimed.writer_epoch)
+        except CorruptionError:
+            head = await driver.load()
+            if head is None or head.log_start == inherited.state.log_start:
+                raise
+            logger.info("%s: the log's start moved to %d during its replay", place.name, head.log_start)
+    raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} replays; open again")
+
+
+async def _replay(place: Place, settings: Settings, inherited: Inherited, epoch: int) -> Replayed:
     database_id = inherited.state.database_id
 
     def open_sst(one: LogObject) -> SstReader:
@@ -228,7 +239,7 @@ async def _recover(
             must_exist=True,
         )
 
-    replayed = await replay(
+    return await replay(
         inherited,
         epoch=epoch,
         table_bytes=settings.l0_sst_bytes,
@@ -236,8 +247,20 @@ async def _recover(
         offload=place.runtime.offload,
         open_sst=open_sst,
     )
+
+
+def _writer(
+    place: Place,
+    settings: Settings,
+    inherited: Inherited,
+    replayed: Replayed,
+    epoch: int,
+    log: Log,
+    driver: ManifestDriver,
+    supervisor: Supervisor,
+) -> Writer:
     encoder = Encoder(
-        database_id,
+        inherited.state.database_id,
         epoch,
         settings.block_bytes,
         settings.compression,

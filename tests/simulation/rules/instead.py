@@ -142,20 +142,6 @@ async def end_at_last_written(self: Any, current: codec.WriterRegister) -> int:
     return current.last_written
 
 
-def start_at_last_written(
-    self: codec.WriterRegister, epoch: int, token: str, *, inherited_end: int, log_start: int
-) -> codec.WriterRegister:
-    """Rule 16: the new range starts at the register's own position, though objects beyond it were inherited."""
-    taken = _claim(self, epoch, token, inherited_end=inherited_end, log_start=log_start)
-    start = self.last_written + 1
-    return replace(
-        taken, ranges=(*taken.ranges[:-1], taken.ranges[-1]._replace(starting_sst=start)), last_written=start - 1
-    )
-
-
-_claim = codec.WriterRegister.claim
-
-
 # ---- flushing
 
 
@@ -163,6 +149,13 @@ def any_landed(self: Any) -> int:
     """In-order acknowledgement: an object that landed acknowledges everything before it."""
     resolved: dict[int, None] = self._window._resolved
     return max(resolved, default=self._window.resolved_end)
+
+
+def resolve_out_of_order(self: Any, log_id: int) -> None:
+    """In-order acknowledgement: whatever lands is told at once."""
+    self._window.resolve(log_id)
+    self._wake.set()
+    self._landed.set()
 
 
 def room_for_parallelism(self: Any) -> bool:

@@ -9,7 +9,6 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.register import WriterRegister
 from slate_async.log.window import FlushWindow
 from slate_async.manifest import driver
 from slate_async.manifest.driver import ManifestDriver
@@ -32,6 +31,7 @@ MOVING = {"l0_rows": 4, "l0_flushes": 0.3}
 COLLECTED = {"log_collectors": 2}
 FOLLOWED = {"followers": 2}
 COMPACTED = {"compactors": 1}
+PARALLEL = {"parallelism": 4, "tasks": 3, "rounds": 12, "delayed": 0.2, "freezes": 0.2}
 
 SWITCHES: Sequence[Switch] = (
     Switch("1-no-mark", "1", "an edit is repeated without looking for its mark", (), tiny=_TINY["tiny-blind-manifest"]),
@@ -109,7 +109,7 @@ SWITCHES: Sequence[Switch] = (
         "10",
         "a take-over fences one id",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
-        {**WAL, **ROUGH, **MOVING, **COLLECTED, "parallelism": 4},
+        {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
     ),
     Switch(
         "10-narrow-blind",
@@ -119,14 +119,14 @@ SWITCHES: Sequence[Switch] = (
             Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),
             Patch(ContiguousLog, "write", instead.taken_for_own),
         ),
-        {**WAL, **ROUGH, **MOVING, **COLLECTED, "parallelism": 4},
+        {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
     ),
     Switch(
         "10-window",
         "10",
         "a writer sends ids further ahead of the lowest unresolved one than it claimed",
         (Patch(FlushWindow, "has_room", property(instead.room_for_parallelism)),),
-        {**WAL, **ROUGH, "parallelism": 4},
+        {**WAL, **ROUGH, **PARALLEL},
     ),
     Switch(
         "11-fences",
@@ -143,7 +143,7 @@ SWITCHES: Sequence[Switch] = (
             Patch(ContiguousLog, "_initial_floor", instead.no_floor),
             Patch(tail, "initial_floor", instead.no_floor),
         ),
-        {**CONTIGUOUS, **ROUGH, "wal": False, "compactors": 2, **FOLLOWED, "parallelism": 4},
+        {**CONTIGUOUS, **ROUGH, **PARALLEL, "wal": False, "compactors": 2, **FOLLOWED},
     ),
     Switch(
         "12-floor-from-claim",
@@ -177,13 +177,6 @@ SWITCHES: Sequence[Switch] = (
         {**EPOCHS, **ROUGH},
     ),
     Switch(
-        "16-start",
-        "16",
-        "a new epoch's range starts behind last_written, not behind what it inherited",
-        (Patch(WriterRegister, "claim", instead.start_at_last_written),),
-        {**EPOCHS, **ROUGH},
-    ),
-    Switch(
         "17-inherit",
         "17",
         "a take-over does not look for objects past last_written",
@@ -195,21 +188,21 @@ SWITCHES: Sequence[Switch] = (
         "19",
         "an L0 flush covers log positions that are not acknowledged",
         (Patch(L0Flusher, "_covered", instead.always),),
-        {"wal": True, **ROUGH, **MOVING},
+        {"wal": True, **ROUGH, **PARALLEL, **MOVING},
     ),
     Switch(
         "19-whole",
         "19",
         "an L0 flush covers rows that have no log position yet",
         (Patch(L0Flusher, "_ready", instead.oldest_frozen),),
-        {"wal": True, **ROUGH, **MOVING},
+        {"wal": True, **ROUGH, **PARALLEL, **MOVING, "parallelism": 1},
     ),
     Switch(
         "20-adopt",
         "20",
         "a follower that adopts a manifest keeps the log rows below its log_start",
         (Patch(follower, "kept_pieces", instead.keep_all),),
-        {**WAL, **MOVING, **COMPACTED, **FOLLOWED, "active_seconds": 5.0},
+        {**WAL, **MOVING, "compactors": 2, **FOLLOWED, "lag": 1, "tasks": 3, "rounds": 12, "active_seconds": 5.0},
     ),
     Switch(
         "21-replay",
@@ -222,7 +215,10 @@ SWITCHES: Sequence[Switch] = (
         "order",
         "§3",
         "an object that landed acknowledges every earlier one",
-        (Patch(LogFlusher, "_ack_end", instead.any_landed),),
-        {**ROUGH, "ack": "committed", "parallelism": 4},
+        (
+            Patch(LogFlusher, "_ack_end", instead.any_landed),
+            Patch(LogFlusher, "_resolve", instead.resolve_out_of_order),
+        ),
+        {**ROUGH, **PARALLEL, "ack": "committed"},
     ),
 )

@@ -1,8 +1,8 @@
 """Who tried to open the database when: what decides which acknowledgements of level ``flushed`` are promises.
 
 A flushed write lies in the store, every earlier one too, when it is acknowledged. A take-over that begins later lists
-it and inherits it; one that was under way may have listed before. So the acknowledgement is a promise unless some
-other opening, not ended before this writer was open, began before it.
+it and inherits it; one that was under way may have listed before. So the acknowledgement is a promise if every other
+opening so far ended before this writer's began, or made a writer of a lower epoch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.simulation.linearizability import NEVER
 
 @dataclass(slots=True)
 class Attempt:
-    """One call of open. ``opened`` when it succeeded, ``ended`` when it did or failed or its process crashed."""
+    """One call of open. ``ended`` when it returned or failed or its process crashed; ``epoch`` if it succeeded."""
 
     name: str
     began: float
-    opened: float = NEVER
     ended: float = NEVER
+    epoch: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,4 +36,10 @@ class Attempts:
 
     def undisturbed(self, mine: Attempt) -> bool:
         """Whether a flushed acknowledgement given now by the writer of ``mine`` is a promise."""
-        return all(other is mine or other.ended <= mine.opened for other in self.made)
+        return all(other is mine or _harmless(other, mine) for other in self.made)
+
+
+def _harmless(other: Attempt, mine: Attempt) -> bool:
+    if other.epoch is not None and mine.epoch is not None and other.epoch < mine.epoch:
+        return True
+    return other.ended < mine.began

@@ -36,7 +36,7 @@ class Follower:
         first, floor = self._tail.next_id, self._tail.floor
         believed = False
         try:
-            pieces = await self._tail.read(self._node.rng.choice((1, 3, 8)))
+            pieces = await self._tail.read(self._site.params.lag)
             if self._node.rng.random() < 0.3:
                 await self._handle.nap(1.5)
             head = await self._handle.driver.load()

@@ -24,6 +24,8 @@ class Params:
     freezes: whether it stands still at a random step, to wake up later
     active_seconds: how long it all goes on before the world is calmed
     faults: factor on every fault's probability
+    delayed: probability that a request or its answer takes long
+    lag: how many log positions a follower reads at most in one round
     """
 
     protocol: LogProtocol
@@ -40,6 +42,8 @@ class Params:
     rounds: int
     active_seconds: float
     faults: float
+    delayed: float
+    lag: int
     followers: int
     compactors: int
     log_collectors: int
@@ -69,6 +73,8 @@ class Params:
             rounds=rng.choice((4, 8, 12)),
             active_seconds=rng.choice((1.0, 2.5, 5.0)),
             faults=rng.choice((0.0, 0.5, 1.0, 1.0, 1.5)),
+            delayed=rng.choice((0.03, 0.03, 0.15)),
+            lag=rng.choice((1, 3, 8)),
             followers=rng.choice((0, 0, 1, 2)),
             compactors=rng.choice((0, 0, 1, 2)),
             log_collectors=rng.choice((0, 1, 1)),

@@ -41,7 +41,7 @@ def make_world(seed: int, keep_trace: bool, fixed: Mapping[str, Any]) -> World:
     params = Params.draw(derived_rng(seed, "params"), fixed)
     return World(
         seed,
-        plan=FaultPlan(delayed=0.04, lateness=(0.02, 20.0), delay=(0.05, 2.0)).scaled(params.faults),
+        plan=FaultPlan(delayed=params.delayed, lateness=(0.02, 20.0), delay=(0.05, 2.0)).scaled(params.faults),
         interleaving=(Interleaving.DOMAINS, Interleaving.SHUFFLED)[seed % 2],
         keep_trace=keep_trace,
     )
