@@ -100,7 +100,8 @@ class S3ClientSettings:
 
     connections: int = 64
     connect_timeout: float = 5.0
-    read_timeout: float = 20.0
+    read_timeout: float = 86_400.0
+    """Not the limit of a request: that is `RetryPolicy.request_timeout`, in one place for all backends."""
 
 
 class AiobotocoreS3Store:

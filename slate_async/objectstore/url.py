@@ -30,6 +30,9 @@ __all__ = ["StoreURL", "open_store", "parse_url"]
 _MEMORY: dict[str, MemoryObjects] = {}
 """What ``memory://name`` names: the one thing here that belongs to the process."""
 
+PATIENT = ClientSettings(request_timeout=86_400.0, read_timeout=86_400.0)
+"""Requests are cut off by `RetryPolicy.request_timeout`, in one place for all backends."""
+
 ROLE_CREDENTIALS_SECONDS = 600
 """How long credentials of a role are used before botocore is asked again; it renews them 15 minutes ahead."""
 
@@ -133,7 +136,7 @@ def _gcs(place: StoreURL, _: Clock) -> Any:
 
 def _client(endpoint: str | None) -> dict[str, Any]:
     allow_http = bool(endpoint and endpoint.startswith("http://"))
-    return {"client_options": ClientSettings().client_options(allow_http=allow_http), "retry_config": SENT_ONCE}
+    return {"client_options": PATIENT.client_options(allow_http=allow_http), "retry_config": SENT_ONCE}
 
 
 def _aws(clock: Clock) -> _Aws:
