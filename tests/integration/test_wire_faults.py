@@ -44,7 +44,7 @@ PROTOCOLS = ("contiguous", "epoch_prefixed")
 CLIENTS = ("obstore", "aiobotocore")
 COMBINATIONS = tuple(itertools.product(STORES, PROTOCOLS))
 LATE_S = 0.15
-HANG_S = 100.0
+HANG_S = 40.0
 SMALL: dict[str, Any] = {
     "flush_interval_ms": 1,
     "flush_bytes": 512,
@@ -110,7 +110,7 @@ def items_put(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 def stats_of(environment: slate.Environment) -> StoreStats:
     """Counters of the one store client the environment has open."""
-    [(store, _)] = environment._stores.values()
+    [store] = environment._stores.clients()
     return store.stats  # type: ignore[attr-defined]
 
 
@@ -349,11 +349,11 @@ async def outlast(fault: Callable[[Request], Fault], setup: Setup, endpoint: str
         await ledger.grown(8)
         proxy.choose = fault
         await working
+        await ledger.write_one_more(db)  # failing reads alone end the workers, but not the database
         with pytest.raises(slate.ClosedError) as closed:
             await db.wait_closed()
         cause = closed.value.__cause__
         assert isinstance(cause, slate.UnavailableError)
-        assert cause.outcome == "unknown"
         assert db.status().state == "failed"
         assert ledger.outcomes().get("unknown", 0) >= 1
         with pytest.raises(slate.ClosedError) as late:
