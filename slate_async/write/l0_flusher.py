@@ -24,6 +24,8 @@ from slate_async.write.tables import Slot, TableSet
 
 logger = logging.getLogger(__name__)
 REDO_LIMIT = 5
+LONG_LOG = 256
+"""An opening that walked over this many log positions leaves the next one none of them."""
 
 
 def sst_ref(location: str, object_id: bytes, encoded: EncodedSst, writer_epoch: int) -> SstRef:
@@ -90,6 +92,7 @@ class L0Flusher:
 
     async def run(self) -> None:
         """Flush tables as they become ready, for ever."""
+        await self._pass_over_fences()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -119,6 +122,7 @@ class L0Flusher:
                 state = await self._driver.commit(self._edit(slot, base, location, object_id, encoded))
             except ConflictError as conflict:
                 logger.warning("flushing %s again under a new name: %s", location, conflict)
+                self._catch_up()
                 continue
             self.stats.ssts += 1
             self.stats.rows += encoded.stats.rows
@@ -126,6 +130,31 @@ class L0Flusher:
             self._adopt(state)
             return
         raise InternalError("an L0 SST was refused over and over: sst_floor moves faster than a flush")
+
+    def _catch_up(self) -> None:
+        """Adopt the head the refusal was judged on: a name begun at the old one would be refused again."""
+        head = self._driver.head
+        if head is not None and head.writer_epoch == self._epoch:
+            self._adopt(head)
+
+    async def _pass_over_fences(self) -> None:
+        """A log that has become long, mostly of fences, without a row to flush: let it start behind them, for the next
+        opening reads all that is there."""
+        state, end = self._state(), self._tables.active.log_end
+        rows = self._tables.frozen or len(self._tables.active.table)
+        if rows or end - state.log_start < LONG_LOG or end > self._published_end():
+            return
+        edit = AddL0(
+            epoch=self._epoch,
+            from_position=state.log_start,
+            to_position=end,
+            sst=None,
+            last_seq=state.last_seq,
+            last_tick_ms=self._last_tick_ms(),
+            log_floor=self._epoch,
+            base_version=state.version,
+        )
+        self._adopt(await self._driver.commit(edit))
 
     def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(

@@ -31,7 +31,7 @@ from slate_async.write.batch import WriteBatch
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import CommitGroup, WriteHandle
-from slate_async.write.l0_flusher import L0Flusher
+from slate_async.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.write.log_flusher import LogFlusher
 from slate_async.write.policy import FlushPolicy
 from slate_async.write.replay import Replayed
@@ -116,6 +116,8 @@ class Writer:
         """Start the background tasks."""
         self.flusher.start()
         if self.state.wal_enabled:
+            if self.tables.active.log_end - self.state.log_start >= LONG_LOG:
+                self.tables.freeze()
             self._supervisor.spawn("L0 flusher", self.l0.run())
             self.l0.notify()
 
