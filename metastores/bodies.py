@@ -11,7 +11,7 @@ from typing import Protocol
 
 from metastores import names
 from metastores.errors import MetaStoreInvalidError
-from metastores.failures import read_failure
+from metastores.failures import reading
 from metastores.protocol import ConditionalObjects, VersionRef
 
 
@@ -46,36 +46,25 @@ class ObjectBodies:
 
     async def put(self, ref: VersionRef, data: bytes) -> None:
         """See `BodyStore.put`."""
-        try:
+        with reading(f"writing {self._key(ref)}"):
             await self._objects.put(self._key(ref), data)
-        except Exception as error:
-            raise read_failure(error, f"writing {self._key(ref)}") from error
 
     async def get(self, ref: VersionRef) -> bytes | None:
         """See `BodyStore.get`."""
-        try:
+        with reading(f"reading {self._key(ref)}"):
             stored = await self._objects.get(self._key(ref))
-        except Exception as error:
-            raise read_failure(error, f"reading {self._key(ref)}") from error
         return None if stored is None else stored.data
 
     async def list(self) -> Sequence[VersionRef]:
         """See `BodyStore.list`."""
-        refs: list[VersionRef] = []
-        try:
-            async for listed in self._objects.list(names.FOLDER):
-                if (ref := names.body_ref(listed.key)) is not None:
-                    refs.append(ref)
-        except Exception as error:
-            raise read_failure(error, "listing the manifest's bodies") from error
-        return refs
+        with reading("listing the manifest's bodies"):
+            found = [names.body_ref(listed.key) async for listed in self._objects.list(names.FOLDER)]
+        return [ref for ref in found if ref is not None]
 
     async def delete(self, refs: Sequence[VersionRef]) -> None:
         """See `BodyStore.delete`."""
-        try:
+        with reading("deleting manifest bodies"):
             await self._objects.delete([self._key(ref) for ref in refs])
-        except Exception as error:
-            raise read_failure(error, "deleting manifest bodies") from error
 
     async def check_empty(self) -> None:
         """See `BodyStore.check_empty`."""
@@ -84,18 +73,15 @@ class ObjectBodies:
 
 async def check_no_other_manifest(objects: ConditionalObjects, *, expected: str) -> None:
     """Raise `MetaStoreInvalidError` if the folder holds a manifest whose head is somewhere else than ``expected``."""
-    heads = (names.CURRENT, names.ELSEWHERE)
-    try:
-        async for listed in objects.list(names.FOLDER):
-            key = listed.key
-            by_version = names.manifest_version(key) is not None or names.boundary_version(key) is not None
-            if by_version or (key in heads and key != expected):
-                raise MetaStoreInvalidError(
-                    f"this metastore knows no manifest here, but there is {key!r}: the database keeps its manifest in"
-                    " another metastore; name that one (metastore=...)"
-                )
-    except Exception as error:
-        raise read_failure(error, "listing the manifest") from error
+    with reading("listing the manifest"):
+        keys = [listed.key async for listed in objects.list(names.FOLDER)]
+    for key in keys:
+        by_version = names.manifest_version(key) is not None or names.boundary_version(key) is not None
+        if by_version or (key in (names.CURRENT, names.ELSEWHERE) and key != expected):
+            raise MetaStoreInvalidError(
+                f"this metastore knows no manifest here, but there is {key!r}: the database keeps its manifest in"
+                " another metastore; name that one (metastore=...)"
+            )
 
 
 class MemoryBodies:

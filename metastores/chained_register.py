@@ -23,6 +23,7 @@ from metastores.errors import MetaStoreError, MetaStoreInvalidError
 from metastores.failures import OutcomeUnknownError
 from metastores.protocol import CasOutcome, Cell, Committed, Conflict, StoredObject, Unknown, VersionRef
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 LINKS = 8
 MAX_VALUE_BYTES = 350 * 1024
@@ -90,12 +91,13 @@ def parse_tag(tag: str) -> tuple[VersionRef, str]:
 
 
 class ChainedRegister:
-    """`metastores.protocol.Register` over a `CellBackend`."""
+    """`metastores.protocol.Register` over a `CellBackend`. ``stats`` counts its outcomes."""
 
-    def __init__(self, backend: CellBackend, runtime: MetaRuntime) -> None:
+    def __init__(self, backend: CellBackend, runtime: MetaRuntime, stats: MetaStats | None = None) -> None:
         self._backend = backend
         self._runtime = runtime
         self._seen: tuple[str, tuple[VersionRef, ...]] | None = None
+        self.stats = MetaStats() if stats is None else stats
 
     async def read(self) -> Cell | None:
         """See `Register.read`."""
@@ -105,6 +107,9 @@ class ChainedRegister:
     async def compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
         """See `Register.compare_and_set`. Raises `MetaStoreError` only if certainly nothing was written."""
         check_size(value)
+        return self.stats.counted(await self._compare_and_set(expected_tag, value))
+
+    async def _compare_and_set(self, expected_tag: str | None, value: bytes) -> CasOutcome:
         expected: VersionRef | None = None
         etag: str | None = None
         links: tuple[VersionRef, ...] = ()

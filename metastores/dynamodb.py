@@ -27,10 +27,11 @@ from metastores.bodies import ObjectBodies, check_no_other_manifest
 from metastores.chained_register import ChainedRegister
 from metastores.dynamodb_table import ATTEMPTS, DynamoTable, Json, check_schema
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
-from metastores.failures import read_failure
+from metastores.failures import reading
 from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 INLINE_LIMIT_BYTES = 300_000
 MAX_INLINE_LIMIT_BYTES = 390_000
@@ -43,10 +44,12 @@ BODY_PREFIX = "body#"
 
 
 class DynamoCell:
-    """`CellBackend` over one item. The etag is the writer's token."""
+    """`CellBackend` over one item. The etag is the writer's token. Throttled and repeated requests are counted in
+    ``stats``."""
 
-    def __init__(self, table: DynamoTable, name: str, item: str) -> None:
+    def __init__(self, table: DynamoTable, name: str, item: str, stats: MetaStats) -> None:
         self._table = table
+        self._stats = stats
         self._key = {"name": {"S": names.database_name(name)}, "item": {"S": item}}
         self._item = item
         self._home: str | None = None
@@ -58,7 +61,9 @@ class DynamoCell:
 
     async def load(self) -> StoredObject | None:
         """See `CellBackend.load`."""
-        answer = await self._table.call("get_item", TableName=self._table.table, Key=self._key, ConsistentRead=True)
+        answer = await self._table.call(
+            "get_item", self._stats, TableName=self._table.table, Key=self._key, ConsistentRead=True
+        )
         item = answer.get("Item")
         if not item:
             return None
@@ -84,7 +89,7 @@ class DynamoCell:
                 "ExpressionAttributeNames": {"#tag": "tag", "#home": "home_region"},
                 "ExpressionAttributeValues": {":tag": {"S": etag}, ":home": {"S": home}},
             }
-        return token if await self._table.put_if(item, condition) else None
+        return token if await self._table.put_if(item, condition, self._stats) else None
 
     async def _home_region(self, *, creating: bool) -> str:
         """The region to write into the item. Refuses a writer away from home on an eventual global table."""
@@ -106,16 +111,20 @@ class DynamoCell:
 
 
 class DynamoRegister(ChainedRegister):
-    """`Register` in one item of a table."""
+    """`Register` in one item of a table. ``stats`` counts its outcomes and what its requests met."""
 
     def __init__(self, table: DynamoTable, name: str, item: str = WRITER_ITEM) -> None:
-        super().__init__(DynamoCell(table, name, item), table.runtime)
+        stats = MetaStats()
+        super().__init__(DynamoCell(table, name, item, stats), table.runtime, stats)
 
 
 class DynamoBodies:
-    """`BodyStore` in items; bodies over ``inline_limit_bytes`` go to ``objects``."""
+    """`BodyStore` in items; bodies over ``inline_limit_bytes`` go to ``objects``. Throttled and repeated requests are
+    counted in ``stats``."""
 
-    def __init__(self, table: DynamoTable, name: str, objects: ConditionalObjects, inline_limit_bytes: int) -> None:
+    def __init__(
+        self, table: DynamoTable, name: str, objects: ConditionalObjects, inline_limit_bytes: int, stats: MetaStats
+    ) -> None:
         if not 0 <= inline_limit_bytes <= MAX_INLINE_LIMIT_BYTES:
             raise MetaStoreInvalidError(f"the inline limit is 0 to {MAX_INLINE_LIMIT_BYTES} bytes")
         self._table = table
@@ -123,6 +132,7 @@ class DynamoBodies:
         self._objects = objects
         self._spilled = ObjectBodies(objects)
         self._inline_limit_bytes = inline_limit_bytes
+        self._stats = stats
 
     def _key(self, ref: VersionRef) -> Json:
         return {"name": {"S": self._name}, "item": {"S": f"{BODY_PREFIX}{ref.version:020}.{ref.token}"}}
@@ -130,20 +140,18 @@ class DynamoBodies:
     async def put(self, ref: VersionRef, data: bytes) -> None:
         """See `BodyStore.put`. Version 1 also leaves a note in the folder, so that it is not taken for empty."""
         if ref.version == 1:
-            try:
+            with reading(f"writing {names.ELSEWHERE}"):
                 await self._objects.put(names.ELSEWHERE, f"dynamodb://{self._table.table}\n".encode())
-            except Exception as error:
-                raise read_failure(error, f"writing {names.ELSEWHERE}") from error
         body: Json = {"value": {"B": data}}
         if len(data) > self._inline_limit_bytes:
             await self._spilled.put(ref, data)
             body = {"object": {"N": "1"}}
-        await self._table.call("put_item", TableName=self._table.table, Item={**self._key(ref), **body})
+        await self._table.call("put_item", self._stats, TableName=self._table.table, Item={**self._key(ref), **body})
 
     async def get(self, ref: VersionRef) -> bytes | None:
         """See `BodyStore.get`."""
         answer = await self._table.call(
-            "get_item", TableName=self._table.table, Key=self._key(ref), ConsistentRead=True
+            "get_item", self._stats, TableName=self._table.table, Key=self._key(ref), ConsistentRead=True
         )
         item = answer.get("Item")
         if not item:
@@ -159,6 +167,7 @@ class DynamoBodies:
         while True:
             answer = await self._table.call(
                 "query",
+                self._stats,
                 TableName=self._table.table,
                 ConsistentRead=True,
                 KeyConditionExpression="#name = :name AND begins_with(#item, :prefix)",
@@ -183,7 +192,8 @@ class DynamoBodies:
                 self._table.table: [{"DeleteRequest": {"Key": self._key(ref)}} for ref in refs[at : at + BATCH]]
             }
             for attempt in range(ATTEMPTS):
-                answer = await self._table.call("batch_write_item", RequestItems=wanted)
+                self._stats.retries += attempt > 0
+                answer = await self._table.call("batch_write_item", self._stats, RequestItems=wanted)
                 wanted = answer.get("UnprocessedItems")
                 if not wanted:
                     break
@@ -197,7 +207,8 @@ class DynamoBodies:
 
 
 class DynamoDBMetaStore(RegisterMetaStore):
-    """`MetaStore` in a DynamoDB table, large bodies in ``objects``. ``name`` is the database's URL."""
+    """`MetaStore` in a DynamoDB table, large bodies in ``objects``. ``name`` is the database's URL. ``stats`` counts
+    its outcomes and what its requests met."""
 
     def __init__(
         self,
@@ -207,8 +218,9 @@ class DynamoDBMetaStore(RegisterMetaStore):
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
-        bodies = DynamoBodies(table, name, objects, inline_limit_bytes)
-        super().__init__(DynamoRegister(table, name, HEAD_ITEM), bodies, table.runtime)
+        stats = MetaStats()
+        head = ChainedRegister(DynamoCell(table, name, HEAD_ITEM, stats), table.runtime)
+        super().__init__(head, DynamoBodies(table, name, objects, inline_limit_bytes, stats), table.runtime, stats)
 
     @classmethod
     async def create_table(

@@ -7,7 +7,8 @@ whoever sends a conditional write knows what may have happened to it. What this 
 * conditional writes only after an answer that certainly refused them unjudged: throttling, a concurrent write in
   another region, a connection that was never made.
 
-Credentials come from the SDK's own environment and profiles; they appear in no message of ours.
+Credentials come from the SDK's own environment and profiles; they appear in no message and no traceback of ours
+(`metastores.redaction`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.dynamodb_failures import (
+    ConditionFailedError,
+    ThrottledError,
+    package_missing,
+    sdk_failures,
+    translate,
+)
+from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
 from metastores.failures import OutcomeUnknownError
+from metastores.redaction import sdk_error
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 ATTEMPTS = 8
 CONNECT_TIMEOUT_S = 3.0
 CONNECTIONS = 32
-THROTTLED = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "ThrottlingException",
-        "Throttling",
-        "RequestLimitExceeded",
-        "ReplicatedWriteConflictException",
-    }
-)
-"""Answers that say the write was not applied and may be sent again."""
-
 Json = Mapping[str, Any]
 
 
@@ -56,6 +55,7 @@ class DynamoTable:
         self._endpoint_url = endpoint_url
         self._given_client = client
         self._client: Any = None
+        self._failures: tuple[type[Exception], ...] = ()
         self._stack: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
         self._eventual: bool | None = None
@@ -76,45 +76,45 @@ class DynamoTable:
             self._eventual = bool(description.get("Replicas")) and description.get("MultiRegionConsistency") != "STRONG"
         return self._eventual
 
-    async def call(self, operation: str, **arguments: Any) -> Json:
-        """A read or an unconditional write, repeated until it is answered. Raises `MetaStoreError`."""
+    async def call(self, operation: str, stats: MetaStats | None = None, /, **arguments: Any) -> Json:
+        """A read or an unconditional write, repeated until it is answered; repetitions are counted in ``stats``.
+        Raises `MetaStoreError`."""
+        again = (OutcomeUnknownError, MetaStoreUnavailableError)
         try:
             async with asyncio.timeout(self.runtime.deadline):
-                return await self._repeated(operation, arguments)
+                return await self._repeated(operation, arguments, again, stats)
         except TimeoutError as error:
-            raise MetaStoreUnavailableError(
-                f"{operation} on {self.table} was not answered within {self.runtime.deadline:g} s"
-            ) from error
+            cause = sdk_error(error)
+        raise MetaStoreUnavailableError(
+            f"{operation} on {self.table} was not answered within {self.runtime.deadline:g} s"
+        ) from cause
 
-    async def _repeated(self, operation: str, arguments: Json) -> Json:
+    async def put_if(self, item: Json, condition: Json, stats: MetaStats | None = None) -> bool:
+        """A conditional put; ``False`` when its condition does not hold. Raises `OutcomeUnknownError` if it may have
+        been applied, `MetaStoreError` if it certainly was not."""
+        arguments = {"TableName": self.table, "Item": item, **condition}
+        try:
+            await self._repeated("put_item", arguments, (MetaStoreUnavailableError,), stats)
+        except ConditionFailedError:
+            return False
+        return True
+
+    async def _repeated(
+        self, operation: str, arguments: Json, again: tuple[type[Exception], ...], stats: MetaStats | None
+    ) -> Json:
+        """Send until something else than ``again`` comes of it, at most `ATTEMPTS` times."""
+        stats = MetaStats() if stats is None else stats
         cause: Exception | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
+                stats.retries += 1
                 await self.runtime.back_off(attempt - 1)
             try:
                 return await self._send(operation, arguments)
-            except MetaStoreInvalidError:
-                raise
-            except (OutcomeUnknownError, MetaStoreUnavailableError) as error:
+            except again as error:
+                stats.throttles += isinstance(error, ThrottledError)
                 cause = error
         raise MetaStoreUnavailableError(f"{operation} on {self.table} failed {ATTEMPTS} times: {cause}") from cause
-
-    async def put_if(self, item: Json, condition: Json) -> bool:
-        """A conditional put; ``False`` when its condition does not hold. Raises `OutcomeUnknownError` if it may have
-        been applied, `MetaStoreError` if it certainly was not."""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await self.runtime.back_off(attempt - 1)
-            try:
-                await self._send("put_item", {"TableName": self.table, "Item": item, **condition})
-            except ConditionFailedError:
-                return False
-            except MetaStoreUnavailableError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return True
-        raise MetaStoreUnavailableError(f"a conditional put on {self.table} was not accepted")
 
     async def close(self) -> None:
         """Close the client. Idempotent."""
@@ -127,6 +127,7 @@ class DynamoTable:
         if self._client is None:
             async with self._opening:
                 if self._client is None:
+                    self._failures = sdk_failures()
                     self._client = self._given_client or await self._connect()
         return self._client
 
@@ -136,9 +137,7 @@ class DynamoTable:
             from botocore.config import Config  # noqa: PLC0415 - optional package
             from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - optional package
         except ImportError as error:
-            raise MetaStoreInvalidError(
-                "metastore 'dynamodb://' needs the package aioboto3: pip install 'slate-async[dynamodb]'"
-            ) from error
+            raise package_missing() from error
         config = Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -146,16 +145,17 @@ class DynamoTable:
             max_pool_connections=CONNECTIONS,
         )
         stack = AsyncExitStack()
+        session = aioboto3.Session()
         try:
             client = await stack.enter_async_context(
-                aioboto3.Session().client(
-                    "dynamodb", region_name=self._region, endpoint_url=self._endpoint_url, config=config
-                )
+                session.client("dynamodb", region_name=self._region, endpoint_url=self._endpoint_url, config=config)
             )
         except (BotoCoreError, ValueError) as error:
-            raise MetaStoreInvalidError(f"DynamoDB cannot be reached as configured: {error}") from error
-        self._stack = stack
-        return client
+            cause = sdk_error(error)
+        else:
+            self._stack = stack
+            return client
+        raise MetaStoreInvalidError(f"DynamoDB cannot be reached as configured: {cause}") from cause
 
     async def _send(self, operation: str, arguments: Json) -> Json:
         client = await self._connected()
@@ -163,49 +163,10 @@ class DynamoTable:
         try:
             async with asyncio.timeout(self.runtime.request_timeout):
                 return await method(**arguments)
-        except Exception as error:
-            raise translate(error, self.table) from error
-
-
-class ConditionFailedError(Exception):
-    """The condition of a write does not hold; nothing was written."""
-
-
-def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError | ConditionFailedError:
-    """What an SDK error means for the request that met it: `MetaStoreError` says that it certainly was not applied."""
-    if isinstance(error, MetaStoreError):
-        return error
-    response = getattr(error, "response", None)
-    if not isinstance(response, Mapping):
-        return _without_answer(error, table)
-    code = str(response.get("Error", {}).get("Code", ""))
-    message = str(response.get("Error", {}).get("Message", ""))
-    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
-    if code == "ConditionalCheckFailedException":
-        return ConditionFailedError(message)
-    if code in THROTTLED:
-        return MetaStoreUnavailableError(f"DynamoDB table {table} is throttled: {code}")
-    if code == "ResourceNotFoundException":
-        return MetaStoreInvalidError(
-            f"there is no DynamoDB table {table!r}: create it with `slate admin create-table` or"
-            " DynamoDBMetaStore.create_table"
-        )
-    if "Signature" in code or "Token" in code:
-        message = "check the credentials"  # the answer quotes the signed request, a session's token included
-    if 400 <= status < 500:
-        return MetaStoreInvalidError(f"DynamoDB table {table} refused the request: {code}: {message}")
-    return OutcomeUnknownError(f"DynamoDB table {table} answered {status} {code}")
-
-
-def _without_answer(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError:
-    kind = type(error).__name__
-    what = f"DynamoDB table {table}: {kind}: {error}"
-    if kind in ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ParamValidationError"):
-        return MetaStoreInvalidError(what)
-    below = type(getattr(error, "kwargs", {}).get("error")).__name__
-    if kind == "ConnectTimeoutError" or (kind == "EndpointConnectionError" and below.startswith("ClientConnector")):
-        return MetaStoreUnavailableError(what)
-    return OutcomeUnknownError(what)
+        except self._failures as error:
+            failure = translate(error, self.table)
+            cause = sdk_error(error)
+        raise failure from cause  # out here, or the SDK's exception would be its context
 
 
 def check_schema(table: str, description: Json) -> None:

@@ -15,7 +15,7 @@ from metastores.dynamodb import INLINE_LIMIT_BYTES, WRITER_ITEM, DynamoDBMetaSto
 from metastores.dynamodb_table import DynamoTable
 from metastores.errors import MetaStoreInvalidError
 from metastores.if_match import ObjectRegister
-from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Register
+from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
@@ -25,6 +25,8 @@ _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}\Z")
 
 class PutIfAbsentFactory:
     """The default: versions beside the data, by put-if-absent; the writer's register by If-Match."""
+
+    needs = Needs(create=True, register=True)
 
     def __init__(self, runtime: MetaRuntime | None = None) -> None:
         self._runtime = MetaRuntime() if runtime is None else runtime
@@ -37,27 +39,14 @@ class PutIfAbsentFactory:
         """See `MetaStoreFactory.register`."""
         return ObjectRegister(objects, names.WRITER, self._runtime)
 
-    @property
-    def needs_create(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return True
-
-    @property
-    def needs_replace(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return False
-
-    @property
-    def register_needs_replace(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return True
-
     async def close(self) -> None:
         """See `MetaStoreFactory.close`; nothing is shared."""
 
 
 class IfMatchFactory:
     """A pointer object replaced with If-Match, bodies beside it."""
+
+    needs = Needs(create=True, replace=True, register=True)
 
     def __init__(self, runtime: MetaRuntime | None = None) -> None:
         self._runtime = MetaRuntime() if runtime is None else runtime
@@ -71,21 +60,6 @@ class IfMatchFactory:
         """See `MetaStoreFactory.register`."""
         return ObjectRegister(objects, names.WRITER, self._runtime)
 
-    @property
-    def needs_create(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return True
-
-    @property
-    def needs_replace(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return True
-
-    @property
-    def register_needs_replace(self) -> bool:
-        """See `MetaStoreFactory`."""
-        return True
-
     async def close(self) -> None:
         """See `MetaStoreFactory.close`; nothing is shared."""
 
@@ -94,6 +68,8 @@ class DynamoDBFactory:
     """Everything in one DynamoDB table, one client for all databases; bodies over ``inline_limit_bytes`` as objects.
 
     Region and endpoint come from here or from the SDK's environment and profiles, credentials only from there."""
+
+    needs = Needs()
 
     def __init__(
         self,
@@ -122,21 +98,6 @@ class DynamoDBFactory:
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
         return DynamoRegister(self._table, name, WRITER_ITEM)
-
-    @property
-    def needs_create(self) -> bool:
-        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
-        return False
-
-    @property
-    def needs_replace(self) -> bool:
-        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
-        return False
-
-    @property
-    def register_needs_replace(self) -> bool:
-        """See `MetaStoreFactory`: nothing conditional is asked of the object store."""
-        return False
 
     async def close(self) -> None:
         """See `MetaStoreFactory.close`."""

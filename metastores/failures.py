@@ -1,13 +1,20 @@
 """Turns what an object store raises into metastore errors, at the edge.
 
-Object stores are known by shape only, so their errors are, too: ``outcome == "not_applied"`` says that a write
-certainly never ran, an ``object_name`` that stored bytes are wrong, a `ValueError` that the call was wrong.
-Everything else is "did not answer" for a read and "may have run" for a write.
+Object stores are known by shape only, so their errors are, too (`metastores.protocol.ConditionalObjects` has the
+contract): a failure is an exception with an attribute ``outcome``, or an `OSError` (timeouts and lost connections are
+ones). Of those, ``outcome == "not_applied"`` says that a write certainly never ran, an ``object_name`` that stored
+bytes are wrong, a `ValueError` that the call was wrong. The rest is "did not answer" for a read and "may have run"
+for a write.
 
-Rule: an error of a conditional write leaves this module as `OutcomeUnknownError` unless it is certainly not in.
+Rules: a failed conditional write leaves this module as `OutcomeUnknownError` unless it is certainly not in. What is
+no failure - a `TypeError`, say - is a bug, here or in the store, and passes through as it is: retried as an outage it
+would never be found.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from metastores.errors import (
     MetaStoreCorruptionError,
@@ -21,22 +28,43 @@ class OutcomeUnknownError(Exception):
     """A conditional write may have run or may run later. Never leaves this package: it becomes `Unknown`."""
 
 
-def read_failure(error: Exception, what: str) -> MetaStoreError:
-    """The error to raise for a failed read, listing, delete or unconditional put of ``what``."""
-    if isinstance(error, MetaStoreError):
-        return error
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise the failure of a read, listing, delete or unconditional put of ``what`` as `MetaStoreError`."""
+    try:
+        yield
+    except MetaStoreError:
+        raise
+    except Exception as error:
+        if not _is_failure(error):
+            raise
+        raise _read_failure(error, what) from error
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Raise the failure of a conditional write of ``what`` as `MetaStoreError` (certainly not in) or
+    `OutcomeUnknownError`."""
+    try:
+        yield
+    except (MetaStoreError, OutcomeUnknownError):
+        raise
+    except Exception as error:
+        if not _is_failure(error):
+            raise
+        if getattr(error, "outcome", None) == "not_applied":
+            raise _read_failure(error, what) from error
+        raise OutcomeUnknownError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _is_failure(error: Exception) -> bool:
+    return isinstance(error, OSError) or hasattr(error, "outcome")
+
+
+def _read_failure(error: Exception, what: str) -> MetaStoreError:
     name = getattr(error, "object_name", None)
     if isinstance(name, str):
         return MetaStoreCorruptionError(str(error), object_name=name)
     if isinstance(error, ValueError):
         return MetaStoreInvalidError(f"{what}: {error}")
     return MetaStoreUnavailableError(f"{what}: {type(error).__name__}: {error}")
-
-
-def write_failure(error: Exception, what: str) -> MetaStoreError | OutcomeUnknownError:
-    """The error to raise for a failed conditional write of ``what``."""
-    if isinstance(error, MetaStoreError | OutcomeUnknownError):
-        return error
-    if getattr(error, "outcome", None) == "not_applied":
-        return read_failure(error, what)
-    return OutcomeUnknownError(f"{what}: {type(error).__name__}: {error}")

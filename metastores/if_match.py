@@ -7,7 +7,7 @@ Ordering and outcomes are those of `metastores.chained_register`.
 from __future__ import annotations
 
 from metastores.chained_register import ChainedRegister
-from metastores.failures import read_failure, write_failure
+from metastores.failures import reading, writing
 from metastores.protocol import ConditionalObjects, StoredObject
 from metastores.runtime import MetaRuntime
 
@@ -26,19 +26,15 @@ class ObjectCell:
 
     async def load(self) -> StoredObject | None:
         """See `CellBackend.load`."""
-        try:
+        with reading(f"reading {self._key}"):
             return await self._objects.get(self._key)
-        except Exception as error:
-            raise read_failure(error, f"reading {self._key}") from error
 
     async def store(self, data: bytes, token: str, etag: str | None) -> str | None:
         """See `CellBackend.store`."""
-        try:
+        with writing(f"writing {self._key}"):
             if etag is None:
                 return await self._objects.create(self._key, data)
             return await self._objects.replace(self._key, data, etag)
-        except Exception as error:
-            raise write_failure(error, f"writing {self._key}") from error
 
     async def close(self) -> None:
         """The store belongs to the caller; nothing to release."""

@@ -1,4 +1,6 @@
-"""Metastores in this process: for tests, ``memory://`` databases, and as the model of what the others must do."""
+"""Metastores in this process: for tests, and as the model of what the others must do.
+
+A ``memory://`` database does without: its store can be written conditionally, so the default metastore serves it."""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ from metastores.protocol import (
     ConditionalObjects,
     Conflict,
     MetaStore,
+    Needs,
     Register,
 )
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 
 class MemoryRegister:
-    """`Register` in this process; every outcome is definite."""
+    """`Register` in this process; every outcome is definite. ``stats`` counts for all that share it."""
 
     def __init__(self) -> None:
         self._cell: Cell | None = None
         self._writes = 0
+        self.stats = MetaStats()
 
     async def read(self) -> Cell | None:
         """See `Register.read`."""
@@ -33,10 +38,10 @@ class MemoryRegister:
         """See `Register.compare_and_set`."""
         check_size(value)
         if (None if self._cell is None else self._cell.tag) != expected_tag:
-            return Conflict(self._cell)
+            return self.stats.counted(Conflict(self._cell))
         self._writes += 1
         self._cell = Cell(bytes(value), str(self._writes))
-        return Committed(self._cell.tag)
+        return self.stats.counted(Committed(self._cell.tag))
 
     async def close(self) -> None:
         """See `Register.close`."""
@@ -44,6 +49,8 @@ class MemoryRegister:
 
 class MemoryFactory:
     """`MetaStoreFactory` that keeps everything in itself: databases live as long as the factory."""
+
+    needs = Needs()
 
     def __init__(self, runtime: MetaRuntime | None = None) -> None:
         self._runtime = MetaRuntime() if runtime is None else runtime
@@ -58,21 +65,6 @@ class MemoryFactory:
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
         return self._registers.setdefault(names.database_name(name), MemoryRegister())
-
-    @property
-    def needs_create(self) -> bool:
-        """See `MetaStoreFactory`: nothing is asked of the store."""
-        return False
-
-    @property
-    def needs_replace(self) -> bool:
-        """See `MetaStoreFactory`: nothing is asked of the store."""
-        return False
-
-    @property
-    def register_needs_replace(self) -> bool:
-        """See `MetaStoreFactory`: nothing is asked of the store."""
-        return False
 
     async def close(self) -> None:
         """See `MetaStoreFactory.close`."""

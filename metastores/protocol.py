@@ -143,8 +143,15 @@ class ListedObject:
 class ConditionalObjects(Protocol):
     """What a metastore needs of an object store. Reads, lists, deletes and `put` retry inside.
 
-    Conditional writes are sent once: a ``None`` answer is definite. Any exception of one means that its outcome is
-    unknown, unless its attribute ``outcome`` is ``"not_applied"``."""
+    Conditional writes are sent once: a ``None`` answer is definite.
+
+    Errors: what the store, the network or a deadline did is told by an exception that has an attribute ``outcome``
+    (``"not_applied"``, ``"unknown"`` or, for a read, ``None``), by an `OSError` (`TimeoutError` and `ConnectionError`
+    are ones) or by a `metastores.errors.MetaStoreError`. One that is a `ValueError`, too, says that the call or the
+    configuration was wrong, one with an attribute ``object_name`` that stored bytes are. After a conditional write
+    they mean that its outcome is unknown, unless ``outcome`` is ``"not_applied"`` (or it is a `MetaStoreError`).
+    Their texts end in messages: they hold no secret. Any other exception is a bug: it passes through metastores as
+    it is and is never taken for an outage."""
 
     async def get(self, key: str) -> StoredObject | None:
         """The object, or ``None``."""
@@ -166,6 +173,18 @@ class ConditionalObjects(Protocol):
         """Remove; missing keys are no error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the metadata a factory makes asks of the database's own object store."""
+
+    create: bool = False
+    """`MetaStoreFactory.manifest` relies on `ConditionalObjects.create` being exclusive."""
+    replace: bool = False
+    """`MetaStoreFactory.manifest` relies on `ConditionalObjects.replace` being exclusive."""
+    register: bool = False
+    """`MetaStoreFactory.register` relies on both being exclusive."""
+
+
 class MetaStoreFactory(Protocol):
     """Makes the metadata of one database. What ``slate.open(metastore=...)`` names or is given.
 
@@ -179,16 +198,8 @@ class MetaStoreFactory(Protocol):
         """The writer's register of that database. Keys it uses start with ``writer/``."""
 
     @property
-    def needs_create(self) -> bool:
-        """Whether `manifest` relies on `ConditionalObjects.create` being exclusive."""
-
-    @property
-    def needs_replace(self) -> bool:
-        """Whether `manifest` relies on `ConditionalObjects.replace` being exclusive."""
-
-    @property
-    def register_needs_replace(self) -> bool:
-        """Whether `register` relies on `create` and `replace` being exclusive."""
+    def needs(self) -> Needs:
+        """What must hold of ``objects``; nothing, for a backend that keeps its metadata elsewhere."""
 
     async def close(self) -> None:
         """Release what is shared by all metastores this factory made. Idempotent."""

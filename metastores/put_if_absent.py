@@ -30,7 +30,7 @@ from metastores.errors import (
     MetaStoreInvalidError,
     MetaStoreUnavailableError,
 )
-from metastores.failures import OutcomeUnknownError, read_failure, write_failure
+from metastores.failures import OutcomeUnknownError, reading, writing
 from metastores.protocol import (
     CommitOutcome,
     Committed,
@@ -43,6 +43,7 @@ from metastores.protocol import (
     VersionRef,
 )
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 READ_ATTEMPTS = 16
 QUICK_ATTEMPTS = 3
@@ -68,18 +69,21 @@ class Seen:
 
 
 class PutIfAbsentMetaStore:
-    """`MetaStore` over ``objects``, which needs an exclusive ``create`` and nothing else."""
+    """`MetaStore` over ``objects``, which needs an exclusive ``create`` and nothing else. ``stats`` counts outcomes
+    and repeated readings."""
 
     def __init__(self, objects: ConditionalObjects, runtime: MetaRuntime | None = None) -> None:
         self._objects = objects
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._seen: Seen | None = None
         self._tokens: dict[int, tuple[str, str]] = {}
+        self.stats = MetaStats()
 
     async def latest(self) -> Record | None:
         """See `MetaStore.latest`. One list when the head is the one last seen, else a list and a get."""
         highest = 0
         for attempt in range(READ_ATTEMPTS):
+            self.stats.retries += attempt > 0
             if attempt >= QUICK_ATTEMPTS:
                 await self._runtime.back_off(attempt - QUICK_ATTEMPTS)
             listing = await self._list(self._seen if attempt < QUICK_ATTEMPTS else None)
@@ -120,6 +124,9 @@ class PutIfAbsentMetaStore:
     async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         """See `MetaStore.commit`."""
         names.check_ref(ref)
+        return self.stats.counted(await self._commit(ref, payload))
+
+    async def _commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         if self._seen is None or self._seen.record.ref.version != ref.version - 1:
             head = await self.latest()
             if (0 if head is None else head.ref.version) < ref.version - 1:
@@ -200,6 +207,7 @@ class PutIfAbsentMetaStore:
         key = names.boundary_key(version)
         data = seal(Sealed(Kind.BOUNDARY, key, VersionRef(version, self._runtime.token()), b""))
         for attempt in range(READ_ATTEMPTS):
+            self.stats.retries += attempt > 0
             try:
                 await self._create(key, data)
             except OutcomeUnknownError:
@@ -244,7 +252,7 @@ class PutIfAbsentMetaStore:
         after = "" if since is None else names.manifest_key(since.record.ref.version - 1)
         versions: list[tuple[int, ListedObject]] = []
         boundary, foreign = 0, None
-        try:
+        with reading("listing the manifest"):
             async for listed in self._objects.list(names.FOLDER, after):
                 if (version := names.manifest_version(listed.key)) is not None:
                     versions.append((version, listed))
@@ -252,8 +260,6 @@ class PutIfAbsentMetaStore:
                     boundary = max(boundary, raised)
                 else:
                     foreign = listed.key
-        except Exception as error:
-            raise read_failure(error, "listing the manifest") from error
         return Listing(tuple(versions), boundary, foreign)
 
     async def _read_boundary(self) -> int:
@@ -267,10 +273,8 @@ class PutIfAbsentMetaStore:
             await self._delete(stale)
 
     async def _markers(self) -> list[int]:
-        try:
+        with reading("listing the deletion boundary"):
             found = [names.boundary_version(listed.key) async for listed in self._objects.list(names.BOUNDARY_FOLDER)]
-        except Exception as error:
-            raise read_failure(error, "listing the deletion boundary") from error
         return [raised for raised in found if raised is not None]
 
     async def _learn(self, key: str) -> None:
@@ -280,22 +284,16 @@ class PutIfAbsentMetaStore:
             self._tokens[version] = (stored.etag, _record(version, stored.data).ref.token)
 
     async def _get(self, key: str) -> StoredObject | None:
-        try:
+        with reading(f"reading {key}"):
             return await self._objects.get(key)
-        except Exception as error:
-            raise read_failure(error, f"reading {key}") from error
 
     async def _create(self, key: str, data: bytes) -> str | None:
-        try:
+        with writing(f"creating {key}"):
             return await self._objects.create(key, data)
-        except Exception as error:
-            raise write_failure(error, f"creating {key}") from error
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        try:
+        with reading("deleting from the manifest"):
             await self._objects.delete(keys)
-        except Exception as error:
-            raise read_failure(error, "deleting from the manifest") from error
 
 
 def _record(version: int, data: bytes) -> Record:

@@ -25,6 +25,7 @@ from metastores.envelope import Kind, Sealed, seal, unseal
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError
 from metastores.protocol import Cell, CommitOutcome, Committed, Conflict, Record, Register, Unknown, VersionRef
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 HISTORY = 20
 READ_ATTEMPTS = 16
@@ -42,18 +43,27 @@ class Head:
 
 
 class RegisterMetaStore:
-    """`MetaStore` over ``register`` and ``bodies``."""
+    """`MetaStore` over ``register`` and ``bodies``. ``stats`` counts its outcomes and repeated readings, and what
+    else whoever passed it counts there; the register's own counts are not in it."""
 
-    def __init__(self, register: Register, bodies: BodyStore, runtime: MetaRuntime | None = None) -> None:
+    def __init__(
+        self,
+        register: Register,
+        bodies: BodyStore,
+        runtime: MetaRuntime | None = None,
+        stats: MetaStats | None = None,
+    ) -> None:
         self._register = register
         self._bodies = bodies
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._head: Head | None = None
         self._record: Record | None = None
+        self.stats = MetaStats() if stats is None else stats
 
     async def latest(self) -> Record | None:
         """See `MetaStore.latest`. One read of the register when the head is the one last seen."""
         for attempt in range(READ_ATTEMPTS):
+            self.stats.retries += attempt > 0
             if attempt >= QUICK_ATTEMPTS:
                 await self._runtime.back_off(attempt - QUICK_ATTEMPTS)
             head = await self._read_head()
@@ -83,6 +93,9 @@ class RegisterMetaStore:
     async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         """See `MetaStore.commit`."""
         names.check_ref(ref)
+        return self.stats.counted(await self._commit(ref, payload))
+
+    async def _commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         head = self._head
         if head is None or head.ref.version != ref.version - 1:
             head = await self._read_head()

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStore, MetaStoreFactory, Register
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.format.compression import Compression
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
@@ -76,6 +77,7 @@ async def open_writer(
 
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
     claimed meanwhile), `CorruptionError`, `UnavailableError`."""
+    Compression.of(place.settings.compression)  # an extra that is missing is told now, not at the first flush
     objects = MetaObjects(place.store)
     with translating():
         metastore: MetaStore = place.metadata.manifest(objects, place.name)
@@ -113,6 +115,7 @@ async def open_writer(
         inherited.next_id,
         len(inherited.objects),
     )
+    driver.deadline_ms = settings.retry_deadline_ms
     return Opened(writer, driver, settings, register)
 
 
@@ -136,9 +139,9 @@ async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str,
             raise
         return raced  # made meanwhile, by whoever put there what was found
     metadata = place.metadata
-    register = log_protocol == "epoch_prefixed" and metadata.register_needs_replace
-    need_create = metadata.needs_create or log_protocol == "contiguous" or register
-    need_replace = metadata.needs_replace or register
+    register = log_protocol == "epoch_prefixed" and metadata.needs.register
+    need_create = metadata.needs.create or log_protocol == "contiguous" or register
+    need_replace = metadata.needs.replace or register
     if need_create or need_replace:
         await probe(place.store, need_create=need_create, need_replace=need_replace, ids=place.runtime.ids)
     return await driver.create(

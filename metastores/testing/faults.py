@@ -17,6 +17,8 @@ from metastores.protocol import ListedObject, StoredObject
 class LostError(Exception):
     """No answer came. The request may have run or may run later."""
 
+    outcome = "unknown"
+
 
 class MemoryObjects:
     """`ConditionalObjects` in a dict. As with S3, equal bytes have equal etags: no write is told from another by it."""

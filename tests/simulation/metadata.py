@@ -19,6 +19,7 @@ from metastores.protocol import (
     Committed,
     ConditionalObjects,
     Conflict,
+    Needs,
     Record,
     Unknown,
     VersionRef,
@@ -188,9 +189,7 @@ class SimMetadata:
 class SimMetaStoreFactory:
     """A `metastores.protocol.MetaStoreFactory` bound to one process. Needs nothing of the object store."""
 
-    needs_create = False
-    needs_replace = False
-    register_needs_replace = False
+    needs = Needs()
 
     def __init__(self, network: Network, process: Sender, shared: SimMetadata) -> None:
         self._network = network

@@ -13,7 +13,8 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError, Rea
 
 from metastores import names
 from metastores.dynamodb import DynamoDBMetaStore, DynamoRegister, create_table
-from metastores.dynamodb_table import ATTEMPTS, DynamoTable, translate
+from metastores.dynamodb_failures import translate
+from metastores.dynamodb_table import ATTEMPTS, DynamoTable
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
 from metastores.factories import DynamoDBFactory
 from metastores.failures import OutcomeUnknownError

@@ -7,6 +7,7 @@ import pytest
 from metastores.errors import MetaStoreInvalidError
 from metastores.factories import DynamoDBFactory, IfMatchFactory, PutIfAbsentFactory, parse_metastore
 from metastores.memory import MemoryFactory
+from metastores.protocol import MetaStoreFactory, Needs
 from metastores.testing import MemoryObjects
 from metastores.testing.metastore_suite import commit
 
@@ -67,16 +68,14 @@ def test_everything_else_is_refused_without_repeating_it(spec: str) -> None:
 @pytest.mark.parametrize(
     ("factory", "needs"),
     [
-        (PutIfAbsentFactory(), (True, False, True)),
-        (IfMatchFactory(), (True, True, True)),
-        (MemoryFactory(), (False, False, False)),
-        (DynamoDBFactory("table"), (False, False, False)),
+        (PutIfAbsentFactory(), Needs(create=True, replace=False, register=True)),
+        (IfMatchFactory(), Needs(create=True, replace=True, register=True)),
+        (MemoryFactory(), Needs(create=False, replace=False, register=False)),
+        (DynamoDBFactory("table"), Needs(create=False, replace=False, register=False)),
     ],
 )
-def test_what_is_asked_of_the_store(factory: object, needs: tuple[bool, bool, bool]) -> None:
-    assert (
-        tuple(getattr(factory, each) for each in ("needs_create", "needs_replace", "register_needs_replace")) == needs
-    )
+def test_what_is_asked_of_the_store(factory: MetaStoreFactory, needs: Needs) -> None:
+    assert factory.needs == needs
 
 
 async def test_memory_databases_are_kept_by_name_in_their_factory() -> None:

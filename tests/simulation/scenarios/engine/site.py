@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import slate_async as slate
 from metastores.bodies import ObjectBodies
-from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Register
+from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.register_store import RegisterMetaStore
 from slate_async.environment import OpeningDb
 from slate_async.log.protocol import LogReader
@@ -30,9 +30,7 @@ NAME = "memory://simulated"
 class RegisterFactory:
     """The manifest's head in a plain register of a server, bodies as objects; the writer's register beside it."""
 
-    needs_create = False
-    needs_replace = False
-    register_needs_replace = False
+    needs = Needs()
 
     def __init__(self, world: World, node: Node) -> None:
         self._server = world.cloud.metastore(node)

@@ -1,0 +1,86 @@
+"""What an error of the SDK means for the request that met it.
+
+Rules: only what the SDK, the network or a timeout raised is a failure (`sdk_failures`); anything else is a bug and
+passes through. A `MetaStoreError` says that a write certainly was not applied. Texts are redacted: an answer may
+quote the signed request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.failures import OutcomeUnknownError
+from metastores.redaction import redacted
+
+THROTTLED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "Throttling",
+        "RequestLimitExceeded",
+        "ReplicatedWriteConflictException",
+    }
+)
+"""Answers that say the write was not applied and may be sent again."""
+_MISCONFIGURED = ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ParamValidationError")
+
+
+class ConditionFailedError(Exception):
+    """The condition of a write does not hold; nothing was written. Never leaves this package."""
+
+
+class ThrottledError(MetaStoreUnavailableError):
+    """Refused for the load on the table, or for a concurrent write in another region."""
+
+
+def package_missing() -> MetaStoreInvalidError:
+    """The error when the SDK is not installed."""
+    return MetaStoreInvalidError(
+        "metastore 'dynamodb://' needs the package aioboto3: pip install 'slate-async[dynamodb]'"
+    )
+
+
+def sdk_failures() -> tuple[type[Exception], ...]:
+    """What a request may raise for reasons that are not a bug. Raises `MetaStoreInvalidError` without the SDK."""
+    try:
+        from aiohttp import ClientError as HttpError  # noqa: PLC0415 - optional package
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - optional package
+        from botocore.parsers import ResponseParserError  # noqa: PLC0415 - optional package
+    except ImportError as error:
+        raise package_missing() from error
+    return BotoCoreError, ClientError, ResponseParserError, HttpError, OSError
+
+
+def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError | ConditionFailedError:
+    """What one of `sdk_failures` means; to be raised outside the ``except`` block that met it."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping):
+        return _without_answer(error, table)
+    code = redacted(str(response.get("Error", {}).get("Code", "")))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailedError(f"DynamoDB table {table}: {code}")
+    if code in THROTTLED:
+        return ThrottledError(f"DynamoDB table {table} is throttled: {code}")
+    if code == "ResourceNotFoundException":
+        return MetaStoreInvalidError(
+            f"there is no DynamoDB table {table!r}: create it with `slate admin create-table` or"
+            " DynamoDBMetaStore.create_table"
+        )
+    if 400 <= status < 500:
+        about_credentials = "Signature" in code or "Token" in code
+        said = "check the credentials" if about_credentials else redacted(str(response["Error"].get("Message", "")))
+        return MetaStoreInvalidError(f"DynamoDB table {table} refused the request: {code}: {said}")
+    return OutcomeUnknownError(f"DynamoDB table {table} answered {status} {code}")
+
+
+def _without_answer(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError:
+    kind = type(error).__name__
+    what = f"DynamoDB table {table}: {kind}: {redacted(str(error))}"
+    if kind in _MISCONFIGURED:
+        return MetaStoreInvalidError(what)
+    below = type(getattr(error, "kwargs", {}).get("error")).__name__
+    if kind == "ConnectTimeoutError" or (kind == "EndpointConnectionError" and below.startswith("ClientConnector")):
+        return MetaStoreUnavailableError(what)
+    return OutcomeUnknownError(what)
