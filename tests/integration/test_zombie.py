@@ -14,9 +14,11 @@ from tests.integration.test_kill import TASKS, acknowledged, check
 from tests.integration.writer import rows_of, write_rows
 
 POLL_MS = 300
+FREEZES = 50
+NAMES = {log: f"{log[0]}-{'wal' if log[1] else 'no-wal'}" for log in LOGS}
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log[0]}-{'wal' if log[1] else 'no-wal'}")
+@pytest.mark.parametrize("log", LOGS, ids=NAMES.get)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.timeout(120)
 async def test_a_zombie_acknowledges_nothing_its_successor_does_not_hold(
@@ -30,21 +32,18 @@ async def test_a_zombie_acknowledges_nothing_its_successor_does_not_hold(
     endpoint = None if store == "local" else request.getfixturevalue("s3_endpoint")
     place = await make_place(store, log, tmp_path, endpoint, flush_interval_ms=1, flush_bytes=512)
     rng = random.Random(f"{slice_seed} {store} {log}")
-    arguments = ["tests/integration/writer.py", *place.arguments(), "--tag", "a", "--tasks", str(TASKS)]
+    arguments = ["tests/integration/writer.py", *place.arguments(), "--tag", "a", "--tasks", str(TASKS), "--flights"]
     async with ChildProcess(arguments) as zombie:
         await zombie.wait_for_line("open")
-        enough = rng.randint(20, 200)
-        async for _ in zombie.lines():
-            if len(zombie.received) > enough:
-                break
-        await zombie.freeze()
+        in_flight = await freeze_in_parallel_flushes(zombie, rng.randint(20, 200))
+        assert in_flight > 1
         async with place.open() as successor:
             for number in range(20):
                 await write_rows(successor, rows_of("b", 0, number))
             zombie.thaw()
             await zombie.wait_for_line(lambda line: line.startswith("closed"))
             acks = [line for line in zombie.received if line.startswith(("open", "ack"))]
-            others = [line for line in zombie.received if not line.startswith(("open", "ack"))]
+            others = [line for line in zombie.received if not line.startswith(("open", "ack", "flights"))]
             assert all(line.startswith(("failed FencedError", "closed fenced FencedError")) for line in others), others
             await check(successor, "a", acknowledged(acks))
             await check(successor, "b", {0: 20})
@@ -56,12 +55,51 @@ async def test_a_zombie_acknowledges_nothing_its_successor_does_not_hold(
             await check(third, "b", {0: 20})
 
 
-@pytest.mark.parametrize("store", STORES)
+async def freeze_in_parallel_flushes(child: ChildProcess, lines: int) -> int:
+    """Freeze ``child`` after that many lines, while several log objects are on their way; how many were.
+
+    A number it told is old by the time the signal comes, so the last one before it stood still counts; if that was
+    no more than one, the child goes on for a while."""
+    for _ in range(FREEZES):
+        await child.wait_for_line(lambda line: flights_of(line) > 1, start=lines)
+        await child.freeze()
+        await all_read(child)
+        told = [line for line in child.received if line.startswith("flights")]
+        if (in_flight := flights_of(told[-1])) > 1:
+            return in_flight
+        lines = len(child.received)
+        child.thaw()
+    raise AssertionError(f"{FREEZES} times the writer was frozen, and never in parallel flushes")
+
+
+async def all_read(frozen: ChildProcess) -> None:
+    """What it said before it stood still has come: the loop has looked at its pipe several times in vain."""
+    before = -1
+    while before < len(frozen.received):
+        before = len(frozen.received)
+        for _ in range(5):
+            await asyncio.sleep(0.005)
+
+
+def flights_of(line: str) -> int:
+    """Log objects on their way as a ``flights`` line tells; 0 for other lines."""
+    word, *rest = line.split()
+    return int(rest[0]) if word == "flights" else 0
+
+
+IDLE_PLACES = [(store, LOGS[0]) for store in STORES if store != "local"] + [("local", log) for log in LOGS]
+
+
+@pytest.mark.parametrize(("store", "log"), IDLE_PLACES, ids=lambda part: part if isinstance(part, str) else NAMES[part])
 async def test_an_idle_zombie_closes_itself_within_one_poll(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest, aws_environment: dict[str, str]
+    store: str,
+    log: tuple[str, bool],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    aws_environment: dict[str, str],
 ) -> None:
     endpoint = None if store == "local" else request.getfixturevalue("s3_endpoint")
-    place = await make_place(store, ("contiguous", True), tmp_path, endpoint, manifest_poll_interval_ms=POLL_MS)
+    place = await make_place(store, log, tmp_path, endpoint, manifest_poll_interval_ms=POLL_MS)
     async with ChildProcess(["tests/integration/writer.py", *place.arguments(), "--tasks", "0"]) as zombie:
         await zombie.wait_for_line("open")
         await zombie.freeze()

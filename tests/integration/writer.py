@@ -1,6 +1,7 @@
 """A writer process for the tests: writes from several tasks and reports every acknowledgement on a line of its own.
 
 Lines: ``open EPOCH`` · ``ack TASK NUMBER`` (a put, or a batch of `BATCH_ROWS` rows: every `BATCH_EVERY`-th write) ·
+``flights NUMBER`` (with ``--flights``: log objects on their way, whenever that changes) ·
 ``asked KEY`` (answer to a ``put KEY`` line on standard input) · ``failed TYPE OUTCOME`` · ``closed STATE CAUSE``.
 """
 
@@ -60,6 +61,24 @@ async def work(db: slate.Db, tag: str, task: int, pause: float) -> None:
             await asyncio.sleep(pause)
 
 
+def report_flights(db: slate.Db) -> None:
+    """Say how many log objects are on their way, at the start and at the end of every put of one."""
+    log = db._writer.flusher._log
+    write, in_flight = log.write, 0
+
+    async def reported(log_id: int, data: bytes) -> None:
+        nonlocal in_flight
+        in_flight += 1
+        say(f"flights {in_flight}")
+        try:
+            await write(log_id, data)
+        finally:
+            in_flight -= 1
+            say(f"flights {in_flight}")
+
+    log.write = reported  # type: ignore[method-assign]
+
+
 async def answer(db: slate.Db) -> None:
     """Carry out ``put KEY`` lines from standard input."""
     loop = asyncio.get_running_loop()
@@ -82,13 +101,18 @@ async def main() -> None:
     parser.add_argument("--tag", default="t")
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--flights", action="store_true")
     given = parser.parse_args()
     try:
-        db = await slate.open(given.path, metastore=given.metastore, settings=slate.Settings(**json.loads(given.settings)))
+        db = await slate.open(
+            given.path, metastore=given.metastore, settings=slate.Settings(**json.loads(given.settings))
+        )
     except slate.SlateError as error:
         say(f"refused {type(error).__name__} {error}")
         return
     say(f"open {db.status().epoch}")
+    if given.flights:
+        report_flights(db)
     tasks = [asyncio.create_task(work(db, given.tag, task, given.pause)) for task in range(given.tasks)]
     tasks.append(asyncio.create_task(answer(db)))
     try:
