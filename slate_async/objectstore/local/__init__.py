@@ -8,6 +8,7 @@ module       holds
 ``claims``   compare-and-set of a file, without locks
 ``temps``    temporary files: who owns them, and clearing up after crashed owners
 ``folder``   the operations, blocking, each complete in itself
+``failures`` what errors of the file system mean to the caller
 ``store``    `LocalStore`: the operations, run on worker threads
 ===========  ============================================================================
 """

@@ -161,6 +161,8 @@ class Folder:
         try:
             descriptor = os.open(path_of(self._root, key), os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
+                raise
             raise ObjectNotFoundError(key) from error
         try:
             return action(descriptor, read_info(descriptor, key))

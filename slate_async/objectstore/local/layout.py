@@ -66,8 +66,15 @@ def _entries(folder: Path, folder_key: str) -> list[tuple[str, str]]:
                 elif entry.is_dir(follow_symlinks=False):
                     found.append((folder_key + unquote(entry.name) + "/", entry.name))
                 elif not entry.name.startswith("."):
-                    raise InvalidError(f"{entry.path} is not an object of this store; keep other files elsewhere")
-    except (FileNotFoundError, NotADirectoryError):
+                    raise InvalidError(
+                        f"{entry.path} is not an object of this store: its folder is not a slate database, or holds"
+                        " other files as well; choose an empty path, or keep other files elsewhere"
+                    )
+    except FileNotFoundError:
         return []
+    except NotADirectoryError:
+        if folder_key:
+            return []
+        raise
     found.sort()
     return found

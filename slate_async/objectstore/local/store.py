@@ -10,16 +10,16 @@ process; after a loss of power, an object that was seen but not yet reported as 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
 from slate_async.objectstore.local.claims import Verdict
+from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import (
@@ -44,14 +44,15 @@ CLAIM_POLL_SECONDS = 0.002
 NAMING_ATTEMPTS = 1000
 REWRITES = 8
 
-_WRONG_SETUP = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EXDEV, errno.ENOTDIR, errno.EISDIR)
-
 
 class LocalStore:
     """Objects as files below ``folder``, which is made at the first write."""
 
     def __init__(self, folder: str | os.PathLike[str], runtime: Runtime) -> None:
-        self._root = Path(os.path.abspath(os.fspath(folder)))
+        name = os.fspath(folder)
+        if not name or "\0" in name:
+            raise InvalidError("the path of a local store must not be empty, nor hold a NUL character")
+        self._root = Path(os.path.abspath(name))
         self._runtime = runtime
         self._folder = Folder(self._root)
         self._opening: asyncio.Future[None] | None = None
@@ -61,23 +62,29 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({str(self._root)!r})"
 
-    async def _run(self, work: Callable[[], T], *, outcome: Outcome | None = None) -> T:
+    async def _run(
+        self, work: Callable[[], T], *, outcome: Outcome | None = None, opening: bool = False, closing: bool = False
+    ) -> T:
         """Run blocking work; file system errors become ours."""
-        if self._closed:
+        if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
+        return await self._runtime.offload.run(partial(self._translating, work, outcome, opening))
+
+    def _translating(self, work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
         try:
-            return await self._runtime.offload.run(work)
+            return work()
         except NotWrittenError as error:
             cause = error.__cause__
-            raise _translated(cause if isinstance(cause, OSError) else OSError(error), "not_applied") from cause
+            met = cause if isinstance(cause, OSError) else OSError(error)
+            raise translated(met, self._root, "not_applied") from cause
         except OSError as error:
-            raise _translated(error, outcome) from error
+            raise translated(error, self._root, outcome, opening=opening) from error
 
     async def _open_for_writing(self) -> None:
         """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             work = partial(self._folder.open_for_writing, self._runtime.ids.token())
-            self._opening = asyncio.ensure_future(self._run(work, outcome="not_applied"))
+            self._opening = asyncio.ensure_future(self._run(work, outcome="not_applied", opening=True))
         if not self._opening.done():
             await asyncio.shield(self._opening)
 
@@ -162,10 +169,10 @@ class LocalStore:
             await self._run(partial(self._folder.remove, names[first : first + DELETE_BATCH_KEYS]))
 
     async def close(self) -> None:
-        """Give up this store's place in the folder. Idempotent."""
+        """Give up this store's place in the folder; no error if that is gone. Idempotent."""
         if not self._closed:
             self._closed = True
-            await self._runtime.offload.run(self._folder.close)
+            await self._run(self._folder.close, closing=True)
 
 
 def _after_removing(abandoned: Sequence[Path], work: Callable[[], T]) -> T:
@@ -173,10 +180,3 @@ def _after_removing(abandoned: Sequence[Path], work: Callable[[], T]) -> T:
     for path in abandoned:
         remove(path)
     return work()
-
-
-def _translated(error: OSError, outcome: Outcome | None) -> SlateError:
-    text = f"{error.strerror or error}: {error.filename or 'the store folder'}"
-    if error.errno in _WRONG_SETUP:
-        return InvalidError(f"{text}; check the path and its permissions", outcome=outcome)
-    return UnavailableError(text, outcome=outcome)

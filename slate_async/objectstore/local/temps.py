@@ -51,12 +51,15 @@ class Temporaries:
         return self.folder / f"{self._owner}.{next(self._numbers)}"
 
     def close(self) -> None:
-        """Remove what is left of this owner. Idempotent."""
+        """Remove what is left of this owner, if the folder is still there. Idempotent."""
         if self._lock < 0:
             return
-        _remove_owner(self.folder, self._owner, sorted(os.listdir(self.folder)))
-        os.close(self._lock)
-        self._lock = -1
+        lock, self._lock = self._lock, -1
+        try:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                _remove_owner(self.folder, self._owner, sorted(os.listdir(self.folder)))
+        finally:
+            os.close(lock)
 
 
 def remove_abandoned(folder: Path) -> None:
