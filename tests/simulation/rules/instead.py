@@ -69,6 +69,14 @@ async def claim_is_enough(self: ContiguousLog, claimed: ManifestState) -> Manife
     return claimed
 
 
+_present_from = ContiguousLog._present_from
+
+
+async def gaps_unnoticed(self: ContiguousLog, first: int, width: int) -> Any:
+    """Next to rule 9: objects far behind a gap do not show that the log's start must have moved."""
+    return await _present_from(self, first, 1 << 60)
+
+
 def fence_counts(self: ContiguousLog, base: ManifestState, head: ManifestState, fence_id: int) -> bool:
     """Rule 21: only the fence is judged, not what was replayed."""
     return head.log_start <= fence_id
@@ -166,6 +174,11 @@ def room_for_parallelism(self: Any) -> bool:
 def oldest_frozen(self: Any) -> Slot | None:
     """Rule 19: a table is flushed whether or not its rows have log ids and are acknowledged."""
     return self._tables.frozen[0] if self._tables.frozen else None
+
+
+def all_rows(rows: list[Any], state: ManifestState) -> list[Any]:
+    """Rule 20, too: not even by sequence number."""
+    return rows
 
 
 def keep_all(pieces: list[Any], head: ManifestState) -> list[Any]:

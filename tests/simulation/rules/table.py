@@ -26,12 +26,14 @@ COLLECTED_IF_MATCH = _TINY["tiny-if-match-collected"]
 CONTIGUOUS = {"protocol": "contiguous", "ack": "committed", "create_by_writers": False}
 WAL = {**CONTIGUOUS, "wal": True}
 EPOCHS = {"protocol": "epoch_prefixed", "ack": "committed", "create_by_writers": False}
-ROUGH = {"faults": 1.5, "freezes": 0.7, "crashes": 0.4, "writers": 4, "lives": 2, "active_seconds": 5.0}
+ROUGH = {"faults": 1.0, "freezes": 0.6, "crashes": 0.3, "writers": 4, "lives": 2, "active_seconds": 5.0, "rounds": 16}
 MOVING = {"l0_rows": 4, "l0_flushes": 0.3}
 COLLECTED = {"log_collectors": 2}
 FOLLOWED = {"followers": 2}
 COMPACTED = {"compactors": 1}
-PARALLEL = {"parallelism": 4, "tasks": 3, "rounds": 12, "delayed": 0.2, "freezes": 0.2}
+PARALLEL = {"parallelism": 4, "tasks": 8, "rounds": 12, "delayed": 0.2, "freezes": 0.2}
+SLEEPY = {"freezes": 1.0, "crashes": 0.0, "lives": 1}
+GAPS = Patch(ContiguousLog, "_present_from", instead.gaps_unnoticed)
 
 SWITCHES: Sequence[Switch] = (
     Switch("1-no-mark", "1", "an edit is repeated without looking for its mark", (), tiny=_TINY["tiny-blind-manifest"]),
@@ -94,14 +96,15 @@ SWITCHES: Sequence[Switch] = (
         (
             Patch(ContiguousLog, "_validated_head", instead.claim_is_enough),
             Patch(ContiguousLog, "_replay_still_holds", instead.always),
+            GAPS,
         ),
-        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
     ),
     Switch(
         "9-log-start",
         "9",
         "the head read after fencing is not asked where the log starts",
-        (Patch(ContiguousLog, "_replay_still_holds", instead.always),),
+        (Patch(ContiguousLog, "_replay_still_holds", instead.always), GAPS),
         {**CONTIGUOUS, **ROUGH, "wal": False, "compactors": 2, **COLLECTED},
     ),
     Switch(
@@ -133,7 +136,7 @@ SWITCHES: Sequence[Switch] = (
         "11",
         "the log's collector deletes fences",
         (Patch(actors, "is_fence", instead.never),),
-        {**WAL, **ROUGH, **MOVING, **COLLECTED},
+        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
     ),
     Switch(
         "12-no-floor",
@@ -143,7 +146,7 @@ SWITCHES: Sequence[Switch] = (
             Patch(ContiguousLog, "_initial_floor", instead.no_floor),
             Patch(tail, "initial_floor", instead.no_floor),
         ),
-        {**CONTIGUOUS, **ROUGH, **PARALLEL, "wal": False, "compactors": 2, **FOLLOWED},
+        {**CONTIGUOUS, **ROUGH, **PARALLEL, "wal": False, "compactors": 2, "bite": 1, **FOLLOWED},
     ),
     Switch(
         "12-floor-from-claim",
@@ -159,8 +162,8 @@ SWITCHES: Sequence[Switch] = (
         "13-validate",
         "13",
         "followers and the compactor believe ids without a head read afterwards",
-        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always)),
-        {**CONTIGUOUS, **ROUGH, **MOVING, **COLLECTED, **FOLLOWED},
+        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always), GAPS),
+        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED, **FOLLOWED, "lag": 1},
     ),
     Switch(
         "15-owner",
@@ -201,7 +204,7 @@ SWITCHES: Sequence[Switch] = (
         "20-adopt",
         "20",
         "a follower that adopts a manifest keeps the log rows below its log_start",
-        (Patch(follower, "kept_pieces", instead.keep_all),),
+        (Patch(follower, "kept_pieces", instead.keep_all), Patch(follower, "above_l0", instead.all_rows)),
         {**WAL, **MOVING, "compactors": 2, **FOLLOWED, "lag": 1, "tasks": 3, "rounds": 12, "active_seconds": 5.0},
     ),
     Switch(

@@ -309,7 +309,7 @@ def _if_match(world: World, node: Node) -> MetaStoreFactory:
 
 def _slow_world(seed: int, keep_trace: bool) -> World:
     """Many requests take so long that much happens while they are under way."""
-    return _world(seed, keep_trace, FaultPlan(delayed=0.15, delay=(0.05, 1.5)))
+    return _world(seed, keep_trace, FaultPlan(delayed=0.2, delay=(0.05, 1.0), late=0.15, lateness=(0.02, 3.0)))
 
 
 def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **how: Any) -> Scenario:

@@ -92,7 +92,7 @@ class Compactor:
         log_end, floor = None, 0
         if not base.wal_enabled:
             tail = Tail(self._site, handle, base)
-            pieces = await tail.read(self._node.rng.randint(1, 6))
+            pieces = await tail.read(self._node.rng.randint(1, self._site.params.bite))
             head = await handle.driver.load()
             assert head is not None
             if not still_holds(base.log_start, head):
@@ -132,7 +132,7 @@ async def compact(site: Site, node: Node) -> None:
     compactor = Compactor(site, node)
     claimed = False
     while not site.over:
-        await compactor.handle.nap(0.4)
+        await compactor.handle.nap(0.15)
         try:
             if not claimed:
                 await compactor.claim()

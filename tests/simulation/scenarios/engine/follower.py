@@ -6,7 +6,7 @@ from slate_async.errors import SlateError
 from slate_async.manifest.state import ManifestState
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.rows import live, record_view
+from tests.simulation.scenarios.engine.rows import RowTuple, live, record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.tail import Piece, Tail, sst_rows, still_holds
 
@@ -56,13 +56,18 @@ class Follower:
         """Show everything it has."""
         state, pieces = self._state, list(self._pieces)
         stored = await sst_rows(self._site, self._handle, state)
-        logged = [row for piece in pieces for row in piece.rows if row.seq > state.last_seq]
+        logged = above_l0([row for piece in pieces for row in piece.rows], state)
         record_view(self._site.history, self._node.name, Kind.DURABLE, live([*stored, *logged]))
 
 
 def kept_pieces(pieces: list[Piece], head: ManifestState) -> list[Piece]:
     """Rule 20: what stays of the log when ``head`` is adopted."""
     return [piece for piece in pieces if piece.id >= head.log_start]
+
+
+def above_l0(rows: list[RowTuple], state: ManifestState) -> list[RowTuple]:
+    """Rule 19: log rows that the manifest does not cover already."""
+    return [row for row in rows if row.seq > state.last_seq]
 
 
 async def follow(site: Site, node: Node) -> None:

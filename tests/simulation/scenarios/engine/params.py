@@ -26,6 +26,7 @@ class Params:
     faults: factor on every fault's probability
     delayed: probability that a request or its answer takes long
     lag: how many log positions a follower reads at most in one round
+    bite: how many log positions a compactor takes at most, where it takes the log
     """
 
     protocol: LogProtocol
@@ -44,6 +45,7 @@ class Params:
     faults: float
     delayed: float
     lag: int
+    bite: int
     followers: int
     compactors: int
     log_collectors: int
@@ -75,6 +77,7 @@ class Params:
             faults=rng.choice((0.0, 0.5, 1.0, 1.0, 1.5)),
             delayed=rng.choice((0.03, 0.03, 0.15)),
             lag=rng.choice((1, 3, 8)),
+            bite=rng.choice((1, 3, 8)),
             followers=rng.choice((0, 0, 1, 2)),
             compactors=rng.choice((0, 0, 1, 2)),
             log_collectors=rng.choice((0, 1, 1)),

@@ -28,6 +28,8 @@ from tests.simulation.scenarios.protocol import Stats
 from tests.simulation.world import World
 
 RECOVERIES = 12
+HELPERS = 0.3
+"""How much less often than writers the others crash and freeze."""
 RESTS = 4
 SKEW_MS = 60_000
 FINAL_SKEW_MS = 3_600_000
@@ -75,7 +77,7 @@ class Play:
             (params.manifest_collectors, "manifest-collector", collect_manifests),
         ):
             for number in range(count):
-                self._start(f"{name}{number}", world.rng.uniform(0, params.active_seconds), act, lives=1)
+                self._start(f"{name}{number}", world.rng.uniform(0, params.active_seconds * 0.4), act, lives=1)
         await asyncio.sleep(params.active_seconds)
         await self._end()
         return self._stats()
@@ -90,7 +92,7 @@ class Play:
         for _ in range(lives):
             if self.site.over:
                 return
-            node = self._node(name)
+            node = self._node(name, 1.0 if act is live else HELPERS)
             try:
                 await node.run(act(self.site, node), "act")
                 return
@@ -101,12 +103,12 @@ class Play:
             except EXPECTED:
                 return  # it closed itself
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str, trouble: float) -> Node:
         params, rng = self.site.params, self.world.rng
         node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
-        if rng.random() < params.crashes:
+        if rng.random() < params.crashes * trouble:
             node.crash_after(_some_steps(rng))
-        if rng.random() < params.freezes:
+        if rng.random() < params.freezes * trouble:
             forever = rng.random() < 0.4
             node.freeze_after(_some_steps(rng), None if forever else rng.uniform(0.05, 4))
             self.site.count("freezes")
