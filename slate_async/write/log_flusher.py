@@ -68,7 +68,7 @@ class LogFlusher:
         self._acked_end = window.resolved_end
         self._published_end = window.resolved_end
         self._last_start = float("-inf")
-        self._force_until = 0
+        self._stopped = False
         self.stats = FlushStats()
 
     def start(self) -> None:
@@ -79,6 +79,10 @@ class LogFlusher:
     def notify(self) -> None:
         """Rows were added or a cut was made."""
         self._wake.set()
+
+    def stop(self) -> None:
+        """Issue nothing any more: rows without a log id are about to be declared not written."""
+        self._stopped = True
 
     def force(self) -> None:
         """Flush what is there now without waiting for interval or bytes."""
@@ -108,7 +112,7 @@ class LogFlusher:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._tables.has_pending:
+            while self._tables.has_pending and not self._stopped:
                 if not self._window.has_room:
                     self.stats.window_waits += 1
                     break  # an object that lands wakes us

@@ -280,6 +280,7 @@ class Writer:
             return
         self._failure = lambda: closed_failure(cause)
         self.refuse_writes(cause)
+        self.flusher.stop()
         sent = [segment.group for segment in self.flusher.issued_segments()]
         unsent = self.tables.groups()
         for group in sent:

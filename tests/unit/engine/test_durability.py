@@ -269,6 +269,23 @@ async def test_writes_never_sent_are_known_not_to_be_in(kind: Kind) -> None:
     await db.close()
 
 
+async def test_nothing_is_sent_once_it_was_declared_not_written(kind: Kind) -> None:
+    store = StoreInHand(memory_store())
+    db = await open_db(store, kind)
+    store.hold = True
+    await db.put(b"a", b"1", await_durable=False)
+    await settle()
+    handle = await db.put(b"b", b"2", await_durable=False)
+    db._writer.flusher.force()  # its task runs before the tasks are stopped
+    in_flight = db.status().flushes_in_flight
+    db._fail(slate.UnavailableError("the store is gone"))
+    with pytest.raises(slate.UnavailableError) as failure:
+        await handle.durable()
+    assert failure.value.outcome == "not_applied"
+    await settle()
+    assert db.status().flushes_in_flight == in_flight
+
+
 async def test_closing_tells_of_lost_writes_nobody_waited_for(kind: Kind) -> None:
     store = in_hand()
     db = await open_db(store, kind, **FAST)
