@@ -7,10 +7,10 @@ import random
 from collections.abc import Awaitable, Sequence
 
 from metastores.errors import MetaStoreInvalidError
-from metastores.protocol import Committed, Conflict, MetaStore, Record, VersionRef
+from metastores.protocol import Committed, Conflict, MetaStore, Record, Unknown, VersionRef
 from metastores.runtime import MetaRuntime
-
-ATTEMPTS = 2_000
+from metastores.testing.racing import ATTEMPTS, breathe, mark_lists, without_an_answer
+from metastores.testing.wire import Fate, Faults, Wire, WiredMetaStore
 
 
 class MetaStoreSuite:
@@ -23,6 +23,13 @@ class MetaStoreSuite:
     async def make_metastores(self, count: int) -> Sequence[MetaStore]:
         """``count`` handles, as different processes would have them, on one sequence never written."""
         raise NotImplementedError
+
+    async def make_wired_metastores(self, wires: Sequence[Wire]) -> Sequence[MetaStore]:
+        """Like `make_metastores`, one handle for each wire, which its conditional writes go over.
+
+        Override it if a commit is more than one request, so that the wire comes between them."""
+        handles = await self.make_metastores(len(wires))
+        return [WiredMetaStore(handle, wire) for handle, wire in zip(handles, wires, strict=True)]
 
     async def test_starts_empty(self) -> None:
         """Nothing was committed: no head, no versions, nothing to collect."""
@@ -93,34 +100,77 @@ class MetaStoreSuite:
 
     async def test_no_commit_is_lost(self) -> None:
         """Racing committers add marks: all are in at the end, each once, in a sequence without gaps."""
-        handles = await self.make_metastores(self.racers)
-        marks = [f"{racer}-{mark}" for racer in range(self.racers) for mark in range(self.rounds)]
-        await asyncio.gather(
-            *(
-                self._add_marks(handle, [mark for mark in marks if mark.startswith(f"{racer}-")])
-                for racer, handle in enumerate(handles)
-            )
-        )
-        head = await handles[0].latest()
+        await self._race([Wire() for _ in range(self.racers)])
+
+    async def test_no_commit_is_lost_on_bad_wires(self) -> None:
+        """The same while answers and requests get lost, come late and come twice."""
+        await self._race([Wire(random.Random(number), Faults()) for number in range(self.racers)])
+
+    async def _race(self, wires: Sequence[Wire]) -> None:
+        calm, *handles = await self.make_wired_metastores([Wire(), *wires])
+        lists = mark_lists(self.racers, self.rounds)
+        await asyncio.gather(*(self._add_marks(*each) for each in zip(handles, wires, lists, strict=True)))
+        marks = [mark for each in lists for mark in each]
+        head = await calm.latest()
         assert head is not None
         assert sorted(head.payload.decode().split()) == sorted(marks)
         assert head.ref.version == len(marks)
-        assert [each.version for each in await handles[-1].versions()][-5:] == [
+        assert [each.version for each in await calm.versions()][-5:] == [
             *range(head.ref.version - 4, head.ref.version + 1)
         ]
 
-    async def _add_marks(self, store: MetaStore, marks: Sequence[str]) -> None:
+    async def _add_marks(self, store: MetaStore, wire: Wire, marks: Sequence[str]) -> None:
+        rng = random.Random(marks[0])
         for mark in marks:
-            for _ in range(ATTEMPTS):
+            for attempt in range(ATTEMPTS):
+                await breathe(rng, attempt)
+                await wire.deliver()
                 head = await store.latest()
                 seen = b"" if head is None else head.payload
                 if mark in seen.decode().split():
                     break
+                await asyncio.sleep(0)
                 version = 1 if head is None else head.ref.version + 1
                 if isinstance(await store.commit(ref(version), seen + f" {mark}".encode()), Committed):
                     break
             else:
                 raise AssertionError(f"{mark} did not get in within {ATTEMPTS} attempts")
+
+    async def test_a_commit_without_an_answer_is_no_conflict(self) -> None:
+        """A commit that took effect although its answer was lost, or that met its own first copy, is in."""
+        for fate in (Fate.LOST_ANSWER, Fate.RESENT):
+            wire = Wire()
+            store, other = await self.make_wired_metastores([wire, Wire()])
+            await commit(store, 1, b"1")
+            wire.next, wanted = [fate], ref(2)
+            assert isinstance(await store.commit(wanted, b"2"), Committed | Unknown)
+            for handle in (other, store):
+                assert await handle.latest() == Record(wanted, b"2")
+            await commit(store, 3, b"3")
+
+    async def test_a_lost_request_is_not_committed(self) -> None:
+        """A commit that never arrived is not in, and the next one at its version wins."""
+        wire = Wire()
+        store, other = await self.make_wired_metastores([wire, Wire()])
+        first = await commit(store, 1, b"1")
+        wire.next = [Fate.LOST_REQUEST]
+        assert not isinstance(await store.commit(ref(2), b"lost"), Committed)
+        assert await other.latest() == Record(first, b"1")
+        second = await commit(store, 2, b"2")
+        assert await other.latest() == Record(second, b"2")
+
+    async def test_a_late_commit_lands_only_at_the_head(self) -> None:
+        """One on its way is `Unknown`; it may still land, but over nobody's version."""
+        for overtaken in (False, True):
+            wire = Wire()
+            store, other = await self.make_wired_metastores([wire, Wire()])
+            await commit(store, 1, b"1")
+            wire.next, late = [Fate.LATE], ref(2)
+            assert isinstance(await store.commit(late, b"late"), Unknown)
+            second = await commit(other, 2, b"other") if overtaken else late
+            await wire.deliver()
+            for handle in (store, other):
+                assert await handle.latest() == Record(second, b"other" if overtaken else b"late")
 
     async def test_latest_never_goes_back(self) -> None:
         """A head once read by anybody is never followed by an older one, while old versions are deleted."""
@@ -184,6 +234,40 @@ class MetaStoreSuite:
             assert await handle.latest() == Record(refs[-1], b"5")
         newest = await commit(sleeper, 6, b"6")
         assert await other.latest() == Record(newest, b"6")
+
+    async def test_the_boundary_stops_a_sleeping_committer(self) -> None:
+        """A committer stopped in the middle of its commit, while its version is taken and deleted, wakes up and is
+        never told that it committed; the head stays, and what it left behind can be collected."""
+        wire = Wire()
+        sleeper, other = await self.make_wired_metastores([wire, Wire()])
+        await commit(other, 1, b"1")
+        assert await sleeper.latest() is not None
+        wire.next = [Fate.ASLEEP_BEFORE]
+        async with without_an_answer(wire, sleeper.commit(ref(2), b"sleeper")) as asleep:
+            refs = [await commit(other, version, b"%d" % version) for version in range(2, 6)]
+            await other.delete(refs[:3])
+        assert not isinstance(asleep.result(), Committed)
+        for handle in (sleeper, other):
+            assert await handle.latest() == Record(refs[-1], b"5")
+        await other.collect([])
+        assert await other.versions() == refs[-1:]
+        newest = await commit(sleeper, 6, b"6")
+        assert await other.latest() == Record(newest, b"6")
+
+    async def test_a_committer_asleep_since_its_commit_is_not_told_that_it_lost(self) -> None:
+        """It won, was superseded and deleted before it heard: committed or unknown, never a conflict."""
+        wire = Wire()
+        sleeper, other = await self.make_wired_metastores([wire, Wire()])
+        await commit(other, 1, b"1")
+        assert await sleeper.latest() is not None
+        wire.next, mine = [Fate.ASLEEP_AFTER], ref(2)
+        async with without_an_answer(wire, sleeper.commit(mine, b"sleeper")) as asleep:
+            assert await other.latest() == Record(mine, b"sleeper")
+            refs = [await commit(other, version, b"%d" % version) for version in range(3, 6)]
+            await other.delete([mine, refs[0]])
+        assert not isinstance(asleep.result(), Conflict)
+        for handle in (sleeper, other):
+            assert await handle.latest() == Record(refs[-1], b"5")
 
     async def test_collect(self) -> None:
         """Collecting keeps the head, what is retained and what is newer than it was told, and nothing else."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import Cell, Committed, Conflict, Register, Unknown
-
-ATTEMPTS = 2_000
+from metastores.testing.racing import ATTEMPTS, breathe, mark_lists, without_an_answer
+from metastores.testing.wire import Fate, Faults, Wire, WiredRegister
 
 
 class RegisterSuite:
@@ -20,6 +21,13 @@ class RegisterSuite:
     async def make_registers(self, count: int) -> Sequence[Register]:
         """``count`` handles, as different processes would have them, on one cell never written."""
         raise NotImplementedError
+
+    async def make_wired_registers(self, wires: Sequence[Wire]) -> Sequence[Register]:
+        """Like `make_registers`, one handle for each wire, which its conditional writes go over.
+
+        Override it if the handle sends requests of its own, so that the wire comes between them and their server."""
+        handles = await self.make_registers(len(wires))
+        return [WiredRegister(handle, wire) for handle, wire in zip(handles, wires, strict=True)]
 
     async def test_starts_empty(self) -> None:
         """A cell never written reads as nothing."""
@@ -82,32 +90,106 @@ class RegisterSuite:
 
     async def test_no_update_is_lost(self) -> None:
         """Racers adding their marks: every mark is in at the end, exactly once."""
-        handles = await self.make_registers(self.racers)
-        await _set(handles[0], None, b"")
-        marks = [f"{racer}-{mark}" for racer in range(self.racers) for mark in range(self.rounds)]
-        await asyncio.gather(
-            *(
-                self._add_marks(handle, [mark for mark in marks if mark.startswith(f"{racer}-")])
-                for racer, handle in enumerate(handles)
-            )
-        )
-        cell = await handles[0].read()
-        assert cell is not None
-        assert sorted(cell.value.decode().split()) == sorted(marks)
+        await self._race([Wire() for _ in range(self.racers)])
 
-    async def _add_marks(self, register: Register, marks: Sequence[str]) -> None:
+    async def test_no_update_is_lost_on_bad_wires(self) -> None:
+        """The same while answers and requests get lost, come late and come twice."""
+        await self._race([Wire(random.Random(number), Faults()) for number in range(self.racers)])
+
+    async def _race(self, wires: Sequence[Wire]) -> None:
+        calm = Wire()
+        first, *handles = await self.make_wired_registers([calm, *wires])
+        await _set(first, None, b"")
+        lists = mark_lists(self.racers, self.rounds)
+        await asyncio.gather(*(self._add_marks(*each) for each in zip(handles, wires, lists, strict=True)))
+        cell = await first.read()
+        assert cell is not None
+        assert sorted(cell.value.decode().split()) == sorted(mark for marks in lists for mark in marks)
+
+    async def _add_marks(self, register: Register, wire: Wire, marks: Sequence[str]) -> None:
+        rng = random.Random(marks[0])
         for mark in marks:
-            for _ in range(ATTEMPTS):
+            for attempt in range(ATTEMPTS):
+                await breathe(rng, attempt)
+                await wire.deliver()
                 cell = await register.read()
                 assert cell is not None
                 if mark in cell.value.decode().split():
                     break
+                await asyncio.sleep(0)
                 outcome = await register.compare_and_set(cell.tag, cell.value + f" {mark}".encode())
                 if isinstance(outcome, Committed):
                     break
                 assert isinstance(outcome, Conflict | Unknown)
             else:
                 raise AssertionError(f"{mark} did not get in within {ATTEMPTS} attempts")
+
+    async def test_a_write_without_an_answer_is_no_conflict(self) -> None:
+        """A write that took effect although its answer was lost, or that met its own first copy, is in."""
+        for fate in (Fate.LOST_ANSWER, Fate.RESENT):
+            wire = Wire()
+            register, other = await self.make_wired_registers([wire, Wire()])
+            tag = await _set(register, None, b"a")
+            wire.next = [fate]
+            outcome = await register.compare_and_set(tag, b"b")
+            assert isinstance(outcome, Committed | Unknown)
+            cell = await other.read()
+            assert cell is not None
+            assert cell.value == b"b"
+            if isinstance(outcome, Committed):
+                assert outcome.value == cell.tag
+            assert isinstance(await register.compare_and_set(tag, b"c"), Conflict)
+            await _set(other, cell.tag, b"d")
+
+    async def test_a_lost_request_is_not_committed(self) -> None:
+        """A write that never arrived is not in, and the next one with the same tag wins."""
+        wire = Wire()
+        register, other = await self.make_wired_registers([wire, Wire()])
+        tag = await _set(register, None, b"a")
+        wire.next = [Fate.LOST_REQUEST]
+        assert not isinstance(await register.compare_and_set(tag, b"b"), Committed)
+        assert await other.read() == Cell(b"a", tag)
+        await _set(register, tag, b"c")
+
+    async def test_a_late_request_lands_only_while_its_tag_stands(self) -> None:
+        """One on its way is `Unknown`; it may still land, but over nobody's write."""
+        for overtaken in (False, True):
+            wire = Wire()
+            register, other = await self.make_wired_registers([wire, Wire()])
+            tag = await _set(register, None, b"a")
+            wire.next = [Fate.LATE]
+            assert isinstance(await register.compare_and_set(tag, b"late"), Unknown)
+            if overtaken:
+                await _set(other, tag, b"other")
+            await wire.deliver()
+            for handle in (register, other):
+                cell = await handle.read()
+                assert cell is not None
+                assert cell.value == (b"other" if overtaken else b"late")
+
+    async def test_a_sleeper_writes_over_nobody(self) -> None:
+        """A writer stopped before its request is sent does not commit over what came meanwhile; one stopped before
+        it hears the answer is never told that it lost."""
+        for fate in (Fate.ASLEEP_BEFORE, Fate.ASLEEP_AFTER):
+            wire = Wire()
+            sleeper, other = await self.make_wired_registers([wire, Wire()])
+            await _set(sleeper, None, b"a")
+            wire.next = [fate]
+            async with without_an_answer(wire, self._replace(sleeper, b"sleeper")) as asleep:
+                for value in (b"b", b"c"):
+                    cell = await other.read()
+                    assert cell is not None
+                    await _set(other, cell.tag, value)
+            outcome = asleep.result()
+            assert not isinstance(outcome, Committed if fate is Fate.ASLEEP_BEFORE else Conflict)
+            cell = await sleeper.read()
+            assert cell is not None
+            assert cell.value == b"c"
+
+    async def _replace(self, register: Register, value: bytes) -> object:
+        cell = await register.read()
+        assert cell is not None
+        return await register.compare_and_set(cell.tag, value)
 
     async def test_size_limit(self) -> None:
         """300 KB fit; what is over 350 KB is refused before anything is sent."""

@@ -1,7 +1,7 @@
 """Runs real metastore classes in one seeded interleaving, without an event loop.
 
 Every operation of the object store below first gives up its turn, so the scheduler decides before each effect who
-goes on; effects may come late, twice or never (`metastores.testing.FaultyObjects`). Committers add unique marks to
+goes on; effects may come late, twice or never (`metastores.testing.Wire`). Committers add unique marks to
 the payload; at the end every acknowledged mark must be there, each once, and no reader may have gone back.
 """
 
@@ -16,7 +16,7 @@ from metastores.errors import MetaStoreCorruptionError, MetaStoreUnavailableErro
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
 from metastores.protocol import Committed, ConditionalObjects, MetaStore, VersionRef
 from metastores.runtime import MetaRuntime
-from metastores.testing import FaultyObjects, MemoryObjects
+from metastores.testing import Faults, MemoryObjects, Wire, WiredObjects
 
 
 class FoundError(AssertionError):
@@ -47,7 +47,7 @@ class Run:
         self.objects = MemoryObjects()
         self.factory = factory
         self.marks_kept = marks_kept
-        self.wires: list[FaultyObjects] = []
+        self.wires: list[Wire] = []
         self.acknowledged: list[str] = []
         self.marks = 0
         self.tasks: list[Task] = []
@@ -60,12 +60,10 @@ class Run:
 
     def store(self, *, calm: bool = False) -> MetaStore:
         """A handle with a wire of its own; a calm one has no faults."""
-        objects = FaultyObjects(self.objects, self.rng, turn=self.turn)
-        if calm:
-            objects.faults = None
-        self.wires.append(objects)
-        view: ConditionalObjects = objects
-        return self.factory(self.runtime).manifest(view, "memory://model")
+        wire = Wire(self.rng, None if calm else Faults())
+        self.wires.append(wire)
+        objects: ConditionalObjects = WiredObjects(self.objects, wire, turn=self.turn)
+        return self.factory(self.runtime).manifest(objects, "memory://model")
 
     def ref(self, version: int) -> VersionRef:
         return VersionRef(version, self.runtime.token())
@@ -128,7 +126,7 @@ class Run:
     def interleave(self, steps: int) -> None:
         for now in range(steps):
             if self.rng.random() < 0.04:
-                self.rng.choice(self.wires).land_one()
+                self.drive(self.rng.choice(self.wires).deliver())
             awake = [task for task in self.tasks if task.wake_at <= now]
             if not awake:
                 if not self.tasks:
