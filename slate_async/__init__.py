@@ -7,7 +7,7 @@
 """
 
 from slate_async.db import Db
-from slate_async.environment import Environment
+from slate_async.environment import Environment, OpeningDb
 from slate_async.environment import open_database as open
 from slate_async.errors import (
     ClosedError,
@@ -39,6 +39,7 @@ __all__ = [
     "FencedError",
     "InternalError",
     "InvalidError",
+    "OpeningDb",
     "Readable",
     "Row",
     "Scan",

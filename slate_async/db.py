@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import anyio
+
 from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.opening import Opened, Place
+from slate_async.runtime.concurrent import each_of
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Look, Snapshot, ViewReads
@@ -28,6 +32,8 @@ from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
 State = Literal["open", "closing", "closed", "fenced", "failed"]
+POLL_LIMIT_S = 10.0
+"""A poll without an answer gives its turn back to the other databases after this long."""
 
 
 class Db(ViewReads):
@@ -60,7 +66,7 @@ class Db(ViewReads):
         self._closing: asyncio.Task[None] | None = None
         self._close_told = False
         self._polling = False
-        self._puts = self._batches = self._reads = 0
+        self._writes = self._batches = self._reads = 0
         self._writer.start()
         self._poll: Poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
 
@@ -91,7 +97,7 @@ class Db(ViewReads):
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
         self._check()
-        self._puts += 1
+        self._writes += 1
         handle = await self._writer.write_row(key, value, kind, life_ms)
         return await self._finish(handle, await_durable)
 
@@ -179,11 +185,13 @@ class Db(ViewReads):
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
+        ``db.writes`` counts calls of `put` and `delete`, ``db.reads`` gets, scans and snapshots begun on the database.
+
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         writer, commits, cache = self._writer, self._driver.stats, self._place.cache.stats()
         store = self._place.store_stats
         return {
-            "db.puts": self._puts,
+            "db.writes": self._writes,
             "db.batches": self._batches,
             "db.reads": self._reads,
             "log.flushes": writer.flusher.stats.flushes,
@@ -220,7 +228,10 @@ class Db(ViewReads):
 
     async def _poll_once(self) -> None:
         try:
-            await self._look_at_head()
+            with anyio.move_on_after(POLL_LIMIT_S) as limit:
+                await self._look_at_head()
+            if limit.cancelled_caught:
+                logger.warning("%s: no answer to a poll of the manifest within %g s", self._place.name, POLL_LIMIT_S)
         except UnavailableError as error:
             logger.warning("%s: the manifest could not be polled: %s", self._place.name, error)
         finally:
@@ -266,19 +277,13 @@ class Db(ViewReads):
     async def _shut_down(self) -> None:
         """Stop every task and give back what was shared. Runs once, in a task of its own."""
         self._polls.cancel(self._poll)
+        register = [] if self._register is None else [self._register.close]
         try:
-            await self._supervisor.close()
-            await self._driver.close()
-            if self._register is not None:
-                await self._register.close()
+            await each_of([*reversed(self._releases), self._driver.close, *register, self._supervisor.close])
         finally:
-            try:
-                for release in self._releases:
-                    await release()
-            finally:
-                if self._state in ("open", "closing"):
-                    self._state = "closed"
-                self._closed.set()
+            if self._state in ("open", "closing"):
+                self._state = "closed"
+            self._closed.set()
 
     # ---- closing
 
@@ -336,6 +341,8 @@ class Db(ViewReads):
 
     async def wait_closed(self) -> None:
         """Wait until the database is closed, by whatever; raise the cause if it closed itself."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError("a database is waited for on the event loop that opened it")
         await self._closed.wait()
         if self._cause is not None:
             raise closed_failure(self._cause)
@@ -352,6 +359,11 @@ class Db(ViewReads):
             if error is None:
                 raise
             logger.exception("%s: closing failed too, while another error was on its way", self._place.name)
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "closed") == "open":
+            lost = self._writer.last_seq - self._writer.durable_seq
+            warnings.warn(f"{self!r} was never closed; {lost} rows may be lost", ResourceWarning, 2, self)
 
     def __repr__(self) -> str:
         return f"<Db {self._place.name} epoch={self._writer.epoch} {self._state}>"

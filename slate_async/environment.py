@@ -5,8 +5,10 @@ A composition root: it wires and owns, and decides nothing else. ``slate.open`` 
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -14,8 +16,9 @@ from typing import Self, TypeAlias
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
+from slate_async.arguments import check_arguments
 from slate_async.db import Db
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, SlateError
 from slate_async.manifest.driver import translating
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -23,7 +26,7 @@ from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import open_store, parse_url
 from slate_async.opening import Place, open_writer
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared
@@ -32,6 +35,7 @@ from slate_async.runtime.system import ThreadOffload, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 
+logger = logging.getLogger(__name__)
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
 DEFAULT_THREADS = 4
 BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
@@ -40,7 +44,7 @@ RETRY_ATTEMPTS = 1_000
 
 
 class Environment:
-    """Shared by any number of databases of one event loop. ``async with``, or `close` it after its databases.
+    """Shared by any number of databases of one event loop. ``async with``, or `close`, which closes its databases.
 
     block_cache_bytes: memory for decoded blocks, filters and indexes of all of them
     threads: worker threads for encoding, decoding and file I/O
@@ -50,8 +54,9 @@ class Environment:
     def __init__(
         self, *, block_cache_bytes: int | None = None, threads: int = DEFAULT_THREADS, runtime: Runtime | None = None
     ) -> None:
-        if threads < 1:
-            raise InvalidError(f"threads is a positive number, not {threads}")
+        for name, number, least in (("threads", threads, 1), ("block_cache_bytes", block_cache_bytes, 0)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
+                raise InvalidError(f"{name} is a whole number of at least {least}, not {number!r}")
         self._own_runtime = runtime is None
         self._cache_bytes = block_cache_bytes
         self.runtime = system_runtime(threads) if runtime is None else runtime
@@ -59,7 +64,8 @@ class Environment:
         self._polls: PollScheduler | None = None
         self._stores = Shared[RetryingStore](RetryingStore.close)
         self._factories = Shared[MetaStoreFactory](MetaStoreFactory.close)
-        self._open = 0
+        self._opening = 0
+        self._databases: dict[int, Db] = {}
         self._closed = False
 
     def open(
@@ -82,6 +88,7 @@ class Environment:
         properties: kept with a database that this call creates
 
         Raises `InvalidError`, `FencedError`, `UnavailableError`, `CorruptionError`."""
+        check_arguments(path, metastore, settings, create, properties, name)
         return OpeningDb(lambda: self._open_db(path, metastore, settings, create, properties, name))
 
     async def _open_db(
@@ -101,23 +108,26 @@ class Environment:
         supervisor: Supervisor | None = None
 
         async def release() -> None:
-            try:
-                await _each(give_backs)
-            finally:
-                self._open -= 1
+            if opened:
+                self._databases.pop(id(opened[0]), None)
+            await each_of(give_backs)
 
-        self._open += 1
+        self._opening += 1
         try:
             factory = self._factory_of(metastore, settings, give_backs)
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
             place = Place(display, store, store_stats, factory, settings, self.runtime, self._shared_cache(settings))
             supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only an open database has tasks
             claimed = await open_writer(place, supervisor, create=create, properties=properties)
-            opened.append(Db(place, claimed, supervisor, self._shared_polls(), release))
+            db = Db(place, claimed, supervisor, self._shared_polls(), release)
+            opened.append(db)
+            self._databases[id(db)] = db
         except BaseException:
             await to_the_end(_give_back(supervisor, release))
             raise
-        return opened[0]
+        finally:
+            self._opening -= 1
+        return db
 
     def _factory_of(
         self,
@@ -179,14 +189,19 @@ class Environment:
         return PrefixedStore(shared, url.prefix), shared.stats, url.display
 
     async def close(self) -> None:
-        """Give up threads and polling. Raises `InvalidError` while databases are open. Idempotent."""
-        if self._open:
-            raise InvalidError(f"{self._open} databases of this Environment are open; close them first")
+        """Close the databases that are still open, then give up threads and polling. Idempotent.
+
+        Raises `InvalidError` while one is being opened, and what closing a database raises."""
+        if self._opening:
+            raise InvalidError("a database of this Environment is being opened; wait for that first")
         self._closed = True
-        if self._polls is not None:
-            await self._polls.close()
-        if self._own_runtime and isinstance(self.runtime.offload, ThreadOffload):
-            self.runtime.offload.close()
+        try:
+            await each_of([db.close for db in self._databases.values()])
+        finally:
+            if self._polls is not None:
+                await self._polls.close()
+            if self._own_runtime and isinstance(self.runtime.offload, ThreadOffload):
+                self.runtime.offload.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -194,8 +209,12 @@ class Environment:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None or not self._open:
+        try:
             await self.close()
+        except SlateError:
+            if error is None:
+                raise
+            logger.exception("closing an Environment failed too, while another error was on its way")
 
 
 def _policy(settings: Settings) -> RetryPolicy:
@@ -216,29 +235,32 @@ async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaita
         await release()
 
 
-async def _each(give_backs: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Call all of them, last taken first, whatever one raises; the first failure is raised at the end."""
-    if not give_backs:
-        return
-    *earlier, last = give_backs
-    try:
-        await last()
-    finally:
-        await _each(earlier)
-
-
 class OpeningDb:
-    """What `open` returns: await it for the `Db`, or enter it for a `Db` that is closed at the end."""
+    """What `open` returns: await it for the `Db`, or enter it for a `Db` that is closed at the end. Once."""
 
     def __init__(self, start: Callable[[], Awaitable[Db]]) -> None:
         self._start = start
+        self._used = False
         self._db: Db | None = None
 
     def __await__(self) -> Generator[object, None, Db]:
-        return self._start().__await__()
+        return self._once().__await__()
+
+    def _once(self) -> Awaitable[Db]:
+        if self._used:
+            raise InvalidError("this opening was used already; call open() again")
+        self._used = True
+        return self._start()
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"{name!r}: the database is not open yet; use `db = await open(...)` or `async with`")
+
+    def __del__(self) -> None:
+        if not self._used:
+            warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
 
     async def __aenter__(self) -> Db:
-        self._db = await self._start()
+        self._db = await self._once()
         return await self._db.__aenter__()
 
     async def __aexit__(
@@ -260,6 +282,7 @@ def open_database(
     runtime: Runtime | None = None,
 ) -> OpeningDb:
     """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
+    check_arguments(path, metastore, settings, create, properties, name)
     if environment is not None:
         if runtime is not None:
             raise InvalidError("runtime= goes with a private Environment; the one given has its own")

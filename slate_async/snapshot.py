@@ -77,11 +77,7 @@ class ViewReads:
         look = self._look(durable)
         hit = look.view.get_now(key, look.now_ms, look.max_seq)
         if hit is NEEDS_IO:
-            pin = look.view.pin(look.view.memtables[0])
-            try:
-                hit = await look.view.get(key, look.now_ms, look.max_seq)
-            finally:
-                pin.release()
+            hit = await look.view.get(key, look.now_ms, look.max_seq)
             self._check()
         elif self._turns.spent():
             await self._turns.give()
@@ -118,8 +114,9 @@ class ViewReads:
 class Snapshot(ViewReads):
     """A stable view at one sequence number; expiry is judged at the time it was taken.
 
-    ``async with db.snapshot() as snap``, or `close` it; a dropped one frees its pin. ``durable`` on its reads is
-    accepted for `Readable`'s sake and changes nothing: the snapshot's own choice holds."""
+
+    ``async with db.snapshot() as snap`` (plain ``with`` does too), or `close` it; a dropped one frees its pin.
+    ``durable`` on its reads is accepted for `Readable`'s sake and changes nothing: the snapshot's own choice holds."""
 
     def __init__(self, look: Look, clock: Clock, turns: FairTurns, check: Callable[[], None]) -> None:
         super().__init__(clock, turns)
@@ -146,6 +143,14 @@ class Snapshot(ViewReads):
         """Give up the pin; later reads are `ClosedError`. Idempotent."""
         self._open = False
         self._pin.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -89,7 +89,7 @@ class ManifestDriver:
         self._runtime = runtime
         self._supervisor = supervisor
         self._full_every = full_every
-        self._deadline_ms = deadline_ms
+        self.deadline_ms = deadline_ms
         self._lock = asyncio.Lock()
         self._head: ManifestState | None = None
         self._base: ManifestState | None = None  # the newest full version this driver has seen
@@ -213,14 +213,14 @@ class ManifestDriver:
         return await self._attempt(state, new)
 
     def _deadline(self) -> float:
-        return self._runtime.clock.monotonic() + self._deadline_ms / 1000
+        return self._runtime.clock.monotonic() + self.deadline_ms / 1000
 
     async def _pause(self, attempt: int, deadline: float, cause: UnavailableError | None) -> None:
         now = self._runtime.clock.monotonic()
         if now >= deadline:
             said = "" if cause is None else f": {cause}"
             raise UnavailableError(
-                f"a manifest commit did not get through within {self._deadline_ms} ms{said}", outcome="unknown"
+                f"a manifest commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
             ) from cause
         if attempt > 0:  # the first loser goes again at once
             limit = min(0.01 * 2 ** min(attempt, 7), deadline - now)

@@ -26,6 +26,16 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         raise interrupted
 
 
+async def each_of(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Call all of them, the last one first, whatever another raises; the first failure is raised at the end."""
+    if closers:
+        *earlier, last = closers
+        try:
+            await last()
+        finally:
+            await each_of(earlier)
+
+
 async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:
     """``[await function(item) for item in items]``, up to ``limit`` at a time, results in order.
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
 
 from slate_async.runtime.protocol import Runtime
+
+logger = logging.getLogger(__name__)
 
 CONCURRENT_POLLS = 16
 SPREAD = 0.1
@@ -79,8 +82,11 @@ class PollScheduler:
                 continue
             _, _, poll = heapq.heappop(self._heap)
             if not poll.cancelled:
-                poll.poke()
                 self._schedule(poll)
+                try:
+                    poll.poke()
+                except Exception:
+                    logger.exception("a poll could not be started")
 
     async def close(self) -> None:
         """End the task. Idempotent."""

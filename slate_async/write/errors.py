@@ -25,7 +25,10 @@ def closed_failure(cause: BaseException | None) -> SlateError:
     """The error of an operation on a database that is closed."""
     error: SlateError
     if isinstance(cause, FencedError):
-        error = FencedError(f"another writer took this database over: {cause}", outcome="not_applied")
+        error = FencedError(
+            f"another writer took this database over: {cause}; stop, or open it again to take it back",
+            outcome="not_applied",
+        )
     elif cause is None:
         error = ClosedError("the database is closed; open it again", outcome="not_applied")
     else:

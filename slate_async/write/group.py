@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from slate_async.errors import InvalidError
+
 
 class CommitGroup:
     """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not."""
 
-    __slots__ = ("_failure", "_told", "_waiters", "durable", "writes")
+    __slots__ = ("_failure", "_loop", "_told", "_waiters", "durable", "writes")
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self.durable = False
         self.writes = 0
         self._told = 0
@@ -26,7 +29,10 @@ class CommitGroup:
         if self._failure is not None:
             self._told += 1
             raise self._failure()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise InvalidError("a write is waited for on the event loop that made it")
+        waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
         try:
             await waiter

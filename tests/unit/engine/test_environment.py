@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 
 import pytest
 
 import slate_async as slate
+from metastores.memory import MemoryFactory
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,
@@ -62,21 +64,103 @@ async def test_the_cache_is_bounded_over_all_of_them(tmp_path: Path) -> None:
             await db.close()
 
 
-async def test_it_is_closed_after_its_databases(tmp_path: Path) -> None:
+async def test_closing_it_closes_its_databases(tmp_path: Path) -> None:
     before = threading.enumerate()
     env = slate.Environment(threads=2)
     db = await env.open(tmp_path / "db")
     assert [thread for thread in threading.enumerate() if thread not in before]
-    with pytest.raises(slate.InvalidError, match="1 databases"):
-        await env.close()
-    await db.put(b"a", b"1")
-    await db.close()
+    handle = await db.put(b"a", b"1", await_durable=False)
     await env.close()
+    assert handle.is_durable
+    assert db.status().state == "closed"
     await env.close()
     with pytest.raises(slate.InvalidError, match="closed"):
         await env.open(tmp_path / "db")
     await until(lambda: not [thread for thread in threading.enumerate() if thread not in before], "its threads to end")
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("slate")]
+
+
+async def test_it_is_not_closed_under_an_opening(tmp_path: Path) -> None:
+    env = slate.Environment(runtime=runtime())
+    opening = asyncio.ensure_future(_open(env, tmp_path / "db"))
+    await asyncio.sleep(0)
+    with pytest.raises(slate.InvalidError, match="being opened"):
+        await env.close()
+    await opening
+    await env.close()
+
+
+async def _open(env: slate.Environment, path: Path) -> slate.Db:
+    return await env.open(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"path": 5},
+        {"path": None},
+        {"path": b"/tmp/x"},
+        {"settings": {"flush_bytes": 1}},
+        {"metastore": 5},
+        {"properties": "x"},
+        {"properties": {"a": 1}},
+        {"create": "no"},
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(wrong: dict[str, object]) -> None:
+    arguments: dict[str, object] = {"path": "memory://never", **wrong}
+    with pytest.raises(slate.InvalidError, match=next(iter(wrong))):
+        slate.open(arguments.pop("path"), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": "a"}, {"block_cache_bytes": -1}])
+def test_arguments_of_an_environment_are_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(slate.InvalidError, match=next(iter(wrong))):
+        slate.Environment(**wrong)  # type: ignore[arg-type]
+
+
+async def test_an_opening_is_used_once_and_says_what_it_is(tmp_path: Path) -> None:
+    opening = slate.open(tmp_path / "db")
+    with pytest.raises(AttributeError, match="not open yet"):
+        opening.put  # type: ignore[attr-defined]  # noqa: B018
+    async with opening as db:
+        await db.put(b"a", b"1")
+    with pytest.raises(slate.InvalidError, match="used already"):
+        await opening
+    with pytest.warns(RuntimeWarning, match="never opened"):
+        slate.open(tmp_path / "db").__del__()
+
+
+async def test_a_database_dropped_without_closing_warns(tmp_path: Path) -> None:
+    db = await slate.open(tmp_path / "db")
+    with pytest.warns(ResourceWarning, match="never closed"):
+        db.__del__()
+    await db.close()
+
+
+async def test_a_store_object_needs_a_name_where_metadata_is_elsewhere() -> None:
+    with pytest.raises(slate.InvalidError, match="name="):
+        await slate.open(memory_store(), metastore=MemoryFactory())
+
+
+async def test_a_missing_extra_is_told_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slate_async.format.compression._lz4", None)
+    with pytest.raises(slate.InvalidError, match="lz4"):
+        await slate.open("memory://no-lz4", settings=slate.Settings(compression="lz4"))
+
+
+async def test_waiting_from_another_loop_is_refused(tmp_path: Path) -> None:
+    async with slate.open(tmp_path / "db") as db:
+        handle = await db.put(b"a", b"1", await_durable=False)
+
+        async def wait() -> None:
+            for waiting in (db.wait_closed(), db.close()):
+                with pytest.raises(slate.InvalidError, match="event loop"):
+                    await waiting
+            with contextlib.suppress(slate.InvalidError):  # durable already: nothing to wait for
+                await handle.durable()
+
+        await asyncio.to_thread(asyncio.run, wait())
 
 
 async def test_a_failed_opening_does_not_keep_it_open(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ async def test_status_and_metrics(kind: Kind) -> None:
         assert (status.sst_bytes > 0) == kind.wal_enabled
         assert status.log_start > empty.log_start or not kind.wal_enabled
         metrics = db.metrics()
-        assert (metrics["db.puts"], metrics["db.batches"], metrics["db.reads"]) == (11, 1, 1)
+        assert (metrics["db.writes"], metrics["db.batches"], metrics["db.reads"]) == (11, 1, 1)
         assert metrics["log.rows"] == 12
         assert metrics["log.written_bytes"] > 1000
         assert metrics["l0.rows"] == (12 if kind.wal_enabled else 0)

@@ -1,0 +1,35 @@
+"""Checking the kinds of arguments before anything is done with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from slate_async.errors import InvalidError
+from slate_async.settings import Settings
+
+
+def check_arguments(
+    path: object, metastore: object, settings: object, create: object, properties: object, name: object
+) -> None:
+    """Raise `InvalidError` for an argument of `Environment.open` of the wrong kind."""
+    kinds: tuple[tuple[str, bool, object, str], ...] = (
+        ("path", isinstance(path, str | os.PathLike) or hasattr(path, "get_ranges"), path, "a URL, a path or a store"),
+        (
+            "metastore",
+            metastore is None or isinstance(metastore, str) or hasattr(metastore, "manifest"),
+            metastore,
+            "a name, a factory or None",
+        ),
+        ("settings", settings is None or isinstance(settings, Settings), settings, "Settings or None"),
+        ("create", isinstance(create, bool), create, "True or False"),
+        ("properties", properties is None or _is_text_map(properties), properties, "a map of str to str or None"),
+        ("name", name is None or isinstance(name, str), name, "a str or None"),
+    )
+    for argument, good, value, expected in kinds:
+        if not good:
+            raise InvalidError(f"{argument} is {expected}, not {type(value).__name__}")
+
+
+def _is_text_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
