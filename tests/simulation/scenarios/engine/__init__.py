@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.simulation.scenarios.engine.duel import CALM, duel
 from tests.simulation.scenarios.engine.play import Play, make_world
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -28,3 +29,5 @@ ENGINE: Sequence[Scenario] = tuple(
     engine_scenario(f"engine-{name}", f"the engine with the log {name}, all faults", **fixed)
     for name, fixed in _KINDS.items()
 )
+
+DUEL = Scenario("engine-duel", "two writers open at one instant", lambda seed, keep: make_world(seed, keep, CALM), duel)

@@ -105,7 +105,7 @@ class Compactor:
         now_ms = self._node.clock.now_ms()
         kept = [row for row in newest(rows).values() if row.kind == PUT and row.expire_ms > now_ms]
         runs = (SortedRun(self._node.rng.getrandbits(40), (await self._put(base, kept),)),) if kept else ()
-        await handle.nap(self._node.rng.choice((0, 0.05, 2)))
+        await handle.nap(self._node.rng.choice((0, 0, 0, 0.05, 1)))
         seqs = [row.seq for row in logged]
         ticks = [row.create_ms for row in logged]
         edit = Compact(self._epoch, base, runs, log_end, floor, max(seqs, default=0), max(ticks, default=0))

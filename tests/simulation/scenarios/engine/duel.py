@@ -1,0 +1,83 @@
+"""Two writers open one database at the same instant: one wins, the other is fenced, whatever the interleaving."""
+
+from __future__ import annotations
+
+from slate_async.errors import FencedError, SlateError
+from tests.simulation.checkers import Violation, check_history
+from tests.simulation.history import History, Kind
+from tests.simulation.node import Node
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.params import Params
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.protocol import Stats
+from tests.simulation.world import World
+
+CALM = {
+    "faults": 0.0,
+    "ack": "committed",
+    "create_by_writers": False,
+    "crashes": 0.0,
+    "freezes": 0.0,
+}
+WRITES = 3
+LONG_MS = 3_600_000
+
+
+class Duelist:
+    """One of the two. ``fate``: how it was fenced, ``None`` for the winner."""
+
+    def __init__(self, site: Site, node: Node) -> None:
+        self.session = Session(site, node)
+        self.fate: str | None = None
+
+    async def run(self) -> None:
+        """Open, write, and ask whether it still is the writer."""
+        try:
+            await self._run()
+        except FencedError:
+            self.fate = self.fate or "fenced-while-writing"
+
+    async def _run(self) -> None:
+        if not await self.session.open():
+            self.fate = "fenced-while-opening"
+            return
+        for _ in range(WRITES):
+            await self.session.write()
+        await self.session.db.confirm()
+
+
+async def duel(world: World) -> Stats:
+    """Both at once; sometimes the database is yet to be created."""
+    params = Params.draw(derived_rng(world.seed, "params"), CALM)
+    site = Site(world, params, History(world.loop.time))
+    if world.rng.random() < 0.7:
+        await site.create()
+    pair = [Duelist(site, world.node(name, skew_ms=world.rng.randrange(-60_000, 60_000))) for name in ("a", "b")]
+    tasks = [one.session.node.spawn(one.run(), "duel") for one in pair]
+    for one, task in zip(pair, tasks, strict=True):
+        await one.session.node.join(task)
+    winner = await _winner(pair)
+    winner.session.node.clock.jump(LONG_MS)  # so that what was to expire has
+    if not await winner.session.node.run(winner.session.look(Kind.FINAL)):
+        raise Violation("epoch", "the winner cannot read")
+    check_history(site.history)
+    loser = pair[1 - pair.index(winner)]
+    if loser.fate is None:
+        loser.fate = "fenced-after-writing"
+    return {"duels": 1, loser.fate: 1, "acknowledged": sum(one.is_acked for one in site.history.writes.values())}
+
+
+async def _winner(pair: list[Duelist]) -> Duelist:
+    """Who still is the writer; exactly one must be."""
+    alive: list[Duelist] = []
+    for one in pair:
+        if one.fate is None:
+            try:
+                await one.session.node.run(one.session.db.confirm())
+            except SlateError:
+                continue
+            alive.append(one)
+    if len(alive) != 1:
+        raise Violation("epoch", f"{len(alive)} of two writers that opened at one instant live")
+    return alive[0]
