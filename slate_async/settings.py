@@ -206,19 +206,20 @@ class Settings(BaseSettings):
         ge=0,
         le=DAY_MS,
     )
-    request_timeout_ms: int = _setting(
-        10_000,
-        unit="milliseconds",
-        what="Longest wait for one request to a store or metastore, its body included.",
-        why="An L0 SST passes in it at 7 MB/s; a dead connection is given up while a retry still fits the deadline.",
-        ge=1,
-        le=DAY_MS,
-    )
     retry_deadline_ms: int = _setting(
         30_000,
         unit="milliseconds",
         what="Time for one operation with all its retries; then UnavailableError, and for a log write, closing.",
         why="Rides out throttling and a failover of the store; longer only hides an outage from the caller.",
+        ge=1,
+        le=DAY_MS,
+    )
+    request_timeout_ms: int = _setting(
+        unit="milliseconds",
+        what="Longest wait for one request to a store or metastore, its body included.",
+        why="An L0 SST passes in it at 7 MB/s; a dead connection is given up while a retry still fits the deadline.",
+        scaled=_share(10_000, "retry_deadline_ms", 1),
+        default_text="10000 (retry_deadline_ms where that is less)",
         ge=1,
         le=DAY_MS,
     )
