@@ -1,0 +1,89 @@
+"""The core does without every optional package: importing it, and working on memory and on a folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONAL = (
+    *("aioboto3", "aiobotocore", "aiohttp", "boto3", "botocore", "obstore"),
+    *("rich", "typer", "click", "uvloop", "moto", "slatedb", "trio"),
+)
+"""Heavy ones, imported by whoever needs them; lz4, a small one, is imported where it is installed."""
+REPORT = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+STORY = """
+import asyncio, sys, tempfile, slate_async as slate
+
+async def story(path):
+    async with slate.open(path) as db:
+        await db.put(b"k", b"v")
+        await db.flush(l0=True)
+        assert [row async for row in db.scan()] == [(b"k", b"v")]
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(story(folder))
+asyncio.run(story("memory://imports"))
+"""
+WITHOUT = f"""
+import sys
+for name in {(*OPTIONAL, "lz4")!r}:
+    sys.modules[name] = None  # as if it were not installed
+"""
+
+
+def run(code: str) -> list[str]:
+    """The words a fresh interpreter prints."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "code", ["import slate_async", "import metastores.factories", STORY], ids=["engine", "metastores", "story"]
+)
+def test_nothing_optional_is_imported(code: str) -> None:
+    imported = run(f"{code}\n{REPORT}")
+    assert "metastores" in imported
+    assert set(imported).isdisjoint(OPTIONAL)
+
+
+def test_the_story_runs_where_nothing_optional_is_installed() -> None:
+    run(WITHOUT + STORY)
+
+
+def test_a_place_whose_package_is_missing_is_refused_with_the_name_of_the_extra() -> None:
+    code = """
+import asyncio, slate_async as slate
+
+async def refused(path, **more):
+    try:
+        await slate.open(path, **more)
+    except slate.InvalidError as error:
+        print(*[word for word in str(error).split() if "slate-async[" in word])
+    else:
+        raise AssertionError("opened without its package")
+
+async def main():
+    for scheme in ("s3", "az", "gs"):
+        await refused(f"{scheme}://bucket/db")
+    await refused("memory://db", metastore="dynamodb://table?region=us-east-1")
+
+asyncio.run(main())
+"""
+    words = [word.strip(".,;:'\"()`") for word in run(WITHOUT + code)]
+    assert words == ["slate-async[s3]", "slate-async[azure]", "slate-async[gcs]", "slate-async[dynamodb]"]
+
+
+def test_the_core_requires_no_optional_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {name for line in project["dependencies"] for name in [line.partition(">=")[0].strip().lower()]}
+    assert required.isdisjoint({*OPTIONAL, "lz4"})
+    extras = " ".join(line for lines in project["optional-dependencies"].values() for line in lines)
+    for name in ("aioboto3", "aiobotocore", "aiohttp", "botocore", "obstore", "rich", "typer", "lz4"):
+        assert name in extras
