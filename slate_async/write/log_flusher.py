@@ -172,5 +172,6 @@ class LogFlusher:
 
     def _acknowledge(self, end: int) -> None:
         for log_id in range(self._acked_end + 1, end + 1):
-            self._acknowledged(self._issued.pop(log_id))
+            self._acknowledged(self._issued[log_id])
+            del self._issued[log_id]
         self._acked_end = max(self._acked_end, end)

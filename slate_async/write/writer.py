@@ -243,7 +243,10 @@ class Writer:
         segment.group.resolve()
 
     def _promote(self, segment: Segment) -> None:
-        """The log object *is* an SST: reads use it from now on, and the memtable goes."""
+        """The log object *is* an SST: reads use it from now on, and the memtable goes. Unless it went already: what
+        landed may be compacted, and the manifest that says so adopted, before it is acknowledged here."""
+        if segment.slot not in self.tables.frozen:
+            return
         key = self._log.key(segment.log_id)
         reader = self._open_sst(key, segment.object_bytes, log_object_id(segment.log_id))
         self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader)))

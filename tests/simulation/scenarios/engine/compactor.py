@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from slate_async.errors import ConflictError, FencedError, SlateError
 from slate_async.format.sst_builder import SstBuilder
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
-from slate_async.sst.writer import sst_key
+from slate_async.sst.names import sst_key
 from slate_async.types import PUT
 from slate_async.write.l0_flusher import sst_ref
 from tests.simulation.node import Node
