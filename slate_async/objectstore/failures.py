@@ -21,11 +21,18 @@ from slate_async.objectstore.protocol import (
 )
 
 MAX_DETAIL_CHARS = 300
+SET_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or another AZURE_* credential",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS",
+}
+"""By scheme: where credentials are looked for."""
 
 _MISSING_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted")
 _EXISTS = ("BlobAlreadyExists", "PreconditionFailed", "ObjectAlreadyExists")
 _TRY_AGAIN = ("RequestTimeout", "RequestTimeTooSkewed", "ExpiredToken", "SlowDown", "Throttling", "ServerBusy")
 _URL_QUERY = re.compile(r"(\w+://[^\s?\"'<>()]*)\?[^\s\"'<>()]*")
+_URL = re.compile(r"\w+://[^\s\"'<>()]*")
 _URL_USER = re.compile(r"(\w+://)[^\s/@\"']+@")
 _NAMED_SECRET = re.compile(
     r"(?i)\b([\w-]*(?:signature|sig|token|secret|password|credential|accesskeyid|access_key|account_?key|authorization)"
@@ -33,6 +40,27 @@ _NAMED_SECRET = re.compile(
 )
 _KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _LONG_SECRET = re.compile(r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{40,}={0,2}")
+
+_REASONS = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (r"connection ?refused", "connection refused"),
+        (r"temporary failure in name resolution|try again", "the host's name could not be looked up"),
+        (r"dns error|lookup address|name or service not known|nodename nor servname|no address assoc", "unknown host"),
+        (r"certificate|UnknownIssuer|NotValidForName", "its TLS certificate was not accepted"),
+        (r"InvalidContentType|wrong.version.number|record overflow|corrupt message", "it does not speak TLS (https)"),
+        (r"(network|host) ?(is )?unreachable|no route to host", "the network or host cannot be reached"),
+        (r"connection ?reset|reset by peer", "the connection was reset"),
+        (
+            r"IncompleteMessage|before message completed|before an answer|broken ?pipe|disconnected",
+            "the connection broke",
+        ),
+        (r"timed ?out|\btimeout\b", "timed out"),
+    )
+)
+"""What SDKs say at the end of their chains of causes, and the words for it."""
+_LAST_QUOTED = re.compile(r'(?:message|error): "([^"\\]+)"')
+_SDK_PREFIX = re.compile(r"^Generic \w+ error: (?:Error performing .*? in \S+ - )?(?:HTTP error: )?")
 
 
 class SdkError(Exception):
@@ -54,11 +82,28 @@ def sdk_error(error: BaseException, detail: str) -> SdkError:
     return SdkError(f"{type(error).__name__}: {redacted(detail)}")
 
 
-def refused(status: int, code: str, detail: str, *, key: str, mode: PutMode | None) -> SlateError:
+def reason(text: str) -> str:
+    """Why there was no answer, in words: the last cause that an SDK's ``text`` (its whole chain) names."""
+    causes = _URL.sub("", text)  # names of hosts, buckets and keys are no causes
+    for pattern, words in _REASONS:
+        if pattern.search(causes):
+            return words
+    quoted = _LAST_QUOTED.findall(text)
+    return redacted(quoted[-1] if quoted else plain(text))
+
+
+def plain(text: str) -> str:
+    """The first line of an SDK's text, without the names of its classes and requests."""
+    return _SDK_PREFIX.sub("", text.partition("\n")[0])
+
+
+def refused(
+    status: int, code: str, detail: str, *, key: str, mode: PutMode | None, place: str = "the store"
+) -> SlateError:
     """The error for an answer with HTTP ``status`` and the store's own ``code`` ("" if it gave none).
 
-    ``mode`` is the mode of a put, ``None`` for every other request."""
-    said = f"the store answered {status} {code}".rstrip() + f" for {key!r}: {redacted(detail)}"
+    ``mode`` is the mode of a put, ``None`` for every other request; ``place`` names the store."""
+    said = f"{place} answered {status} {code}".rstrip() + f" for {key!r}: {redacted(detail)}"
     not_applied: Outcome | None = None if mode is None else "not_applied"
     unknown: Outcome | None = None if mode is None else "unknown"
     if status == 404:
@@ -104,7 +149,14 @@ def _condition(status: int, code: str, said: str, key: str, mode: PutMode | None
     return UnavailableError(f"{said}; another request was in the way", outcome="not_applied")
 
 
-def no_answer(detail: str, *, key: str, mode: PutMode | None, sent: bool) -> UnavailableError:
-    """The error of a request without an answer; ``sent`` says whether it may have reached the store."""
+def no_answer(text: str, *, key: str, mode: PutMode | None, sent: bool, place: str = "the store") -> UnavailableError:
+    """The error of a request without an answer; ``text`` is all the SDK says of it, ``sent`` whether it may have
+    reached the store."""
     outcome: Outcome | None = None if mode is None else ("unknown" if sent else "not_applied")
-    return UnavailableError(f"no answer from the store for {key!r}: {redacted(detail)}", outcome=outcome)
+    what = f" for {key!r}" if key else ""
+    return UnavailableError(f"no answer from {place}{what}: {reason(text)}", outcome=outcome)
+
+
+def no_credentials(scheme: str, place: str) -> InvalidError:
+    """The error of a request that could not be signed, because credentials are nowhere to be found."""
+    return InvalidError(f"no credentials found for {place}; {SET_CREDENTIALS[scheme]}", outcome="not_applied")

@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
-from slate_async.objectstore.failures import no_answer, refused, sdk_error
+from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused, sdk_error
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -46,7 +46,10 @@ DELETE_PARALLELISM = 32
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _KIND = re.compile(r"kind: (\w+)")
+_ORIGIN = re.compile(r"Error performing [A-Z]+ (https?://[^/\s]+)")
+_METADATA_SERVICE = re.compile(r"://(169\.254\.|\[?fd00:ec2::|metadata\.google\.internal)")
 _RESERVED_ATTRIBUTES = (
     "Content-Disposition",
     "Content-Encoding",
@@ -109,6 +112,7 @@ class ObstoreStore:
         self._display = display
         self._lock = asyncio.Lock()
         self._client: Any = None
+        self._signed = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -123,16 +127,37 @@ class ObstoreStore:
                     self._client = await self._connect()
         return self._client
 
-    async def _send(self, key: str, mode: PutMode | None, call: Callable[[Any, Any], Awaitable[T]]) -> T:
-        """One request; the SDK's error, if any, is translated and kept out of the traceback."""
+    async def _send(
+        self, key: str, mode: PutMode | None, call: Callable[[Any, Any], Awaitable[T]], *, sends: bool = True
+    ) -> T:
+        """One request (none unless it ``sends``); the SDK's error, if any, is translated and kept out of the
+        traceback."""
         client = await self._connected()
         sdk = _sdk()
         try:
-            return await call(sdk, client)
+            result = await call(sdk, client)
         except (sdk.exceptions.BaseError, OSError, ValueError) as error:
-            failure = _translated(error, key, mode)
+            failure = self._failure(error, key, mode)
             cause = sdk_error(error, _first_line(error))
+        else:
+            self._signed = self._signed or sends
+            return result
         raise failure from cause
+
+    def _failure(self, error: BaseException, key: str, mode: PutMode | None) -> SlateError:
+        """What an SDK error means. Without keys in the environment the SDK asks the machine's metadata service; where
+        that gave none yet there are none, later on it is merely out of order."""
+        text = str(error)
+        if _METADATA_SERVICE.search(text):
+            status = _STATUS.search(text)
+            if not self._signed and (status is None or int(status[1]) < 429):
+                return no_credentials(self._dialect.name, self._display)
+            place = f"the machine's metadata service, which has the credentials for {self._display},"
+            return no_answer(text, key=key, mode=mode, sent=False, place=place)
+        self._signed = self._signed or _STATUS.search(text) is not None
+        origin = _ORIGIN.search(text)
+        place = self._display if origin is None else f"{self._display} at {origin[1]}"
+        return _translated(error, key, mode, place)
 
     async def put(
         self,
@@ -264,6 +289,7 @@ class ObstoreStore:
             prefix,
             None,
             lambda sdk, client: _ready(sdk.list(client, folder or None, offset=offset or None, chunk_size=PAGE_KEYS)),
+            sends=False,
         )
         last = start_after
         while True:
@@ -322,24 +348,30 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n\nDebug source:")[0].partition("<")[0]
 
 
-def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateError:
+def _translated(error: BaseException, key: str, mode: PutMode | None, place: str) -> SlateError:
     """What an SDK error means. The SDK folds answers into few classes, so the status in its text decides."""
     text = str(error)
     status = _STATUS.search(text)
+    message = _MESSAGE.search(text)
+    detail = plain(_first_line(error)) if message is None else message[1]
+
+    def answered(status: int, code: str = "", detail: str = detail) -> SlateError:
+        return refused(status, code, detail, key=key, mode=mode, place=place)
+
     if status is not None:
         code = _CODE.search(text)
-        return refused(int(status[1]), "" if code is None else code[1], _first_line(error), key=key, mode=mode)
+        return answered(int(status[1]), "" if code is None else code[1])
     name = type(error).__name__
     if isinstance(error, FileNotFoundError):
-        return refused(404, "", _first_line(error), key=key, mode=mode)
+        return answered(404)
     if name in ("AlreadyExistsError", "PreconditionError"):
-        return refused(412, "", _first_line(error), key=key, mode=mode)
+        return answered(412)
     if isinstance(error, ValueError) or name in ("UnauthenticatedError", "PermissionDeniedError", "NotSupportedError"):
-        return refused(403, "", _first_line(error), key=key, mode=mode)
+        return answered(403)
     if "range starting at" in text or "bytes 0--1/0" in text:  # the latter: Azurite, of an empty object
-        return refused(416, "", "", key=key, mode=mode)
+        return answered(416, detail="")
     kind = _KIND.search(text)
-    return no_answer(_first_line(error), key=key, mode=mode, sent=kind is None or kind[1] != "Connect")
+    return no_answer(text, key=key, mode=mode, sent=kind is None or kind[1] != "Connect", place=place)
 
 
 def _sdk() -> Any:

@@ -9,6 +9,7 @@ an attempt cut off is `UnavailableError`, with outcome "unknown" for a condition
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.protocol import Clock
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+WARN_AFTER_FAILURES = 3
+"""An operation that failed so often in a row is told to the log, once, while it goes on trying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +134,18 @@ class RetryingStore:
                     error.outcome = "unknown"  # a refusal says nothing of the attempts before it
                 if not isinstance(error, UnavailableError):
                     raise
-                await self._pause_or_raise(budget, error)
+                await self._pause_or_raise(operation, budget, error)
 
-    async def _pause_or_raise(self, budget: _Budget, error: UnavailableError) -> None:
+    async def _pause_or_raise(self, operation: str, budget: _Budget, error: UnavailableError) -> None:
         pause = budget.pause()
         if pause is None:
             if budget.failures > 1:
                 raise UnavailableError(f"{error} (tried {budget.failures} times)", outcome=error.outcome) from error
             raise error
+        if budget.failures == WARN_AFTER_FAILURES:
+            logger.warning(
+                "%s failed %d times, trying on for %.0f s: %s", operation, budget.failures, budget.left(), error
+            )
         self.stats.retries += 1
         await self._clock.sleep(pause)
 
@@ -187,7 +195,7 @@ class RetryingStore:
             except StopAsyncIteration:
                 return
             except UnavailableError as error:
-                await self._pause_or_raise(budget, error)
+                await self._pause_or_raise("list", budget, error)
                 pages = self._store.list(prefix, start_after=last)
                 continue
             last = info.key

@@ -9,6 +9,7 @@ as long as the store; the client's data files are read on a worker thread.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -34,7 +35,7 @@ from botocore.exceptions import (
 )
 
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
-from slate_async.objectstore.failures import no_answer, redacted, refused, sdk_error
+from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, redacted, refused, sdk_error
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -55,6 +56,7 @@ T = TypeVar("T")
 
 PAGE_KEYS = 1000
 DELETE_BATCH_KEYS = 1000
+MAX_CAUSES = 8
 _WRONG_SETUP = (ConfigNotFound, ConfigParseError, NoRegionError, ParamValidationError, ValueError)
 _TOTAL = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
 
@@ -160,9 +162,13 @@ class AiobotocoreS3Store:
         try:
             return await call(await self._connected())
         except (BotoCoreError, ClientError, aiohttp.ClientError, OSError, ValueError) as error:
-            failure = _translated(error, key, mode)
+            failure = _translated(error, key, mode, self._place())
             cause = sdk_error(error, str(error))
         raise failure from cause
+
+    def _place(self) -> str:
+        endpoint = self._endpoint_url or (None if self._client is None else self._client.meta.endpoint_url)
+        return f"s3://{self._bucket}" + (f" at {endpoint}" if endpoint else "")
 
     async def put(
         self,
@@ -256,7 +262,7 @@ class AiobotocoreS3Store:
             )
             for failed in answer.get("Errors", ()):
                 if failed.get("Code") != "NoSuchKey":
-                    raise _not_deleted(failed)
+                    raise _not_deleted(failed, self._place())
 
     async def close(self) -> None:
         """Close the client and its connections. Idempotent."""
@@ -293,22 +299,40 @@ def _info(key: str, answer: Mapping[str, Any], size: int) -> ObjectInfo:
     return ObjectInfo(key, size, answer["ETag"], modified, dict(answer.get("Metadata", {})))
 
 
-def _not_deleted(failed: Mapping[str, Any]) -> SlateError:
-    status = {"AccessDenied": 403, "NoSuchBucket": 404}.get(failed.get("Code", ""), 500)
-    return refused(status, str(failed.get("Code", "")), str(failed.get("Message", "")), key=failed["Key"], mode=None)
+def _not_deleted(failed: Mapping[str, Any], place: str) -> SlateError:
+    code, said = str(failed.get("Code", "")), str(failed.get("Message", ""))
+    status = {"AccessDenied": 403, "NoSuchBucket": 404}.get(code, 500)
+    return refused(status, code, said, key=failed["Key"], mode=None, place=place)
 
 
-def _translated(error: BaseException, key: str, mode: PutMode | None) -> SlateError:
+def _translated(error: BaseException, key: str, mode: PutMode | None, place: str) -> SlateError:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         said = error.response.get("Error", {})
-        return refused(status, str(said.get("Code", "")), str(said.get("Message", "")), key=key, mode=mode)
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError, ProfileNotFound)):
-        hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-        return InvalidError(f"{redacted(str(error))}; {hint}", outcome="not_applied")
+        code, message = str(said.get("Code", "")), str(said.get("Message", ""))
+        return refused(status, code, message, key=key, mode=mode, place=place)
+    if isinstance(error, NoCredentialsError):
+        return no_credentials("s3", place)
+    if isinstance(error, (PartialCredentialsError, ProfileNotFound)):
+        return InvalidError(f"{redacted(str(error))}; {SET_CREDENTIALS['s3']}", outcome="not_applied")
     if isinstance(error, _WRONG_SETUP):
         return InvalidError(f"{redacted(str(error))}; check the AWS_* environment and profile", outcome="not_applied")
-    return no_answer(f"{type(error).__name__}: {error}", key=key, mode=mode, sent=not _never_connected(error))
+    return no_answer(_chain(error), key=key, mode=mode, sent=not _never_connected(error), place=place)
+
+
+def _chain(error: BaseException) -> str:
+    """What the error and those it came from say, the first first."""
+    said: list[str] = []
+    met: BaseException | None = error
+    for _ in range(MAX_CAUSES):
+        if met is None:
+            break
+        said.append(str(met))
+        if isinstance(met, OSError) and met.errno is not None and met.errno > 0:
+            said.append(os.strerror(met.errno))
+        inner = getattr(met, "kwargs", {}).get("error") or getattr(met, "os_error", None)
+        met = inner if isinstance(inner, BaseException) else met.__cause__ or met.__context__
+    return "; ".join(said)
 
 
 def _never_connected(error: BaseException) -> bool:

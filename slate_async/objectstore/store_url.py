@@ -23,6 +23,7 @@ from typing import Literal, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from slate_async.errors import InvalidError
+from slate_async.objectstore.failures import SET_CREDENTIALS
 from slate_async.objectstore.keys import check_key
 
 Scheme = Literal["memory", "file", "s3", "az", "gs"]
@@ -36,7 +37,21 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 }
 CLIENTS = ("obstore", "aiobotocore")
 _SECRET_WORDS = ("secret", "token", "sas", "key", "sig", "password", "passwd", "pwd", "credential", "auth", "user")
+_OTHER_SCHEMES = {
+    "gcs": "gs",
+    "azure": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "wasb": "az",
+    "wasbs": "az",
+    "s3a": "s3",
+    "s3n": "s3",
+    "mem": "memory",
+}
+"""What other programs call the stores known here, for a hint."""
+_EXAMPLES = {"memory": "memory://scratch", "s3": "s3://bucket/db", "az": "az://container/db", "gs": "gs://bucket/db"}
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}\Z")
+_PLAIN_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,15}\Z")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _REGION = re.compile(r"[a-z0-9-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -76,8 +91,7 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
             raise InvalidError(f"a store URL begins with {found[1]}://")
         return _local(url)
     if scheme not in _PARAMETERS:
-        shown = repr(scheme) if _PLAIN_NAME.match(scheme) else "this one"
-        raise InvalidError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}")
+        raise _unknown(scheme)
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -88,20 +102,37 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
         raise InvalidError("a store URL has no fragment ('#...')")
     parameters = _parameters(scheme, parts.query)
     if scheme == "file":
+        if parts.netloc == "~" or parts.path.startswith("/~/"):
+            raise InvalidError(
+                "file:// URLs know no '~'; give the folder as a path (~/...) or whole (file:///home/...)"
+            )
         if parts.netloc not in ("", "localhost"):
-            raise InvalidError("file:// URLs name a folder of this machine: file:///path")
+            raise InvalidError("file:// URLs name a folder of this machine, with three slashes: file:///path")
         return _local(unquote(parts.path))
     if not _BUCKET.match(parts.netloc):
-        raise InvalidError(f"{scheme}:// must be followed by a name of letters, digits, '.', '_' and '-'")
+        raise InvalidError(
+            f"{scheme}:// must be followed by a name of letters, digits, '.', '_' and '-', as in {_EXAMPLES[scheme]}"
+        )
     prefix = parts.path.strip("/")
     if prefix:
         check_key(prefix)
     return StoreURL(cast("Scheme", scheme), parts.netloc, prefix, **parameters)
 
 
+def _unknown(scheme: str) -> InvalidError:
+    """Repeats the scheme only if it looks like one: in front of ``://`` somebody may have put a secret."""
+    shown = repr(scheme) if _PLAIN_SCHEME.match(scheme) else "this one"
+    lower = scheme.lower()
+    meant = lower if lower in _PARAMETERS else _OTHER_SCHEMES.get(lower)
+    hint = "" if meant is None else f"; {meant}:// is what you want"
+    return InvalidError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}{hint}")
+
+
 def _local(path: str) -> StoreURL:
-    if not path or "\0" in path:
+    if not path:
         raise InvalidError("the path of a local store must not be empty")
+    if "\0" in path:
+        raise InvalidError("the path of a local store must not hold a NUL character")
     return StoreURL("file", os.path.abspath(os.path.expanduser(path)))
 
 
@@ -141,8 +172,4 @@ def _check_endpoint(endpoint: str) -> None:
 
 
 def _where_secrets_belong(scheme: str) -> str:
-    return {
-        "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-        "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or another AZURE_* credential",
-        "gs": "set GOOGLE_APPLICATION_CREDENTIALS",
-    }.get(scheme, "this kind of store needs none")
+    return SET_CREDENTIALS.get(scheme, "this kind of store needs none")

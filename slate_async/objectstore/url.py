@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.failures import redacted, sdk_error
+from slate_async.objectstore.failures import SET_CREDENTIALS, plain, redacted, sdk_error
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, ObstoreStore
@@ -77,7 +77,8 @@ def _aiobotocore(place: StoreURL, runtime: Runtime) -> ObjectStore:
         from slate_async.objectstore.s3 import AiobotocoreS3Store  # noqa: PLC0415
     except ImportError as error:
         raise InvalidError("client=aiobotocore needs more packages: pip install 'slate-async[s3]'") from error
-    return AiobotocoreS3Store(place.bucket, runtime, endpoint_url=place.endpoint_url, region=place.region)
+    region = place.region or os.environ.get("AWS_REGION") or None  # botocore itself reads only AWS_DEFAULT_REGION
+    return AiobotocoreS3Store(place.bucket, runtime, endpoint_url=place.endpoint_url, region=region)
 
 
 _Build = Callable[[StoreURL, Clock], Any]
@@ -90,8 +91,10 @@ async def _connect(build: _Build, place: StoreURL, runtime: Runtime) -> Any:
     except InvalidError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the SDKs raise, its text must not get out
-        cause = sdk_error(error, str(error).partition("\n")[0])
-    raise InvalidError(f"cannot set up {place.display}: {redacted(str(cause))}", outcome="not_applied") from cause
+        said = plain(str(error))
+        cause = sdk_error(error, said)
+    hint = f"; {SET_CREDENTIALS['az']}" if place.scheme == "az" and "Account must be" in said else ""
+    raise InvalidError(f"cannot set up {place.display}: {redacted(said)}{hint}", outcome="not_applied") from cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,16 @@ async def test_environment(client: str, signed: list[str], monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+async def test_the_region_of_aws_region_wins(client: str, signed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "FROMENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    await _put(f"s3://bucket?client={client}")
+    assert signed == ["FROMENV/eu-west-2"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_profile(client: str, signed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text(

@@ -96,6 +96,17 @@ def test_secrets_are_refused_and_never_repeated(url: str) -> None:
         ("s3://bucket?region=", "region must be given once"),
         ("s3://bucket?client=boto", "obstore, aiobotocore"),
         ("", "must not be empty"),
+        ("a\0b", "must not hold a NUL"),
+        ("file:///a%00b", "must not hold a NUL"),
+        ("memory://", "as in memory://scratch"),
+        ("gcs://bucket", "not with 'gcs'; gs:// is what you want"),
+        ("azure://container", "not with 'azure'; az:// is what you want"),
+        ("s3a://bucket", "not with 's3a'; s3:// is what you want"),
+        ("s3n://bucket", "not with 's3n'; s3:// is what you want"),
+        ("S3://bucket", "not with 'S3'; s3:// is what you want"),
+        ("hdfs2://host", "not with 'hdfs2'$"),
+        ("file://~/x", "know no '~'"),
+        ("file://data/db", "three slashes"),
     ],
 )
 def test_wrong_urls(url: str, says: str) -> None:
