@@ -1,21 +1,9 @@
-"""The small vocabulary shared by all layers: identifiers, row kinds, rows."""
+"""The small vocabulary shared by all layers: row kinds, limits, rows."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple, NewType
-
-Seq = NewType("Seq", int)
-"""Sequence number of one row; every row has its own, starting at 1."""
-
-Epoch = NewType("Epoch", int)
-"""Ownership term of a role; grows by one with every claim, starting at 1."""
-
-LogId = NewType("LogId", int)
-"""Position of an object in the log, starting at 1."""
-
-Version = NewType("Version", int)
-"""Version of the manifest, starting at 1."""
+from typing import Final, Literal, NamedTuple
 
 PUT = 0
 """Row kind: the row carries a value."""

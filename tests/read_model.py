@@ -18,8 +18,8 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.read import Run, Table
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.cache import BlockCache
+from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
-from slate_async.sst.writer import sst_key, write_sst
 from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit
 
 T = TypeVar("T")
@@ -213,7 +213,8 @@ class StoredTables:
     async def upload(self) -> None:
         """Put the tables made so far into the store."""
         while self._waiting:
-            await write_sst(self.store, *self._waiting.pop())
+            key, encoded = self._waiting.pop()
+            await self.store.put(key, encoded.buffers)
 
 
 def tombstone(key: bytes, seq: int) -> Version:

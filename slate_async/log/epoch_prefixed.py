@@ -15,6 +15,7 @@ from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.names import PREFIX, epoch_key, parse_epoch_prefixed
 from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
+from slate_async.log.recovery import recover_epoch_prefixed
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest.driver import translated
 from slate_async.manifest.state import ManifestState
@@ -128,9 +129,9 @@ class EpochPrefixedLog:
         if self._gap_wait_ms and present and max(present) != end + len(present):
             await self._runtime.clock.sleep(self._gap_wait_ms / 1000)
             present = await self._ids_past(current.epoch, end)
-        while end + 1 in present:
-            end += 1
-        return end
+        objects = [(current.epoch, log_id) for log_id in present]
+        log = recover_epoch_prefixed(objects, current.ranges, last_compacted=end)
+        return log[0][1] if log else end
 
     async def _ids_past(self, epoch: int, last_written: int) -> dict[int, None]:
         ids: dict[int, None] = {}

@@ -7,7 +7,6 @@ import re
 from slate_async.errors import CorruptionError
 
 PREFIX = "log/"
-MAX_ID = 10**18 - 1
 _CONTIGUOUS = re.compile(r"log/(\d{20})\.sst")
 _EPOCH_PREFIXED = re.compile(r"log/(\d{18})\.(\d{18})\.sst")
 

@@ -18,7 +18,7 @@ from slate_async.manifest.edits import AddL0
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
-from slate_async.sst.writer import sst_key
+from slate_async.sst.names import sst_key
 from slate_async.write.encoding import Encoder
 from slate_async.write.tables import Slot, TableSet
 
