@@ -5,6 +5,7 @@ A composition root: it wires and owns, and decides nothing else. ``slate.open`` 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import warnings
@@ -46,7 +47,7 @@ RETRY_ATTEMPTS = 1_000
 class Environment:
     """Shared by any number of databases of one event loop. ``async with``, or `close`, which closes its databases.
 
-    block_cache_bytes: memory for decoded blocks, filters and indexes of all of them
+    block_cache_bytes: memory for decoded blocks of all of them; indexes and filters of open SSTs come on top
     threads: worker threads for encoding, decoding and file I/O
     runtime: clock, randomness, ids and threads to use instead of the machine's
     """
@@ -100,6 +101,7 @@ class Environment:
         properties: Mapping[str, str] | None,
         name: str | None,
     ) -> Db:
+        _require_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
@@ -217,6 +219,13 @@ class Environment:
             logger.exception("closing an Environment failed too, while another error was on its way")
 
 
+def _require_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise InvalidError("a database is opened on asyncio (uvloop included); trio is not supported") from error
+
+
 def _policy(settings: Settings) -> RetryPolicy:
     """The deadline decides when to give up; the number of attempts is only the bound behind it."""
     return RetryPolicy(
@@ -291,6 +300,7 @@ def open_database(
         )
 
     async def start() -> Db:
+        _require_loop()
         private = Environment(runtime=runtime)
         try:
             db = await private.open(

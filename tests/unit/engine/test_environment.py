@@ -282,3 +282,9 @@ async def test_processes_seeded_alike_do_not_take_each_others_commits_for_theirs
 async def _open_later(store: MemoryStore, metastore: str | None, turns: int) -> slate.Db:
     await settle(turns)
     return await open_db(store, metastore=metastore)
+
+
+def test_without_a_running_asyncio_loop_opening_is_refused() -> None:
+    coroutine = slate.open("memory://no-loop").__await__()
+    with pytest.raises(slate.InvalidError, match="trio is not supported"):
+        coroutine.send(None)
