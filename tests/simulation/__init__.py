@@ -6,7 +6,7 @@
 * `store`, `metadata`: the object store and the metastore behind that network
 * `trace`: what happened, as one hash
 * `history`, `checkers`, `linearizability`: what users saw, and whether they may have
-* `scenarios`, `runner`: what is run, over many seeds (`scripts/simulate`)
+* `scenarios`, `rules`, `catalogue`, `runner`: what is run, over many seeds (`scripts/simulate`)
 
 Rule for everything here: the same seed gives the same trace, in any interpreter. So nothing iterates over a set of
 objects, nothing draws from a generator that is not seeded from the world's seed, and nothing asks the real clock.

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 
+from tests.simulation.catalogue import SCENARIOS
 from tests.simulation.checkers import Violation
-from tests.simulation.scenarios import SCENARIOS
 
 MESSAGE_CHARS = 2000
 

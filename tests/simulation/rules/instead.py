@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from metastores.protocol import Committed, Conflict, VersionRef
+from metastores import names
+from metastores.envelope import Kind, unseal
+from metastores.protocol import Committed, Conflict, Record, VersionRef
+from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.errors import InternalError
 from slate_async.log import register as codec
 from slate_async.log.contiguous import ContiguousLog
@@ -47,6 +50,23 @@ async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, ne
         state = replace(new, ref=VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token()))
         self._see(state)
     return state
+
+
+_latest = PutIfAbsentMetaStore.latest
+
+
+async def next_is_not_there(self: PutIfAbsentMetaStore) -> Record | None:
+    """Rule 5: the version after the one known is asked for; if it is not there, the one known is the head."""
+    seen = self._seen
+    while seen is not None:
+        version = seen.record.ref.version + 1
+        stored = await self._get(names.manifest_key(version))
+        if stored is None:
+            return seen.record
+        sealed = unseal(stored.data, kind=Kind.MANIFEST, name=names.manifest_key(version))
+        self._see(Record(sealed.ref, sealed.payload), stored.etag)
+        seen = self._seen
+    return await _latest(self)
 
 
 def add_l0_again(self: AddL0, state: ManifestState) -> ManifestState:

@@ -33,17 +33,36 @@ FOLLOWED = {"followers": 2}
 COMPACTED = {"compactors": 1}
 PARALLEL = {"parallelism": 4, "tasks": 8, "rounds": 12, "delayed": 0.2, "freezes": 0.2}
 CALM = {"tasks": 3, "rounds": 16, "active_seconds": 5.0, "faults": 0.5, "crashes": 0.0, "freezes": 0.2, "lives": 1}
+CROWDED = {
+    "writers": 4,
+    "lives": 1,
+    "parallelism": 4,
+    "tasks": 8,
+    "rounds": 8,
+    "delayed": 0.4,
+    "crashes": 0.0,
+    "freezes": 0.3,
+    "active_seconds": 2.5,
+}
 SLEEPY = {"freezes": 1.0, "crashes": 0.0, "lives": 1}
 GAPS = Patch(ContiguousLog, "_present_from", instead.gaps_unnoticed)
 
 SWITCHES: Sequence[Switch] = (
-    Switch("1-no-mark", "1", "an edit is repeated without looking for its mark", (), tiny=_TINY["tiny-blind-manifest"]),
+    Switch(
+        "1-no-mark",
+        "1",
+        "an edit is repeated without looking for its mark",
+        (),
+        within=100,
+        tiny=_TINY["tiny-blind-manifest"],
+    ),
     Switch(
         "1-unknown-is-success",
         "1",
         "a commit whose outcome is unknown is taken for a success",
         (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
         {**WAL, **ROUGH, **MOVING},
+        within=200,
     ),
     Switch(
         "2-asserted",
@@ -51,6 +70,7 @@ SWITCHES: Sequence[Switch] = (
         "an L0 flush is applied without looking at the epoch or at where the log starts",
         (Patch(AddL0, "apply", instead.add_l0_again),),
         {**WAL, **ROUGH, **MOVING, **COMPACTED},
+        within=100,
     ),
     Switch(
         "2-unasserted",
@@ -58,6 +78,7 @@ SWITCHES: Sequence[Switch] = (
         "the same, the manifest's own assertions off as well",
         (Patch(AddL0, "apply", instead.add_l0_again), Patch(driver, "check_successor", instead.unchecked)),
         {**WAL, **ROUGH, **MOVING, **COMPACTED},
+        within=200,
     ),
     Switch(
         "4-boundary",
@@ -65,16 +86,15 @@ SWITCHES: Sequence[Switch] = (
         "a committer does not read the deletion boundary after its put",
         (Patch(PutIfAbsentMetaStore, "_boundary_allows", instead.allowed),),
         tiny=COLLECTED_PUT_IF_ABSENT,
+        within=100,
     ),
     Switch(
-        "5-etag",
+        "5-probe",
         "5",
-        "a reader does not compare the head it got with the one that was listed, nor with the boundary",
-        (
-            Patch(PutIfAbsentMetaStore, "_etag_still_listed", instead.always),
-            Patch(PutIfAbsentMetaStore, "_may_be_head", instead.always),
-        ),
+        "a reader asks for the version after the one it knows, and believes that none is there",
+        (Patch(PutIfAbsentMetaStore, "latest", instead.next_is_not_there),),
         tiny=COLLECTED_PUT_IF_ABSENT,
+        within=50,
     ),
     Switch(
         "7-body-name",
@@ -82,6 +102,7 @@ SWITCHES: Sequence[Switch] = (
         "bodies of manifest versions are named by number alone",
         (Patch(ObjectBodies, "_key", lambda _, ref: f"manifest/{ref.version:020}"),),
         {**WAL, **ROUGH, **MOVING, "metadata": "if-match"},
+        within=50,
     ),
     Switch(
         "8-body-above",
@@ -89,6 +110,7 @@ SWITCHES: Sequence[Switch] = (
         "bodies above the head that was read are collected, too",
         (Patch(RegisterMetaStore, "_collectable", instead.always),),
         tiny=COLLECTED_IF_MATCH,
+        within=50,
     ),
     Switch(
         "9-head",
@@ -100,6 +122,7 @@ SWITCHES: Sequence[Switch] = (
             GAPS,
         ),
         {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
+        within=400,
     ),
     Switch(
         "9-log-start",
@@ -107,6 +130,7 @@ SWITCHES: Sequence[Switch] = (
         "the head read after fencing is not asked where the log starts",
         (Patch(ContiguousLog, "_replay_still_holds", instead.always), GAPS),
         {**CONTIGUOUS, **ROUGH, **SLEEPY, "wal": False, **COMPACTED, **COLLECTED},
+        within=500,
     ),
     Switch(
         "10-narrow",
@@ -114,6 +138,7 @@ SWITCHES: Sequence[Switch] = (
         "a take-over fences one id",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
+        within=300,
     ),
     Switch(
         "10-narrow-blind",
@@ -124,6 +149,7 @@ SWITCHES: Sequence[Switch] = (
             Patch(ContiguousLog, "write", instead.taken_for_own),
         ),
         {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
+        within=300,
     ),
     Switch(
         "10-window",
@@ -131,6 +157,7 @@ SWITCHES: Sequence[Switch] = (
         "a writer sends ids further ahead of the lowest unresolved one than it claimed",
         (Patch(FlushWindow, "has_room", property(instead.room_for_parallelism)),),
         {**WAL, **ROUGH, **PARALLEL},
+        within=200,
     ),
     Switch(
         "11-fences",
@@ -138,6 +165,7 @@ SWITCHES: Sequence[Switch] = (
         "the log's collector deletes fences",
         (Patch(actors, "is_fence", instead.never),),
         {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
+        within=200,
     ),
     Switch(
         "12-no-floor",
@@ -158,6 +186,7 @@ SWITCHES: Sequence[Switch] = (
             "crashes": 0.5,
             **FOLLOWED,
         },
+        within=150,
     ),
     Switch(
         "12-floor-from-claim",
@@ -167,14 +196,8 @@ SWITCHES: Sequence[Switch] = (
             Patch(ContiguousLog, "_initial_floor", instead.floor_from_epoch),
             Patch(tail, "initial_floor", instead.floor_from_head),
         ),
-        {**CONTIGUOUS, **ROUGH, **MOVING, **FOLLOWED},
-    ),
-    Switch(
-        "13-validate",
-        "13",
-        "followers and the compactor believe ids without a head read afterwards",
-        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always), GAPS),
-        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED, **FOLLOWED, "lag": 1},
+        {**CONTIGUOUS, "wal": False, **COMPACTED, "bite": 1, **FOLLOWED, "lag": 1, **CROWDED},
+        within=50,
     ),
     Switch(
         "15-owner",
@@ -182,6 +205,7 @@ SWITCHES: Sequence[Switch] = (
         "last_written is set whoever owns the register",
         (Patch(EpochPrefixedLog, "_try_to_publish", instead.publish_over_anybody),),
         {**EPOCHS, **ROUGH},
+        within=100,
     ),
     Switch(
         "16-upwards",
@@ -189,6 +213,7 @@ SWITCHES: Sequence[Switch] = (
         "a lower epoch takes the register from a higher one",
         (Patch(EpochPrefixedLog, "_try_to_take", instead.take_register_downwards),),
         {**EPOCHS, **ROUGH},
+        within=50,
     ),
     Switch(
         "17-inherit",
@@ -196,6 +221,7 @@ SWITCHES: Sequence[Switch] = (
         "a take-over does not look for objects past last_written",
         (Patch(EpochPrefixedLog, "_end_of", instead.end_at_last_written),),
         {**EPOCHS, "ack": "flushed", "crashes": 0.7, "lives": 2},
+        within=300,
     ),
     Switch(
         "19-whole",
@@ -203,6 +229,7 @@ SWITCHES: Sequence[Switch] = (
         "an L0 flush covers rows that have no log position yet",
         (Patch(L0Flusher, "_ready", instead.oldest_frozen),),
         {"wal": True, **ROUGH, **PARALLEL, **MOVING, "parallelism": 1},
+        within=200,
     ),
     Switch(
         "20-adopt",
@@ -210,6 +237,7 @@ SWITCHES: Sequence[Switch] = (
         "a follower that adopts a manifest keeps the log rows below its log_start",
         (Patch(follower, "kept_pieces", instead.keep_all), Patch(follower, "above_l0", instead.all_rows)),
         {**WAL, **MOVING, **COMPACTED, **FOLLOWED, **CALM, "lag": 1},
+        within=300,
     ),
     Switch(
         "21-replay",
@@ -217,6 +245,7 @@ SWITCHES: Sequence[Switch] = (
         "a replay stands although the compactor has moved the log's start meanwhile",
         (Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),),
         {**CONTIGUOUS, **ROUGH, **SLEEPY, "wal": False, **COMPACTED, **COLLECTED},
+        within=500,
     ),
     Switch(
         "order",
@@ -227,16 +256,26 @@ SWITCHES: Sequence[Switch] = (
             Patch(LogFlusher, "_resolve", instead.resolve_out_of_order),
         ),
         {**ROUGH, **PARALLEL, "ack": "committed"},
+        within=100,
     ),
 )
 
 HIDDEN: Sequence[Switch] = (
+    Switch(
+        "13-validate",
+        "13",
+        "followers and the compactor believe ids without a head read afterwards",
+        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always), GAPS),
+        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED, **FOLLOWED, "lag": 1},
+        within=40,
+    ),
     Switch(
         "19-acknowledged",
         "19",
         "an L0 flush covers log positions that are not acknowledged",
         (Patch(L0Flusher, "_covered", instead.always),),
         {"wal": True, **ROUGH, **PARALLEL, **MOVING},
+        within=40,
     ),
 )
 """Rules that the engine does not need as long as the others hold; see ``docs/simulation.md``."""

@@ -20,7 +20,7 @@ from tests.simulation.scenarios.engine.site import Handle, Site
 async def collect_manifests(site: Site, node: Node) -> None:
     """Delete versions that nothing needs: all but the head and the full version it is a delta to."""
     handle = site.handle(node)
-    while not site.over:
+    for _ in site.turns():
         await handle.nap(0.25)
         try:
             record = await translated(handle.metastore.latest())
@@ -38,7 +38,7 @@ async def collect_manifests(site: Site, node: Node) -> None:
 async def collect_log(site: Site, node: Node) -> None:
     """Delete log objects whose rows are in SSTs. May fall asleep between looking and deleting."""
     handle = site.handle(node)
-    while not site.over:
+    for _ in site.turns():
         await handle.nap(0.25)
         try:
             state = await handle.driver.load()

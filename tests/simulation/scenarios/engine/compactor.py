@@ -131,7 +131,7 @@ async def compact(site: Site, node: Node) -> None:
     """Compact until the calm or until another compactor takes over."""
     compactor = Compactor(site, node)
     claimed = False
-    while not site.over:
+    for _ in site.turns():
         await compactor.handle.nap(0.15)
         try:
             if not claimed:

@@ -74,7 +74,7 @@ async def follow(site: Site, node: Node) -> None:
     """Follow until the calm, and once more then."""
     handle = site.handle(node)
     follower: Follower | None = None
-    while not site.over:
+    for _ in site.turns():
         await handle.nap(0.3)
         try:
             if follower is None:

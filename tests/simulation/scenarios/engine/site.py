@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,6 +25,7 @@ from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.rows import RowCache
 from tests.simulation.world import World
 
+CALM_TURNS = 10
 NAME = "memory://simulated"
 
 
@@ -68,6 +70,13 @@ class Site:
     def count(self, name: str, by: int = 1) -> None:
         """One more of ``name`` for the statistics."""
         self.counts[name] = self.counts.get(name, 0) + by
+
+    def turns(self) -> Iterator[None]:
+        """Rounds of a helper: for ever, and some more once the calm has begun, when the sleepers wake."""
+        left = CALM_TURNS
+        while left:
+            left -= self.over
+            yield
 
     def factory(self, node: Node) -> MetaStoreFactory:
         """Its metadata in that process."""
