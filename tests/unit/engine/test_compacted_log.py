@@ -1,0 +1,141 @@
+"""Without a WAL somebody else moves the log's start: while a writer lives, and while one opens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+import slate_async as slate
+from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
+from slate_async.runtime.supervisor import Supervisor
+from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, memory_store, open_db, runtime
+
+KINDS_SST = [CONTIGUOUS_SST, EPOCHS_SST]
+
+
+@dataclass(frozen=True)
+class MoveStart:
+    """What a compactor's edit does to the log; its output is left out, as nobody here reads it."""
+
+    to: int
+    last_seq: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        if state.log_start >= self.to:
+            return None
+        return replace(state, log_start=self.to, log_floor=state.writer_epoch, last_seq=self.last_seq)
+
+
+class Between:
+    """A store whose log puts are answered only when ``gate`` is open, and that tells of each get before it runs."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.before_get: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        etag = await self.inner.put(key, data, mode=mode, metadata=metadata)
+        if key.startswith("log/"):
+            await self.gate.wait()
+        return etag
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        if self.before_get is not None:
+            await self.before_get(key)
+        return await self.inner.get(key, byte_range)
+
+
+async def commit(store: ObjectStore, edit: MoveStart) -> None:
+    """As another process would."""
+    supervisor = Supervisor("compactor", lambda cause: None)
+    metastore = PutIfAbsentMetaStore(MetaObjects(store))
+    driver = ManifestDriver(metastore, runtime(), supervisor, full_every=4, deadline_ms=1000)
+    assert await driver.load() is not None
+    await driver.commit(edit)
+
+
+async def log_keys(store: ObjectStore) -> list[str]:
+    return [info.key async for info in store.list("log/")]
+
+
+async def test_an_object_compacted_before_it_is_acknowledged_is_acknowledged_all_the_same() -> None:
+    store = Between(memory_store())
+    async with open_db(store, CONTIGUOUS_SST) as db:  # type: ignore[arg-type]
+        before = len(await log_keys(store.inner))
+        store.gate.clear()
+        put = asyncio.ensure_future(db.put(b"a", b"1"))
+        keys: list[str] = []
+        while len(keys) == before or not keys:
+            await asyncio.sleep(0)
+            keys = await log_keys(store.inner)
+        await commit(store.inner, MoveStart(db.status().log_end + 2, last_seq=1))
+        await db.confirm()
+        store.gate.set()
+        handle = await asyncio.wait_for(put, 10)
+        assert handle.is_durable
+        assert db.status().state == "open"
+        await db.put(b"b", b"2")
+        assert await db.get(b"b") == b"2"
+
+
+@pytest.mark.parametrize("kind", KINDS_SST, ids=str)
+async def test_a_log_compacted_and_collected_while_it_is_replayed_is_taken_over_anew(kind: Kind) -> None:
+    store = Between(memory_store())
+    async with open_db(store.inner, kind) as db:
+        await db.put(b"a", b"1")
+        await db.put(b"b", b"2")
+        end, newest = db.status().log_end, (await log_keys(store.inner))[-1]
+    reads = 0
+
+    async def compact(key: str) -> None:
+        """Between the look at the newest object's header and that at its index."""
+        nonlocal reads
+        reads += key == newest
+        if key == newest and reads == 2:
+            await commit(store.inner, MoveStart(end + 1, last_seq=2))
+            await store.inner.delete([newest])
+
+    store.before_get = compact
+    async with open_db(store, kind) as db:  # type: ignore[arg-type]
+        assert reads > 1
+        assert (await db.put(b"c", b"3")).seq == 3
+        assert db.status().log_start == end + 1
+
+
+@pytest.mark.parametrize("kind", KINDS_SST, ids=str)
+async def test_a_log_object_that_is_really_lost_is_corruption(kind: Kind) -> None:
+    store = Between(memory_store())
+    async with open_db(store.inner, kind) as db:
+        await db.put(b"a", b"1")
+        newest = (await log_keys(store.inner))[-1]
+    reads = 0
+
+    async def lose(key: str) -> None:
+        nonlocal reads
+        reads += key == newest
+        if key == newest and reads == 2:
+            await store.inner.delete([newest])
+
+    store.before_get = lose
+    with pytest.raises(slate.CorruptionError, match="log/"):
+        await open_db(store, kind)  # type: ignore[arg-type]
