@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from slate_async.cli import admin, demo, keyvalue, transfer
+from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
 from slate_async.cli.output import Output
@@ -21,6 +22,7 @@ from slate_async.errors import InvalidError
 
 app = typer.Typer(
     name="slate",
+    cls=AnywhereJson,
     help="An asyncio-native storage engine that keeps everything in an object store.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -71,8 +73,13 @@ def options(
     settings: Annotated[
         str | None, typer.Option(envvar="SLATE_SETTINGS", help="TOML file of settings; SLATE_* variables win over it.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line; errors too.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object a line; errors too. Also after the command.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks and the engine's log.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
 ) -> None:
     """Options that stand before the command."""
     if verbose:
@@ -157,7 +164,7 @@ def scan(
 @app.command(help=f"Load a CSV, TSV, JSON Lines or Parquet file; exit code 1 if rows were bad. {TAKES_OVER}")
 def load(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)],
+    file: Annotated[Path, typer.Argument(help="The file; - for standard input.")],
     key: Annotated[list[str], typer.Option("--key", metavar="COLUMN", help="Key column; repeat it to join several.")],
     value: Annotated[
         str | None, typer.Option("--value", metavar="COLUMN", help="Value column; default: the whole row as JSON.")

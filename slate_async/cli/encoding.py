@@ -44,16 +44,25 @@ def parse(text: str, encoding: Encoding, *, what: str) -> bytes:
         raise InvalidError(f"{what} is not {encoding.value}: {error}") from error
 
 
-def show(data: bytes, encoding: Encoding) -> str:
-    """``data`` for people: printable UTF-8 as it is, anything else as a Python bytes literal."""
+def show(data: bytes, encoding: Encoding, charset: str = "utf-8") -> str:
+    """``data`` for people: printable UTF-8 as it is, anything else as a Python bytes literal; so is text that looks
+    like one, or that the output's ``charset`` cannot write."""
     if encoding is Encoding.HEX:
         return data.hex()
     if encoding is Encoding.BASE64:
         return base64.b64encode(data).decode("ascii")
     text = _text(data)
-    if text is None or not text.isprintable() or text.startswith(("b'", 'b"')):
+    if text is None or not text.isprintable() or text.startswith(("b'", 'b"')) or not _writable(text, charset):
         return repr(data)
     return text
+
+
+def _writable(text: str, charset: str) -> bool:
+    try:
+        text.encode(charset)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def json_field(name: str, data: bytes, encoding: Encoding) -> tuple[str, str]:

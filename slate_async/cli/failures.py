@@ -11,6 +11,7 @@ code    meaning
 5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
 70      a bug, or an error of no known kind (``InternalError``)
 130     interrupted with Ctrl-C
+143     told to end (SIGTERM)
 141     whoever read the output went away (``slate scan | head``)
 ======  ==================================================================================
 """
@@ -20,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
+from slate_async import errors
+from slate_async.cli.signals import Terminated
 from slate_async.errors import (
     ClosedError,
     ConflictError,
@@ -38,6 +41,7 @@ CORRUPT = 4
 LOST = 5
 BUG = 70
 INTERRUPTED = 130
+TERMINATED = 143
 BROKEN_PIPE = 141
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -50,10 +54,23 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (FencedError, LOST),
     (ConflictError, LOST),
     (KeyboardInterrupt, INTERRUPTED),
+    (Terminated, TERMINATED),
     (BrokenPipeError, BROKEN_PIPE),
     (OSError, USAGE),
 )
 """First match wins. An `OSError` left over is about a local file the caller named."""
+
+_NAMES: tuple[tuple[type[BaseException], str], ...] = (
+    (MetaStoreInvalidError, "InvalidError"),
+    (MetaStoreUnavailableError, "UnavailableError"),
+    (MetaStoreCorruptionError, "CorruptionError"),
+    (KeyboardInterrupt, "Interrupted"),
+    (Terminated, "Interrupted"),
+    (OSError, "InvalidError"),
+)
+"""Public names of what is not a `SlateError`."""
+_CREATE = "open it with create=True to make one"
+_CREATE_HERE = "check --path, or make it with `slate put`"
 
 _ADVICE = {
     FencedError: "another writer took the database over; run the command again to take it back",
@@ -78,20 +95,33 @@ def explain(error: BaseException) -> str:
     if isinstance(reason, OSError):
         name = f"{reason.filename}: " if reason.filename else ""
         return f"{name}{reason.strerror or reason}"
-    text = str(reason) if exit_code(reason) != BUG or isinstance(reason, SlateError) else f"bug: {reason!r}"
+    text = _text(reason) if exit_code(reason) != BUG or isinstance(reason, SlateError) else f"bug: {reason!r}"
     advice = next((words for kind, words in _ADVICE.items() if isinstance(reason, kind)), None)
     return f"{text} ({advice})" if advice else text
 
 
 def as_json(error: BaseException) -> dict[str, object]:
-    """The error as one JSON object."""
+    """The error as one JSON object; ``error`` is a public name of `slate_async.errors`, or "Interrupted"."""
     reason = next(iter(_reasons(error)))
     return {
-        "error": type(reason).__name__,
-        "message": str(reason),
+        "error": _public_name(reason),
+        "message": _text(reason),
         "outcome": getattr(error, "outcome", None),
         "exit_code": exit_code(error),
     }
+
+
+def _public_name(error: BaseException) -> str:
+    for kind in type(error).__mro__:
+        name: str = kind.__name__
+        if getattr(errors, name, None) is kind:
+            return name
+    return next((name for kind, name in _NAMES if isinstance(error, kind)), "InternalError")
+
+
+def _text(error: BaseException) -> str:
+    """What the error says, with the engine's advice in words of the command line."""
+    return str(error).replace(_CREATE, _CREATE_HERE) or _public_name(error).lower()
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:

@@ -62,9 +62,9 @@ async def get(session: Session, key: str, *, encoding: Encoding, raw: bool) -> i
             members.update([json_field("value", value, encoding)])
         output.json(members)
     elif value is not None:
-        output.line(show(value, encoding))
+        output.line(show(value, encoding, output.charset))
     if value is None:
-        output.note(f"slate: no such key: {show(key_bytes, encoding)}")
+        output.note(f"slate: no such key: {show(key_bytes, encoding, output.err.encoding)}")
         return NEGATIVE
     return OK
 
@@ -137,8 +137,9 @@ class _Printer:
         self._output.json(members)
 
     def _line(self, key: bytes, value: bytes) -> None:
-        shown = show(key, self._encoding)
-        self._page.append((shown,) if self._keys_only else (shown, show(value, self._encoding)))
+        charset = self._output.charset
+        shown = show(key, self._encoding, charset)
+        self._page.append((shown,) if self._keys_only else (shown, show(value, self._encoding, charset)))
         if len(self._page) >= PAGE_ROWS:
             self._flush()
 

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -51,7 +52,8 @@ class Loader:
         """Load everything; ``counts`` is kept up to date and is right even if an error ends the load."""
         self.mapper.check(source.columns)
         pending: deque[tuple[Written, WriteBatch]] = deque()
-        for batch in self._batches(source, counts):
+        batches = self._batches(source, counts)
+        while (batch := await source.pull(partial(next, batches, None))) is not None:
             while len(pending) >= self.concurrency:
                 await _settle(pending, counts)
             pending.append((await self.database.write(batch, await_durable=False), batch))
@@ -87,9 +89,11 @@ async def _settle(pending: deque[tuple[Written, WriteBatch]], counts: LoadCounts
 
 
 class BadRows:
-    """Reports bad rows: the first ones to ``say``, all of them to the rejects file as JSON Lines."""
+    """Reports bad rows: the first ones to ``show``, and to ``say`` that there are more; all of them to the rejects
+    file, as JSON Lines."""
 
-    def __init__(self, say: Callable[[str], None], rejects: Path | None) -> None:
+    def __init__(self, show: Callable[[BadRow], None], say: Callable[[str], None], rejects: Path | None) -> None:
+        self._show = show
         self._say = say
         self._path = rejects
         self._file: TextIO | None = None
@@ -108,7 +112,7 @@ class BadRows:
         """Take note of one."""
         self._count += 1
         if self._count <= BAD_ROWS_SHOWN:
-            self._say(f"line {row.line}: {row.reason}")
+            self._show(row)
         elif self._count == BAD_ROWS_SHOWN + 1:
             more = "all are in the rejects file" if self._file is not None else "--rejects FILE keeps them all"
             self._say(f"further bad rows are not shown; {more}")

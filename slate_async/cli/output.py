@@ -37,9 +37,22 @@ class Output:
         """One line to standard error, whatever the form."""
         self.err.print(Text(text), soft_wrap=True)
 
+    def problem_json(self, value: Mapping[str, Any]) -> None:
+        """One JSON object on one line of standard error."""
+        self.problem(to_json(value, ascii_only=not _is_unicode(self.err.encoding)))
+
+    def error(self, name: str, message: str, outcome: str | None, code: int) -> None:
+        """An error as a JSON object."""
+        self.problem_json({"error": name, "message": message, "outcome": outcome, "exit_code": code})
+
+    @property
+    def charset(self) -> str:
+        """The encoding of standard output."""
+        return self.out.encoding
+
     def json(self, value: Mapping[str, Any]) -> None:
         """One JSON object on one line."""
-        self.line(to_json(value))
+        self.line(to_json(value, ascii_only=not _is_unicode(self.charset)))
 
     def raw(self, *parts: bytes) -> None:
         """Bytes as they are."""
@@ -70,9 +83,13 @@ class Output:
         self.out.print(table)
 
 
-def to_json(value: object) -> str:
+def _is_unicode(charset: str) -> bool:
+    return charset.lower().replace("-", "").startswith("utf")
+
+
+def to_json(value: object, *, ascii_only: bool = False) -> str:
     """Compact JSON; bytes in hex, anything else unknown as its text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), default=_plain)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

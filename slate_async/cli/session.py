@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 import slate_async
 from slate_async.cli import failures
-from slate_async.cli.output import Output, to_json
+from slate_async.cli.output import Output
+from slate_async.cli.signals import Terminated, until_terminated
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
 from slate_async.write.batch import WriteBatch
@@ -102,7 +103,7 @@ class Session:
     def run(self, command: Coroutine[Any, Any, int]) -> int:
         """Run a command to its end, report its error if it fails, and return the exit code."""
         try:
-            code = asyncio.run(command)
+            code = asyncio.run(until_terminated(command))
             self.output.out.file.flush()
             return code
         except BrokenPipeError:
@@ -117,9 +118,9 @@ class Session:
         """Say what went wrong: one line, or with ``--json`` one object; with ``-v`` the traceback first."""
         if self.verbose:
             self.output.problem("".join(traceback.format_exception(error)).rstrip())
-        if isinstance(error, KeyboardInterrupt):
-            self.output.note("interrupted")
-        elif self.output.as_json:
-            self.output.problem(to_json(failures.as_json(error)))
+        if self.output.as_json:
+            self.output.problem_json(failures.as_json(error))
+        elif isinstance(error, KeyboardInterrupt | Terminated):
+            self.output.note("terminated" if isinstance(error, Terminated) else "interrupted")
         else:
             self.output.problem(f"slate: {failures.explain(error)}")

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slate_async.cli.standard_input import WaitingInput
 from slate_async.errors import InvalidError
+
+T = TypeVar("T")
 
 MAX_FIELD_BYTES = 64 * 1024 * 1024
 """Longest field of a CSV file; an unclosed quote stops here instead of swallowing the rest of the file."""
@@ -51,6 +54,21 @@ class BadRow:
 
 
 Item: TypeAlias = Record | BadRow
+
+
+class Lines(Protocol):
+    """What is read line by line: a file, or standard input."""
+
+    def readline(self) -> bytes:
+        """The next line, ``b""`` at the end."""
+
+    def tell(self) -> int:
+        """Bytes read so far."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+
 _EXTENSIONS = {
     ".csv": Format.CSV,
     ".tsv": Format.TSV,
@@ -64,13 +82,18 @@ _EXTENSIONS = {
 class Source:
     """An open file. ``columns`` is ``None`` where every record has its own (JSON Lines).
 
-    ``total`` and ``done()`` measure progress in the same unit, bytes or rows. Use as a context manager."""
+    ``total`` (0: not known) and ``done()`` measure progress in the same unit, bytes or rows. ``items`` is to be
+    advanced inside `pull` only. Use as a context manager."""
 
     columns: Sequence[str] | None
     total: int
     done: Callable[[], int]
     items: Iterator[Item]
-    file: BinaryIO
+    file: Lines
+
+    async def pull(self, work: Callable[[], T]) -> T:
+        """Run ``work``, which advances ``items``: at once, or where that may wait for long, on a worker thread."""
+        return await self.file.pull(work) if isinstance(self.file, WaitingInput) else work()
 
     def __enter__(self) -> Source:
         return self
@@ -99,34 +122,50 @@ def open_source(path: Path, form: Format) -> Source:
             return _parquet(path, file)
         if form is Format.JSONL:
             return Source(None, path.stat().st_size, file.tell, _json_lines(file), file)
-        return _csv(path, file, "\t" if form is Format.TSV else ",")
+        return _csv(path.name, path.stat().st_size, file, "\t" if form is Format.TSV else ",")
     except BaseException:
         file.close()
         raise
 
 
-def _csv(path: Path, file: BinaryIO, delimiter: str) -> Source:
+async def open_standard_input(form: Format | None, descriptor: int = 0) -> Source:
+    """Records that come through a pipe, as they come. Raises `InvalidError` without a format of lines."""
+    if form is None:
+        raise InvalidError("standard input has no extension; say --format csv, tsv or jsonl")
+    if form is Format.PARQUET:
+        raise InvalidError("Parquet cannot be read from standard input; give a file")
+    lines = WaitingInput(descriptor)
+    try:
+        if form is Format.JSONL:
+            return Source(None, 0, lines.tell, _json_lines(lines), lines)
+        return await lines.pull(lambda: _csv("standard input", 0, lines, "\t" if form is Format.TSV else ","))
+    except BaseException:
+        lines.close()
+        raise
+
+
+def _csv(name: str, nbytes: int, file: Lines, delimiter: str) -> Source:
     csv.field_size_limit(MAX_FIELD_BYTES)
     reader = csv.reader(_decoded(file), delimiter=delimiter, strict=True)
     try:
         columns = next(reader)
     except StopIteration:
-        raise InvalidError(f"{path.name} is empty; its first line must name the columns") from None
+        raise InvalidError(f"{name} is empty; its first line must name the columns") from None
     except csv.Error as error:
-        raise InvalidError(f"{path.name}: its first line, which must name the columns, is bad: {error}") from error
-    _refuse_twins(path, columns)
-    return Source(columns, path.stat().st_size, file.tell, _csv_rows(reader, columns), file)
+        raise InvalidError(f"{name}: its first line, which must name the columns, is bad: {error}") from error
+    _refuse_twins(name, columns)
+    return Source(columns, nbytes, file.tell, _csv_rows(reader, columns), file)
 
 
-def _refuse_twins(path: Path, columns: Sequence[str]) -> None:
+def _refuse_twins(file_name: str, columns: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in columns:
         if name in seen:
-            raise InvalidError(f"{path.name} has the column {name!r} twice")
+            raise InvalidError(f"{file_name} has the column {name!r} twice")
         seen.add(name)
 
 
-def _decoded(file: BinaryIO) -> Iterator[str]:
+def _decoded(file: Lines) -> Iterator[str]:
     """Lines as text; bytes that are not UTF-8 become lone surrogates, which `_csv_rows` finds."""
     while raw := file.readline():
         yield raw.decode("utf-8-sig" if file.tell() == len(raw) else "utf-8", "surrogateescape")
@@ -156,7 +195,7 @@ def _is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _json_lines(file: BinaryIO) -> Iterator[Item]:
+def _json_lines(file: Lines) -> Iterator[Item]:
     line = 0
     while raw := file.readline():
         line += 1
@@ -196,7 +235,7 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidError(f"{path.name} is not Parquet: {error}") from error
     columns = list(table.schema_arrow.names)
-    _refuse_twins(path, columns)
+    _refuse_twins(path.name, columns)
     read = [0]
     return Source(
         columns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -13,9 +13,12 @@ from slate_async.cli.failures import NEGATIVE, OK
 from slate_async.cli.keyvalue import check_ttl
 from slate_async.cli.load import BadRows, LoadCounts, Loader
 from slate_async.cli.mapping import Mapper
+from slate_async.cli.output import Output
 from slate_async.cli.session import Session
-from slate_async.cli.sources import Format, format_of, open_source
+from slate_async.cli.sources import BadRow, Format, Source, format_of, open_source, open_standard_input
 from slate_async.errors import InvalidError
+
+STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +41,54 @@ class LoadJob:
 async def load(session: Session, job: LoadJob) -> int:
     """Load the file; says how much is durable even when it ends early."""
     check_ttl(job.ttl)
-    if job.rejects is not None and job.rejects.exists() and job.rejects.samefile(job.file):
+    from_pipe = job.file == STANDARD_INPUT
+    if not from_pipe and job.rejects is not None and job.rejects.exists() and job.rejects.samefile(job.file):
         raise InvalidError("--rejects must not be the file that is loaded")
     mapper = Mapper(job.key_columns, job.value_column, job.key_separator, job.key_prefix)
     counts = LoadCounts()
     output = session.output
-    with open_source(job.file, job.form or format_of(job.file)) as source:
+    with await _opened(job) as source:
         mapper.check(source.columns)
-        with BadRows(output.problem, job.rejects) as bad_rows, progress_bar(session, source.total) as bar:
+        say = output.note if output.as_json else output.problem
+        shown = BadRows(lambda row: _show_bad(output, row), say, job.rejects)
+        with shown as bad_rows, progress_bar(session, source.total) as bar:
             try:
                 async with session.writing(create=job.create) as database:
                     loader = Loader(database, mapper, job.concurrency, bad_rows.add, bar.to, job.ttl)
                     await loader.run(source, counts)
             except BaseException:
-                output.problem(f"broken off: {counts.loaded:,} rows are durable; the load may be repeated as a whole")
+                _tell_broken_off(output, counts)
                 raise
     if output.as_json:
-        output.json(asdict(counts))
+        output.json(_members(counts))
     else:
-        output.fields(job.file.name, {"rows loaded": f"{counts.loaded:,}", "bad rows": f"{counts.bad:,}"})
+        name = "standard input" if from_pipe else job.file.name
+        output.fields(name, {"rows loaded": f"{counts.loaded:,}", "bad rows": f"{counts.bad:,}"})
     return NEGATIVE if counts.bad and not job.allow_bad else OK
+
+
+async def _opened(job: LoadJob) -> Source:
+    if job.file == STANDARD_INPUT:
+        return await open_standard_input(job.form)
+    return open_source(job.file, job.form or format_of(job.file))
+
+
+def _members(counts: LoadCounts) -> dict[str, int]:
+    return {"loaded": counts.loaded, "bad_rows": counts.bad, "bytes": counts.nbytes}
+
+
+def _show_bad(output: Output, row: BadRow) -> None:
+    if output.as_json:
+        output.problem_json({"line": row.line, "reason": row.reason})
+    else:
+        output.problem(f"line {row.line}: {row.reason}")
+
+
+def _tell_broken_off(output: Output, counts: LoadCounts) -> None:
+    if output.as_json:
+        output.problem_json({"broken_off": True, **_members(counts)})
+    else:
+        output.problem(f"broken off: {counts.loaded:,} rows are durable; the load may be repeated as a whole")
 
 
 class Bar:
@@ -65,7 +96,7 @@ class Bar:
 
     def __init__(self, progress: Progress, total: int, what: str) -> None:
         self._progress = progress
-        self._task = progress.add_task(what, total=total)
+        self._task = progress.add_task(what, total=total or None)
 
     def to(self, position: int) -> None:
         """Show that ``position`` of the total is done."""

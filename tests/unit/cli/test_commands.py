@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +16,9 @@ from metastores.dynamodb import DynamoDBMetaStore
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
 from slate_async.cli import failures
 from slate_async.cli.encoding import Encoding, parse, show
+from slate_async.cli.signals import Terminated
+from slate_async.cli.standard_input import WaitingInput
+from slate_async.objectstore.protocol import ObjectExistsError
 from tests.unit.cli.conftest import FakeDatabase, Run
 
 
@@ -107,6 +113,110 @@ def test_importing_the_package_imports_no_command_line_libraries() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert slate_async.cli.main
+
+
+def test_the_error_of_a_metastore_has_a_public_name(slate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def create_table(table: str, **options: Any) -> bool:
+        raise errors.pop()
+
+    monkeypatch.setattr(DynamoDBMetaStore, "create_table", create_table)
+    errors = [MetaStoreUnavailableError("no answer"), MetaStoreInvalidError("other keys")]
+    said = [slate("admin", "create-table", "t", "--json", path=None).err for _ in range(2)]
+    assert [json.loads(line)["error"] for line in said] == ["InvalidError", "UnavailableError"]
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (ObjectExistsError("k"), "ConflictError"),
+        (FileNotFoundError(2, "No such file"), "InvalidError"),
+        (KeyError("k"), "InternalError"),
+        (KeyboardInterrupt(), "Interrupted"),
+        (Terminated("terminated"), "Interrupted"),
+    ],
+)
+def test_names_of_errors_are_public(error: BaseException, name: str) -> None:
+    assert failures.as_json(error)["error"] == name
+
+
+@pytest.mark.parametrize("arguments", [("--json", "get", "a"), ("get", "--json", "a"), ("get", "a", "--json")])
+def test_json_may_stand_anywhere(slate: Run, database: FakeDatabase, arguments: tuple[str, ...]) -> None:
+    database.rows[b"a"] = b"1"
+    assert slate(*arguments).objects == [{"key": "a", "found": True, "value": "1"}]
+
+
+def test_after_two_dashes_it_is_an_argument(slate: Run, database: FakeDatabase) -> None:
+    assert slate("put", "--", "--json", "v").out == ""
+    assert database.rows == {b"--json": b"v"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("frob", "--json"), "frob"),
+        (("get", "--json"), "key"),
+        (("get", "a", "--nope", "--json"), "--nope"),
+        (("--json",), "command"),
+        (("admin", "--json", "frob"), "frob"),
+        (("scan", "--limit", "x", "--json"), "--limit"),
+        (("load", "/no/such/file.csv", "--key", "id", "--json"), "file.csv"),
+        (("get", "--hex", "--base64", "00", "--json"), "exclude"),
+    ],
+)
+def test_usage_errors_are_objects_too(
+    slate: Run, database: FakeDatabase, arguments: tuple[str, ...], says: str
+) -> None:
+    result = slate(*arguments)
+    error = json.loads(result.err)
+    assert (result.code, result.out) == (2, "")
+    assert (error["error"], error["outcome"], error["exit_code"]) == ("InvalidError", None, 2)
+    assert says in error["message"]
+    plain = slate(*[argument for argument in arguments if argument != "--json"])
+    assert plain.code == 2
+    assert not plain.err.startswith("{")
+
+
+def test_help_and_version(slate: Run) -> None:
+    version = slate("--version", path=None)
+    assert (version.code, version.out) == (0, f"slate {slate_async.__version__}\n")
+    for arguments in (("--help",), ("get", "--help"), ("get", "--help", "--json"), ("--version", "--json")):
+        assert slate(*arguments, path=None).code == 0
+
+
+def test_standard_input_needs_a_format_of_lines(slate: Run, database: FakeDatabase) -> None:
+    assert "say --format" in slate("load", "-", "--key", "id").err
+    assert "give a file" in slate("load", "-", "--key", "id", "--format", "parquet").err
+    assert database.opened == []
+
+
+async def test_lines_of_a_pipe_come_as_they_are_written() -> None:
+    reading, writing = os.pipe()
+    lines = WaitingInput(reading)
+    os.write(writing, b"one\ntwo\nthr")
+    assert [await lines.pull(lines.readline) for _ in range(2)] == [b"one\n", b"two\n"]
+    waiting = asyncio.ensure_future(lines.pull(lines.readline))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    os.write(writing, b"ee\nfour")
+    assert await waiting == b"three\n"
+    assert lines.tell() == len(b"one\ntwo\nthree\n")
+    cancelled = asyncio.ensure_future(lines.pull(lines.readline))
+    await asyncio.sleep(0.01)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    lines.close()
+    lines.close()
+    os.close(writing)
+    os.close(reading)
+
+
+@pytest.mark.parametrize("text", ["é", "\\xe9", "b'\\xe9'", "b'", "→"])
+def test_what_the_output_cannot_write_is_a_literal_and_unlike_any_other(text: str) -> None:
+    for charset in ("ascii", "latin-1", "utf-8", "no-such-charset"):
+        shown = show(text.encode(), Encoding.TEXT, charset)
+        assert charset == "no-such-charset" or shown.encode(charset).decode(charset) == shown
+        assert (eval(shown) if shown.startswith(("b'", 'b"')) else shown.encode()) == text.encode()
 
 
 @pytest.mark.parametrize("data", [b"", b"a", "é".encode(), b"\x00", b"\xff\xfe", b"b'a'", b"a\\b", b"a\nb"])

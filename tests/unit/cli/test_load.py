@@ -27,7 +27,7 @@ def test_csv_whole_row_as_json(slate: Run, database: FakeDatabase, tmp_path: Pat
     file = write(tmp_path / "a.csv", '\ufeffid,name\n1,Ann\n2,"Bo, ""B"""\n\n3,"two\nlines"\n')
     result = slate("load", file, "--key", "id", options=("--json",))
     nbytes = sum(len(key) + len(value) for key, value in database.rows.items())
-    assert (result.code, result.objects) == (0, [{"loaded": 3, "bad": 0, "nbytes": nbytes}])
+    assert (result.code, result.objects) == (0, [{"loaded": 3, "bad_rows": 0, "bytes": nbytes}])
     assert {k: json.loads(v) for k, v in database.rows.items()} == {
         b"1": {"id": "1", "name": "Ann"},
         b"2": {"id": "2", "name": 'Bo, "B"'},

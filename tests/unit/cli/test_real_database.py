@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +28,8 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     missing = slate("get", "k", path=path)
     assert (missing.code, "no database" in missing.err) == (2, True)
+    assert "check --path, or make it with `slate put`" in missing.err
+    assert "create=True" not in missing.err
     assert slate("put", "user:1", "Ann", path=path).code == 0
     assert slate("put", "--hex", "ff00", "1b", path=path).code == 0
     assert slate("get", "user:1", path=path).out == "Ann\n"
@@ -35,7 +39,7 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     assert slate("get", "user:1", path=path).code == 1
     status = slate("status", "--metrics", path=path, options=("--json",)).objects[0]
     assert (status["state"], status["epoch"], status["last_seq"]) == ("open", 8, 3)
-    assert status["metrics"]["db.puts"] == 0
+    assert status["metrics"]["db.writes"] == 0
 
 
 def test_load_and_scan_back(slate: Run, tmp_path: Path) -> None:
@@ -43,7 +47,7 @@ def test_load_and_scan_back(slate: Run, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("id,v\n" + "".join(f"{i:05d},value {i}\n" for i in range(3_000)) + "broken\n")
     loaded = slate("load", str(file), "--key", "id", "--value", "v", path=path, options=("--json",))
-    assert (loaded.code, loaded.objects[0]["loaded"], loaded.objects[0]["bad"]) == (1, 3_000, 1)
+    assert (loaded.code, loaded.objects[0]["loaded"], loaded.objects[0]["bad_rows"]) == (1, 3_000, 1)
     assert slate("scan", path=path).out == "".join(f"{i:05d}\tvalue {i}\n" for i in range(3_000))
 
 
@@ -84,16 +88,56 @@ def test_the_process_itself(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "v\n", "")
 
 
-def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+ENDS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+
+
+@pytest.mark.parametrize(("number", "code", "says"), ENDS)
+def test_ctrl_c_and_sigterm_end_cleanly(tmp_path: Path, number: int, code: int, says: str) -> None:
     file, folder = tmp_path / "rows.csv", tmp_path / "db"
     file.write_text("id,v\n" + "".join(f"{i},v\n" for i in range(500_000)))
     command = [*COMMAND, "--path", str(folder), "load", str(file), "--key", "id", "--concurrency", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not any(folder.glob("log/*")):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "broken off" in err
-    assert "interrupted" in err
+    assert process.returncode == code, err
+    assert re.search(r"broken off: [\d,]+ rows are durable", err)
+    assert says in err
     assert "Traceback" not in err + out
+
+
+@pytest.mark.parametrize(("number", "code", "says"), ENDS)
+def test_a_load_that_waits_for_its_input_can_be_ended(tmp_path: Path, number: int, code: int, says: str) -> None:
+    command = [*COMMAND, "--path", str(tmp_path / "db"), "load", "-", "--format", "csv", "--key", "id", "--json"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    process.stdin.write("id,v\n" + "".join(f"{i},v\n" for i in range(600)))
+    process.stdin.flush()
+    while process.poll() is None and not any((tmp_path / "db").glob("log/*")):
+        time.sleep(0.01)  # the first 500 rows are in; the others wait for their batch to fill
+    process.send_signal(number)
+    assert process.wait(timeout=60) == code
+    assert process.stderr is not None
+    broken, error = map(json.loads, process.stderr.read().splitlines())
+    assert (broken["broken_off"], broken["bad_rows"]) == (True, 0)
+    assert (error["error"], error["exit_code"]) == ("Interrupted", code)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def test_load_from_a_pipe_and_from_a_redirected_file(tmp_path: Path) -> None:
+    command = [*COMMAND, "--path", str(tmp_path / "db")]
+    body = "".join(f'{{"id":{i:04d}}}\n'.replace(":0", ":1") for i in range(1_500))
+    loading = [*command, "load", "-", "--format", "jsonl", "--key", "id", "--json"]
+    piped = subprocess.run(loading, input=body, capture_output=True, text=True, check=False)
+    assert (piped.returncode, json.loads(piped.stdout)["loaded"]) == (0, 1_500), piped.stderr
+    file = tmp_path / "rows.csv"
+    file.write_text("\ufeffid,v\n1,a\nbad\n")
+    with file.open() as redirected:
+        loading = [*command, "load", "-", "--format", "csv", "--key", "id"]
+        done = subprocess.run(loading, stdin=redirected, capture_output=True, text=True, check=False)
+    assert (done.returncode, "line 3: 1 fields" in done.stderr) == (1, True)

@@ -58,5 +58,6 @@ def test_a_load_shows_its_progress_except_with_json(database: FakeDatabase, tmp_
     file.write_text("id,v\n" + "".join(f"{i},v\n" for i in range(2_000)) + "bad\n")
     assert asyncio.run(transfer.load(terminal.session, job(file))) == 1
     assert ("100%" in terminal.err.getvalue()) is not as_json
-    assert "line 2002: 1 fields" in terminal.err.getvalue()
+    said = '{"line":2002,"reason":"1 fields' if as_json else "line 2002: 1 fields"
+    assert said in terminal.err.getvalue()
     assert ("2,000" in terminal.out.getvalue()) is not as_json

@@ -1,0 +1,74 @@
+"""What the command line as a whole does with its arguments: ``--json`` anywhere, usage errors as JSON too, and the
+version. Everything else of parsing is typer's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+import slate_async
+from slate_async.cli.failures import USAGE
+from slate_async.cli.output import Output
+
+JSON = "--json"
+_BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
+"""Base of what the parser raises for a command line it does not understand (click's ``ClickException``)."""
+
+
+class AnywhereJson(TyperGroup):
+    """A group of commands that takes ``--json`` before or after the command."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Parse and run; see click's ``BaseCommand.main``."""
+        given, as_json = hoisted(sys.argv[1:] if args is None else args)
+        separate = standalone_mode and as_json
+        try:
+            code = super().main(
+                given,
+                prog_name,
+                complete_var,
+                standalone_mode=standalone_mode and not separate,
+                windows_expand_args=windows_expand_args,
+                **extra,
+            )
+        except _BadCommandLine as error:
+            if not separate:
+                raise
+            code = _report(error)
+        if not separate:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def hoisted(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The arguments with ``--json`` in front, wherever before a ``--`` it stood, and whether it was there."""
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    before = [argument for argument in given[:end] if argument != JSON]
+    if len(before) == end:
+        return given, False
+    return [JSON, *before, *given[end:]], True
+
+
+def _report(error: Any) -> int:
+    Output(as_json=True).error("InvalidError", error.format_message(), None, USAGE)
+    return USAGE
+
+
+def print_version(wanted: bool) -> None:
+    """The callback of ``--version``."""
+    if wanted:
+        typer.echo(f"slate {slate_async.__version__}")
+        raise typer.Exit

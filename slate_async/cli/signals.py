@@ -1,0 +1,48 @@
+"""SIGTERM ends a command as Ctrl-C does: it is cancelled at its next wait, closes what it opened, and says how far it
+got. (Ctrl-C itself is `asyncio.run`'s.)"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+
+class Terminated(Exception):
+    """The process was told to end (SIGTERM)."""
+
+
+async def until_terminated(command: Coroutine[Any, Any, int]) -> int:
+    """Run ``command`` in this task. Raises `Terminated` if it was broken off by SIGTERM."""
+    told: list[bool] = []
+    task = asyncio.current_task()
+
+    def stop() -> None:
+        told.append(True)
+        if task is not None:
+            task.cancel()
+
+    with _on_sigterm(stop):
+        try:
+            return await command
+        except asyncio.CancelledError:
+            if not told:
+                raise
+    raise Terminated("terminated")
+
+
+@contextlib.contextmanager
+def _on_sigterm(action: Any) -> Iterator[None]:
+    """Only the main thread, and not every system, can handle signals; elsewhere SIGTERM does what it always does."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGTERM, action)
+    except (NotImplementedError, RuntimeError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
