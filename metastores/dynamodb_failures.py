@@ -23,7 +23,8 @@ THROTTLED = frozenset(
     }
 )
 """Answers that say the write was not applied and may be sent again."""
-_MISCONFIGURED = ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ParamValidationError")
+SET_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_MISCONFIGURED = ("PartialCredentialsError", "NoRegionError", "ParamValidationError")
 
 
 class ConditionFailedError(Exception):
@@ -78,6 +79,8 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
 def _without_answer(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError:
     kind = type(error).__name__
     what = f"DynamoDB table {table}: {kind}: {redacted(str(error))}"
+    if kind == "NoCredentialsError":
+        return MetaStoreInvalidError(f"no credentials found for DynamoDB table {table}; {SET_CREDENTIALS}")
     if kind in _MISCONFIGURED:
         return MetaStoreInvalidError(what)
     below = type(getattr(error, "kwargs", {}).get("error")).__name__

@@ -14,6 +14,7 @@ Credentials come from the SDK's own environment and profiles; they appear in no 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -34,6 +35,7 @@ from metastores.stats import MetaStats
 ATTEMPTS = 8
 CONNECT_TIMEOUT_S = 3.0
 CONNECTIONS = 32
+NO_REGION = "needs a region: name it with ?region=... in the metastore's URL or --region, or set AWS_REGION"
 Json = Mapping[str, Any]
 
 
@@ -135,7 +137,7 @@ class DynamoTable:
         try:
             import aioboto3  # noqa: PLC0415 - optional package
             from botocore.config import Config  # noqa: PLC0415 - optional package
-            from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - optional package
+            from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415 - optional package
         except ImportError as error:
             raise package_missing() from error
         config = Config(
@@ -146,16 +148,18 @@ class DynamoTable:
         )
         stack = AsyncExitStack()
         session = aioboto3.Session()
+        region = self._region or os.environ.get("AWS_REGION") or None  # the SDK itself reads only AWS_DEFAULT_REGION
         try:
             client = await stack.enter_async_context(
-                session.client("dynamodb", region_name=self._region, endpoint_url=self._endpoint_url, config=config)
+                session.client("dynamodb", region_name=region, endpoint_url=self._endpoint_url, config=config)
             )
         except (BotoCoreError, ValueError) as error:
             cause = sdk_error(error)
+            said = NO_REGION if isinstance(error, NoRegionError) else f"cannot be reached as configured: {cause}"
         else:
             self._stack = stack
             return client
-        raise MetaStoreInvalidError(f"DynamoDB cannot be reached as configured: {cause}") from cause
+        raise MetaStoreInvalidError(f"DynamoDB table {self.table} {said}") from cause
 
     async def _send(self, operation: str, arguments: Json) -> Json:
         client = await self._connected()

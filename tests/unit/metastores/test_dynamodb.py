@@ -127,7 +127,7 @@ async def test_credentials_never_reach_a_message() -> None:
             await register.read()
         assert "hunter2" not in str(caught.value)
     client.fail("get_item", NoCredentialsError())
-    with pytest.raises(MetaStoreInvalidError, match="NoCredentialsError"):
+    with pytest.raises(MetaStoreInvalidError, match="no credentials found"):
         await register.read()
 
 
