@@ -11,7 +11,7 @@ from typing import Any
 from metastores.testing.wire import Wire
 
 ATTEMPTS = 2_000
-LONGEST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 0.25
 
 
 def mark_lists(racers: int, rounds: int) -> list[Sequence[str]]:
@@ -20,7 +20,7 @@ def mark_lists(racers: int, rounds: int) -> list[Sequence[str]]:
 
 
 async def breathe(rng: random.Random, attempt: int) -> None:
-    """Before attempt number ``attempt + 1`` (from 0): after a lost one a pause, longer each time, at most 50 ms."""
+    """Before attempt number ``attempt + 1`` (from 0): after a lost one a pause, longer each time, at most 0.25 s."""
     if attempt:
         await asyncio.sleep(rng.random() * min(LONGEST_PAUSE_S, 0.001 * (1 << min(attempt, 10))))
 

@@ -196,6 +196,7 @@ class TestRegisterInFolder(InFolder, IfMatch, RegisterSuite):
     """The writer's register in a folder."""
 
 
+@pytest.mark.timeout(600)
 class Remote:
     """Prefixes of one bucket, reached by two clients."""
 
@@ -321,6 +322,7 @@ class WiredDynamo:
         return answer
 
 
+@pytest.mark.timeout(600)
 class Dynamo(Backend):
     """A table and two clients."""
 
