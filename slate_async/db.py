@@ -10,11 +10,13 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import anyio
 
+from metastores.stats import Counted, MetaStats
 from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.opening import Opened, Place
@@ -207,6 +209,7 @@ class Db(ViewReads):
             "manifest.unknowns": commits.unknowns,
             "manifest.loads": commits.loads,
             "manifest.written_bytes": commits.bytes_written,
+            **self._metadata_counters(),
             "cache.hits": cache.hits,
             "cache.misses": cache.misses,
             "cache.evictions": cache.evictions,
@@ -217,6 +220,13 @@ class Db(ViewReads):
             "store.written_bytes": store.bytes_out,
             **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
         }
+
+    def _metadata_counters(self) -> dict[str, int]:
+        """What the manifest's metastore and the writer's register counted, together."""
+        parts: tuple[object, ...] = (self._driver.metastore, self._register)
+        counted = [part.stats for part in parts if isinstance(part, Counted)]
+        names = [field.name for field in fields(MetaStats)]
+        return {f"metadata.{name}": sum(getattr(stats, name) for stats in counted) for name in names}
 
     # ---- background
 

@@ -298,6 +298,7 @@ _AT_MOST = (
     ("block_bytes", "l0_sst_bytes"),
     ("request_timeout_ms", "retry_deadline_ms"),
     ("log_gap_wait_ms", "takeover_deadline_ms"),
+    ("manifest_poll_interval_ms", "takeover_deadline_ms"),
 )
 """Pairs of settings of which the first must not exceed the second."""
 

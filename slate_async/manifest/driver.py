@@ -85,7 +85,7 @@ class ManifestDriver:
         full_every: int,
         deadline_ms: int,
     ) -> None:
-        self._metastore = metastore
+        self.metastore = metastore
         self._runtime = runtime
         self._supervisor = supervisor
         self._full_every = full_every
@@ -105,7 +105,7 @@ class ManifestDriver:
         self.stats.loads += 1
         broken = 0
         for _ in range(CHAIN_READS):
-            record = await translated(self._metastore.latest())
+            record = await translated(self.metastore.latest())
             if record is None:
                 return None
             broken = record.ref.version
@@ -135,7 +135,7 @@ class ManifestDriver:
             return self._see_full(replace(decoded, ref=record.ref))
         base = self._base
         if base is None or base.ref != decoded.base:
-            stored = await translated(self._metastore.read(decoded.base))
+            stored = await translated(self.metastore.read(decoded.base))
             if stored is None:
                 return None
             full = await self._decode_bytes(stored)
@@ -229,7 +229,7 @@ class ManifestDriver:
     async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
         ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
         payload, full = await self._encode(new, ref)
-        outcome = await translated(self._metastore.commit(ref, payload))
+        outcome = await translated(self.metastore.commit(ref, payload))
         if isinstance(outcome, Committed):
             self.stats.commits += 1
             self.stats.bytes_written += len(payload)
@@ -258,7 +258,7 @@ class ManifestDriver:
 
     async def close(self) -> None:
         """Close the metastore. Idempotent."""
-        await self._metastore.close()
+        await self.metastore.close()
 
 
 def _name(ref: VersionRef) -> str:
