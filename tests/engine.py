@@ -42,7 +42,8 @@ class Kind:
 
     def settings(self, **more: Any) -> slate.Settings:
         """Settings of such a database; small ones unless ``more`` says otherwise."""
-        small = {"flush_interval_ms": 5, "manifest_poll_interval_ms": 60_000}
+        longest = min(60_000, more.get("takeover_deadline_ms", 60_000))
+        small = {"flush_interval_ms": 5, "manifest_poll_interval_ms": longest}
         return slate.Settings(log_protocol=self.log_protocol, wal_enabled=self.wal_enabled, **{**small, **more})
 
 
