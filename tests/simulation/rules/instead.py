@@ -16,6 +16,8 @@ from slate_async.manifest.driver import ManifestDriver, translated
 from slate_async.manifest.edits import AddL0
 from slate_async.manifest.state import ManifestState
 from slate_async.write.tables import Slot
+from tests.simulation.history import Write
+from tests.simulation.scenarios.tiny import TinyDb
 
 
 def always(*_: object) -> bool:
@@ -50,6 +52,15 @@ async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, ne
         state = replace(new, ref=VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token()))
         self._see(state)
     return state
+
+
+_append = TinyDb.append
+
+
+async def append_without_looking(self: TinyDb, write: Write) -> None:
+    """Rule 1: after an outcome it cannot know it writes again."""
+    self.looks = False
+    await _append(self, write)
 
 
 _latest = PutIfAbsentMetaStore.latest

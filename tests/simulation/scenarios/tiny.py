@@ -331,7 +331,6 @@ TINY: Sequence[Scenario] = (
         collectors=2,
     ),
     _scenario("if-match-collected", "the same by If-Match", _manifest_of(_if_match), collectors=2),
-    _scenario("blind-manifest", "wrong: repeats a commit without looking", _manifest_of(_put_if_absent), looks=False),
     _scenario("overwrite", "wrong: writes without a condition", _unconditional),
     _scenario("blind", "wrong: repeats without looking", _object, looks=False),
 )
