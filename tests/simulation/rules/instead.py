@@ -199,7 +199,7 @@ def resolve_out_of_order(self: Any, log_id: int) -> None:
 
 def room_for_parallelism(self: Any) -> bool:
     """The window: as many in flight as allowed, however far they are apart."""
-    return self.in_flight < self._parallelism
+    return bool(self.in_flight < self._parallelism)
 
 
 def oldest_frozen(self: Any) -> Slot | None:

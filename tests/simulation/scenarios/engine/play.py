@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from tests.simulation.checkers import Violation, check_history, check_no_leaks
@@ -84,10 +84,14 @@ class Play:
 
     # ---- processes
 
-    def _start(self, name: str, at: float, act: Callable[[Site, Node], Awaitable[None]], *, lives: int) -> None:
+    def _start(
+        self, name: str, at: float, act: Callable[[Site, Node], Coroutine[Any, Any, None]], *, lives: int
+    ) -> None:
         self.tasks.append(self.world.loop.create_task(self._lives(name, at, act, lives), name=f"life of {name}"))
 
-    async def _lives(self, name: str, at: float, act: Callable[[Site, Node], Awaitable[None]], lives: int) -> None:
+    async def _lives(
+        self, name: str, at: float, act: Callable[[Site, Node], Coroutine[Any, Any, None]], lives: int
+    ) -> None:
         await asyncio.sleep(at)
         for _ in range(lives):
             if self.site.over:
