@@ -46,7 +46,7 @@ async def collect_log(site: Site, node: Node) -> None:
                 continue
             register = await read_register(handle) if state.log_protocol == "epoch_prefixed" else EMPTY
             doomed = [info.key async for info in handle.store.list(PREFIX) if collectable(info, state, register)]
-            site.collected_below = max(site.collected_below, state.log_start)
+            site.collected.update(dict.fromkeys(doomed))
             node.rng.shuffle(doomed)
             await handle.nap(node.rng.choice((0, 0.1, 3)))
             for key in doomed[: node.rng.randint(1, 8)]:
@@ -70,11 +70,6 @@ def collectable(info: ObjectInfo, state: ManifestState, register: WriterRegister
     if log_id < state.log_start:
         return True
     return epoch < register.epoch and register.owner(log_id) != epoch
-
-
-def position_of(key: str) -> int:
-    """The position of a log object."""
-    return int(key.removesuffix(".sst").rpartition(".")[2].rpartition("/")[2])
 
 
 def is_fence(info: ObjectInfo) -> bool:

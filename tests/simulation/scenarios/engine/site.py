@@ -55,7 +55,7 @@ class Site:
     """A seed's world, its parameters, and what was seen.
 
     over: the calm has begun; nobody starts anything new
-    collected_below: log positions below have been offered to the log's collectors
+    collected: log objects that the collectors have deleted, or are about to
     """
 
     world: World
@@ -64,7 +64,7 @@ class Site:
     rows: RowCache = field(default_factory=RowCache)
     attempts: Attempts = field(default_factory=Attempts)
     over: bool = False
-    collected_below: int = 0
+    collected: dict[str, None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, name: str, by: int = 1) -> None:

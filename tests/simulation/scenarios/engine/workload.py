@@ -12,7 +12,6 @@ from slate_async.errors import ClosedError, CorruptionError, FencedError, SlateE
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.actors import position_of
 from tests.simulation.scenarios.engine.attempts import Attempt
 from tests.simulation.scenarios.engine.rows import CONTENDED, EXPIRING, MARKER, record_view
 from tests.simulation.scenarios.engine.site import Site
@@ -102,7 +101,7 @@ class Session:
         try:
             yield
         except CorruptionError as error:
-            if not error.object_name.startswith("log/") or position_of(error.object_name) >= self.site.collected_below:
+            if error.object_name not in self.site.collected:
                 raise
             self.site.count("stale-reads")
             raise UnavailableError("collected") from error
