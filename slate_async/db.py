@@ -127,7 +127,7 @@ class Db(ViewReads):
         self._check()
         self._reads += 1
         writer = self._writer
-        return Look(writer.view, writer.durable_seq if durable else writer.last_seq, writer.now_ms())
+        return Look(writer.view, writer.durable_seq if durable else writer.last_seq, self._clock.now_ms())
 
     def _check(self) -> None:
         try:

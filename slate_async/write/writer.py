@@ -134,7 +134,7 @@ class Writer:
         large = len(value) > self._skip_bytes
         if large:
             self.tables.freeze()
-        now = self.now_ms()
+        now = self._tick()
         seq = self.last_seq + 1
         expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
         self.tables.active.table.append(key, value, kind, seq, expire, now)
@@ -160,17 +160,15 @@ class Writer:
             self.tables.freeze()
         elif self.tables.uncut_bytes + batch.nbytes > MAX_BATCH_BYTES:
             self.tables.cut()
-        now = self.now_ms()
+        now = self._tick()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
         self.tables.active.table.append_batch(keys, values, batch.kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
         return self._applied(batch.nbytes, nbytes, now, large)
 
-    def now_ms(self) -> int:
-        """Now in milliseconds; never goes back, so what has expired stays expired."""
-        now = self._runtime.clock.now_ms()
-        if now > self._tick_ms:
-            self._tick_ms = now
+    def _tick(self) -> int:
+        """Now in milliseconds; write times never go back."""
+        self._tick_ms = max(self._tick_ms, self._runtime.clock.now_ms())
         return self._tick_ms
 
     def _applied(self, nbytes: int, reserved: int, now_ms: int, large: bool) -> WriteHandle:
@@ -188,7 +186,7 @@ class Writer:
         if group is None:
             group = CommitGroup()
             group.resolve()
-        return WriteHandle(self.last_seq, self.now_ms() / 1000, group)
+        return WriteHandle(self.last_seq, self._tick() / 1000, group)
 
     async def _wait_for_room(self, nbytes: int) -> None:
         """Backpressure: wait in line; what is in memory is on its way out meanwhile."""
