@@ -188,15 +188,15 @@ async def test_a_poll_overtaken_by_commits_does_not_take_the_base_back(store: Me
     state = await grown(store, 4)  # version 6, a delta of version 4
     driver = driver_of(store)
     reading, go_on = asyncio.Event(), asyncio.Event()
-    read = driver._metastore.read
+    read = driver.metastore.read
 
     async def slow_read(ref: VersionRef) -> Record | None:
-        driver._metastore.read = read  # type: ignore[method-assign]
+        driver.metastore.read = read  # type: ignore[method-assign]
         reading.set()
         await go_on.wait()
         return await read(ref)
 
-    driver._metastore.read = slow_read  # type: ignore[method-assign]
+    driver.metastore.read = slow_read  # type: ignore[method-assign]
     poll = asyncio.ensure_future(driver.load())
     await reading.wait()
     for number in (5, 6):
