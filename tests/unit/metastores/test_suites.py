@@ -15,6 +15,8 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.testing import MemoryObjects, MetaStoreSuite, RegisterSuite, Wire, WiredObjects
 
 Make = Callable[[], MetaStoreFactory]
+ATTEMPTS = 30
+"""How often a suite may miss a broken rule: its races are real ones and do not always meet."""
 
 
 class Manifests(MetaStoreSuite):
@@ -186,5 +188,9 @@ async def test_a_broken_rule_is_noticed(
 ) -> None:
     await getattr(suite(make), test)()
     monkeypatch.setattr(owner, method, instead)
-    with pytest.raises(AssertionError):
-        await getattr(suite(make), test)()
+    for _ in range(ATTEMPTS):
+        try:
+            await getattr(suite(make), test)()
+        except AssertionError:
+            return
+    pytest.fail(f"{test} noticed nothing in {ATTEMPTS} attempts")
