@@ -13,6 +13,11 @@ longer carries E; etags never come back, so numbers of claims that matter never 
 `remove_file` first takes the file away, then breaks the claims on what it took, then looks again: a writer that had
 compared before is broken or has renamed already, and then the removal is done again; one that compares later sees
 no file.
+
+A remover may die between those steps and leave a claim whose owner compared before and has yet to rename. So
+whoever creates an object first breaks every claim that names its place (`clear_place`): such an owner wakes up to a
+broken claim, not on top of the newcomer. What is left takes another creation of the same object, a claim on it and
+a second remover that dies, all between that look and the newcomer's link.
 """
 
 from __future__ import annotations
@@ -95,6 +100,17 @@ class Claims:
                 break
         return removed
 
+    def clear_place(self, path: Path) -> None:
+        """Break the claims that name ``path``, where there is no file: what they compared is gone."""
+        place = path.relative_to(self._root).as_posix()
+        for claim in self._names():
+            temporary, claimed = self._target_of(claim)
+            if temporary is None or claimed != place:
+                continue
+            remove(temporary)
+            if current_etag(path) != claim.rpartition(".")[0]:
+                remove(self._folder / claim)
+
     def _break_all(self, etag: str) -> None:
         """Break every claim on ``etag``, which no file carries any more."""
         for claim in self._claims_on(etag):
@@ -106,11 +122,8 @@ class Claims:
     def remove_settled(self) -> None:
         """Remove claims on versions that are gone, which crashed writers left behind."""
         for name in self._names():
-            try:
-                temporary, _, place = os.readlink(self._folder / name).partition("/")
-            except FileNotFoundError:
-                continue
-            if os.path.lexists(self._temporaries / temporary):
+            temporary, place = self._target_of(name)
+            if temporary is None or os.path.lexists(temporary):
                 continue
             with contextlib.suppress(CorruptionError):
                 if current_etag(self._root / place) != name.rpartition(".")[0]:
@@ -132,10 +145,15 @@ class Claims:
 
     def _temporary_of(self, claim: str) -> Path | None:
         """Where the claim's temporary file would be; ``None`` if the claim has gone meanwhile."""
+        return self._target_of(claim)[0]
+
+    def _target_of(self, claim: str) -> tuple[Path | None, str]:
+        """`_temporary_of` the claim, and the path it names, relative to the root."""
         try:
-            return self._temporaries / os.readlink(self._folder / claim).partition("/")[0]
+            temporary, _, place = os.readlink(self._folder / claim).partition("/")
         except FileNotFoundError:
-            return None
+            return None, ""
+        return self._temporaries / temporary, place
 
 
 def current_etag(path: Path) -> str | None:

@@ -110,6 +110,9 @@ class Folder:
 
     def _create(self, temporary: Path, path: Path) -> Verdict:
         self._make_folder(path.parent)
+        if os.path.lexists(path):
+            return Verdict.CHANGED
+        self._claims.clear_place(path)
         try:
             os.link(temporary, path)
         except FileExistsError:

@@ -370,6 +370,21 @@ def test_a_rename_between_removal_and_its_second_look_is_removed_too(
     assert not path.exists()
 
 
+async def test_a_create_after_a_remover_that_died_is_safe_from_older_claims(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key.obj"
+    start = await store.put("key", b"start")
+    sleeper = _prepared(tmp_path, "sleeper.1", 2)
+    _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
+    path.rename(tmp_path / "%tmp" / "dead.1")  # all that a remover did before it was killed
+    await store.put("key", b"created", mode=CREATE)
+    with pytest.raises(FileNotFoundError):
+        sleeper.rename(path)  # what the sleeper does when it wakes
+    assert (await store.get("key")).data == b"created"
+    assert list((tmp_path / "%cas").iterdir()) == []
+
+
 def test_settled_claims_of_crashed_writers_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.obj"
     start = write_synced(path, b"start", {}, f"{1:032x}")
