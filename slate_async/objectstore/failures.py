@@ -1,15 +1,15 @@
-"""What a store's answer means to the caller: one table for all HTTP stores, and the redaction of what they say.
+"""What a store's answer means to the caller: one table for all HTTP stores, in words without credentials.
 
 Pure: status, error code and put mode in, `SlateError` out. Two rules hold for every translation. An answer from
 the store is definite: what it refused was ``not_applied``, except for server errors and timeouts, which are
-``unknown``. And no text of an SDK reaches a message before `redacted` has removed what may be a credential;
-so an SDK's exception is never chained either (`SdkError` takes its place as the cause).
+``unknown``. And no text of an SDK reaches a message before it was redacted (`metastores.redaction`).
 """
 
 from __future__ import annotations
 
 import re
 
+from metastores.redaction import redacted
 from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.objectstore.protocol import (
     Create,
@@ -20,7 +20,6 @@ from slate_async.objectstore.protocol import (
     PutMode,
 )
 
-MAX_DETAIL_CHARS = 300
 SET_CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or another AZURE_* credential",
@@ -31,15 +30,7 @@ SET_CREDENTIALS = {
 _MISSING_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted")
 _EXISTS = ("BlobAlreadyExists", "PreconditionFailed", "ObjectAlreadyExists")
 _TRY_AGAIN = ("RequestTimeout", "RequestTimeTooSkewed", "ExpiredToken", "SlowDown", "Throttling", "ServerBusy")
-_URL_QUERY = re.compile(r"(\w+://[^\s?\"'<>()]*)\?[^\s\"'<>()]*")
 _URL = re.compile(r"\w+://[^\s\"'<>()]*")
-_URL_USER = re.compile(r"(\w+://)[^\s/@\"']+@")
-_NAMED_SECRET = re.compile(
-    r"(?i)\b([\w-]*(?:signature|sig|token|secret|password|credential|accesskeyid|access_key|account_?key|authorization)"
-    r"[\w-]*[\"']?\s*(?:[=:>]\s*)+)[\"']?(?:(?:bearer|basic|sharedkey)\s+)?[^\s\"'<>,;&]+"
-)
-_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
-_LONG_SECRET = re.compile(r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{40,}={0,2}")
 
 _REASONS = tuple(
     (re.compile(pattern, re.IGNORECASE), words)
@@ -61,25 +52,6 @@ _REASONS = tuple(
 """What SDKs say at the end of their chains of causes, and the words for it."""
 _LAST_QUOTED = re.compile(r'(?:message|error): "([^"\\]+)"')
 _SDK_PREFIX = re.compile(r"^Generic \w+ error: (?:Error performing .*? in \S+ - )?(?:HTTP error: )?")
-
-
-class SdkError(Exception):
-    """Stands for an SDK's exception as a cause: its type and its text without credentials."""
-
-
-def redacted(text: str) -> str:
-    """``text`` in one line, at most `MAX_DETAIL_CHARS`, without anything that may be a credential."""
-    text = _URL_USER.sub(r"\1", text)
-    text = _URL_QUERY.sub(r"\1", text)
-    text = _NAMED_SECRET.sub(r"\1***", text)
-    text = _KEY_ID.sub("***", text)
-    text = _LONG_SECRET.sub("***", text)
-    return " ".join(text.split())[:MAX_DETAIL_CHARS]
-
-
-def sdk_error(error: BaseException, detail: str) -> SdkError:
-    """The cause to chain in place of ``error``."""
-    return SdkError(f"{type(error).__name__}: {redacted(detail)}")
 
 
 def reason(text: str) -> str:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from metastores.redaction import sdk_error
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
-from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused, sdk_error
+from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
 from slate_async.objectstore.protocol import (
     OVERWRITE,

@@ -34,8 +34,9 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from metastores.redaction import redacted, sdk_error
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
-from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, redacted, refused, sdk_error
+from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
 from slate_async.objectstore.protocol import (
     OVERWRITE,

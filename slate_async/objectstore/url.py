@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metastores.redaction import redacted, sdk_error
 from slate_async.errors import InvalidError
-from slate_async.objectstore.failures import SET_CREDENTIALS, plain, redacted, sdk_error
+from slate_async.objectstore.failures import SET_CREDENTIALS, plain
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, ObstoreStore

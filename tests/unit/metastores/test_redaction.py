@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slate_async.objectstore.failures import MAX_DETAIL_CHARS, redacted
+from metastores.redaction import MAX_DETAIL_CHARS, redacted
 
 SECRET = "s3cretValue99"
 
@@ -16,6 +16,7 @@ SECRET = "s3cretValue99"
         f"proxy http://user:{SECRET}@proxy:3128 refused",
         f'Authorization: "Bearer {SECRET}"',
         f"authorization: SharedKey {SECRET}",
+        f"authorization: AWS4-HMAC-SHA256 {SECRET}",
         f"AccountKey={SECRET};EndpointSuffix=core.windows.net",
         f'{{"aws_secret_access_key": "{SECRET}"}}',
         f"x-amz-security-token: {SECRET}",
