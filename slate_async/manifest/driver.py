@@ -27,7 +27,7 @@ from metastores.protocol import Committed, MetaStore, Record, Unknown, VersionRe
 from slate_async.errors import CorruptionError, FencedError, InvalidError, UnavailableError
 from slate_async.manifest import codec
 from slate_async.manifest.edits import Edit
-from slate_async.manifest.state import ManifestState, check_successor
+from slate_async.manifest.state import ManifestState, check_successor, settle
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
@@ -228,6 +228,7 @@ class ManifestDriver:
 
     async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
         ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
+        new = settle(new, ref)
         payload, full = await self._encode(new, ref)
         outcome = await translated(self.metastore.commit(ref, payload))
         if isinstance(outcome, Committed):

@@ -1,14 +1,15 @@
 """`ManifestState`: one frozen value that says what the database is.
 
 Invariants (checked by `check_successor` before every commit): identity fields never change; epochs, ``log_start``,
-``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width`` and ``sst_floor`` never go back; L0 SSTs are listed
-newest first with disjoint, falling sequence ranges.
+``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``, ``last_run_id`` and ``history_floor``
+never go back; L0 SSTs are listed newest first with disjoint, falling sequence ranges; ids of checkpoints and of
+compactions are unique.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
@@ -18,7 +19,10 @@ from metastores.protocol import VersionRef
 from slate_async.errors import InternalError
 
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
+CompactionStyle = Literal["size_tiered", "leveled"]
 NO_VERSION = VersionRef(0, "")
+THIS_VERSION = VersionRef(0, "")
+"""In an edit's result: the version that the commit will make."""
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -41,6 +45,7 @@ class SstRef:
     global_seq: overrides every row's sequence number when set
     min_expire_ms, max_expire_ms: expiry times present, ``None`` when no row expires
     writer_epoch: the highest epoch that produced any of its rows
+    database_id: the database whose object it is, when that is another one (a parent of this clone)
     unknown: fields of newer versions, kept as they are
     """
 
@@ -59,15 +64,114 @@ class SstRef:
     visible_first: bytes | None = None
     visible_end: bytes | None = None
     global_seq: int | None = None
+    database_id: UUID | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
 class SortedRun:
-    """SSTs with disjoint key ranges in key order; together one sorted sequence."""
+    """SSTs with disjoint key ranges in key order; together one sorted sequence. ``level`` is 0 unless the database is
+    compacted by levels; there is at most one run of each other level, and lower levels are newer."""
 
     id: int
     ssts: tuple[SstRef, ...]
+    level: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+CheckpointOwner = Literal["user", "writer", "reader", "clone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A version of the manifest that stays readable, with the part of the log that belongs to it.
+
+    ref: the version; `THIS_VERSION` in an edit's result stands for the very version that will hold it
+    create_ms, expire_ms: wall clock, milliseconds; ``None`` = never expires
+    owner: who made it. ``epoch`` is the writer's for owner ``"writer"``, else 0
+    log_start, log_end: the log positions it needs, both inclusive; ``log_end`` ``None`` = all from ``log_start`` on
+    log_ranges: for the epoch-prefixed log, ``(epoch, first position)`` of the epochs that own those positions
+    name: the user's, not unique
+    """
+
+    id: UUID
+    ref: VersionRef
+    create_ms: int
+    owner: CheckpointOwner
+    log_start: int
+    expire_ms: int | None = None
+    log_end: int | None = None
+    log_ranges: tuple[tuple[int, int], ...] = ()
+    epoch: int = 0
+    name: str | None = None
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether its time is over at ``now_ms``."""
+        return self.expire_ms is not None and self.expire_ms <= now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOutput:
+    """What one finished key range of a compaction became, in key order; no SST if every row was dropped."""
+
+    index: int
+    ssts: tuple[SstRef, ...]
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A registered compaction and what of it is finished: whoever is the compactor resumes or evicts it.
+
+    epoch: the compactor epoch that runs it
+    base_version: the manifest version its output is named by; it holds ``sst_floor`` down
+    started_ms: when it was planned; every part of it judges expiry by this time
+    keep_above: versions of a key with higher sequence numbers are all kept, and the newest one up to it
+    bottom: nothing older lies below its output, so tombstones end there
+    l0, runs: its inputs, neighbours in age order, newest first: object ids and run ids
+    target_run, target_level: the run it makes
+    log_end: without a WAL, the last log position it takes; ``None`` = none
+    bounds: keys that cut it into ``len(bounds) + 1`` ranges
+    finished: outputs of finished ranges, by index
+    """
+
+    id: UUID
+    epoch: int
+    base_version: int
+    started_ms: int
+    keep_above: int
+    bottom: bool
+    l0: tuple[bytes, ...]
+    runs: tuple[int, ...]
+    target_run: int
+    target_level: int
+    log_end: int | None = None
+    bounds: tuple[bytes, ...] = ()
+    finished: tuple[RangeOutput, ...] = ()
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class SeqTime:
+    """Every row up to sequence number ``seq`` was written at ``time_ms`` or before, every later one then or after."""
+
+    seq: int
+    time_ms: int
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A database some of whose SSTs this clone still names.
+
+    path: its URL, without credentials
+    checkpoint_id: the checkpoint in it that holds them; ``None`` for a parent's own parent, held by the parent's
+    """
+
+    database_id: UUID
+    path: str
+    checkpoint_id: UUID | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
@@ -98,9 +202,19 @@ class ManifestState:
     last_seq: int = 0
     last_tick_ms: int = 0
     sst_floor: int = 0
+    last_run_id: int = 0
     # contents, newest first
     l0: tuple[SstRef, ...] = ()
     runs: tuple[SortedRun, ...] = ()
+    # what must stay beside the contents
+    checkpoints: tuple[Checkpoint, ...] = ()
+    compactions: tuple[Compaction, ...] = ()
+    parents: tuple[Parent, ...] = ()
+    # history: how much is kept, from which sequence number on it is exact, when numbers were written (ascending)
+    retention_ms: int = 0
+    history_floor: int = 0
+    seq_times: tuple[SeqTime, ...] = ()
+    compaction: CompactionStyle = "size_tiered"
     # compatibility
     required_features: tuple[str, ...] = ()
     optional_features: tuple[str, ...] = ()
@@ -110,6 +224,16 @@ class ManifestState:
     def version(self) -> int:
         """The manifest version this state was committed as."""
         return self.ref.version
+
+    def ssts(self) -> Iterator[SstRef]:
+        """Every SST it reads from, newest first."""
+        yield from self.l0
+        for run in self.runs:
+            yield from run.ssts
+
+    def checkpoint(self, checkpoint_id: UUID) -> Checkpoint | None:
+        """The checkpoint of that id, expired or not."""
+        return next((one for one in self.checkpoints if one.id == checkpoint_id), None)
 
 
 FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties")
@@ -123,6 +247,8 @@ MONOTONE = (
     "last_seq",
     "last_tick_ms",
     "sst_floor",
+    "last_run_id",
+    "history_floor",
 )
 
 
@@ -137,3 +263,18 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
     for newer, older in pairwise(new.l0):
         if newer is not older and newer.min_seq <= older.max_seq:
             raise InternalError(f"L0 is out of order: {newer.location} is not newer than {older.location}")
+    for kind, ids in (
+        ("checkpoints", [one.id for one in new.checkpoints]),
+        ("compactions", [one.id for one in new.compactions]),
+        ("runs", [run.id for run in new.runs]),
+    ):
+        if len(set(ids)) < len(ids):
+            raise InternalError(f"a manifest edit made two {kind} with one id")
+
+
+def settle(state: ManifestState, ref: VersionRef) -> ManifestState:
+    """``state`` as version ``ref`` stores it: `THIS_VERSION` in its checkpoints replaced. Its own ``ref`` stays."""
+    if all(one.ref != THIS_VERSION for one in state.checkpoints):
+        return state
+    named = tuple(replace(one, ref=ref) if one.ref == THIS_VERSION else one for one in state.checkpoints)
+    return replace(state, checkpoints=named)

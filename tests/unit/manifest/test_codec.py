@@ -11,7 +11,7 @@ import pytest
 from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.manifest import codec
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import Checkpoint, ManifestState, Parent, SeqTime, SortedRun, SstRef
 
 
 def sst(number: int) -> SstRef:
@@ -27,6 +27,10 @@ def sst(number: int) -> SstRef:
         max_seq=number * 10 + 9,
         writer_epoch=1,
     )
+
+
+def checkpoint(number: int) -> Checkpoint:
+    return Checkpoint(UUID(int=number), VersionRef(number, "b" * 32), 1, "user", 1, log_end=number)
 
 
 STATE = ManifestState(
@@ -66,6 +70,8 @@ def test_full_round_trip() -> None:
         replace(STATE, l0=STATE.l0[:1], runs=()),
         replace(STATE, runs=(SortedRun(1, (sst(1),)), STATE.runs[1])),
         replace(STATE, destroyed_at_ms=9),
+        replace(STATE, checkpoints=(checkpoint(2), checkpoint(1)), seq_times=(SeqTime(7, 8),)),
+        replace(STATE, parents=(Parent(UUID(int=3), "file:///parent"),)),
         replace(STATE, unknown={"later": 1}),
         STATE,
     ],

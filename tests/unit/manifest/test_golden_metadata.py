@@ -23,7 +23,16 @@ from slate_async.log import register as writer_register
 from slate_async.log.recovery import EpochRange
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest import codec
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import (
+    Checkpoint,
+    Compaction,
+    ManifestState,
+    Parent,
+    RangeOutput,
+    SeqTime,
+    SortedRun,
+    SstRef,
+)
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from tests.engine import memory_store
@@ -70,7 +79,35 @@ BASE = ManifestState(
         sst(5, min_expire_ms=1, max_expire_ms=2**41, visible_first=b"a", visible_end=b"z", global_seq=59),
         sst(4, unknown={"sparse": True}),
     ),
-    runs=(SortedRun(2, (sst(2), sst(3)), {"level": 1}), SortedRun(1, (sst(1),))),
+    last_run_id=2,
+    runs=(SortedRun(2, (sst(2), sst(3, database_id=UUID(int=5))), level=1), SortedRun(1, (sst(1),), level=2)),
+    checkpoints=(
+        Checkpoint(UUID(int=11), VersionRef(31, "e" * 32), 17, "writer", 290, epoch=7),
+        Checkpoint(
+            UUID(int=12), VersionRef(20, "f" * 32), 18, "user", 200, 19, 299, ((5, 180), (7, 250)), name="nightly"
+        ),
+    ),
+    compactions=(
+        Compaction(
+            UUID(int=13),
+            epoch=2,
+            base_version=30,
+            started_ms=1_750_000_000_999,
+            keep_above=40,
+            bottom=True,
+            l0=((4).to_bytes(16, "big"),),
+            runs=(2, 1),
+            log_end=310,
+            target_run=3,
+            target_level=2,
+            bounds=(b"g", b"p"),
+            finished=(RangeOutput(0, (sst(7),)), RangeOutput(2, ())),
+        ),
+    ),
+    parents=(Parent(UUID(int=5), "s3://bucket/parent", UUID(int=14)), Parent(UUID(int=6), "s3://bucket/root")),
+    retention_ms=60_000,
+    history_floor=17,
+    seq_times=(SeqTime(10, 1_750_000_000_200), SeqTime(59, 1_750_000_000_900)),
     optional_features=("sparkle",),
     unknown={"later": [1, {"x": b"y"}]},
 )
@@ -81,6 +118,9 @@ NEXT = replace(
     log_start=301,
     l0=(sst(6), BASE.l0[1]),
     runs=BASE.runs[1:],
+    checkpoints=BASE.checkpoints[:1],
+    compactions=(),
+    seq_times=(*BASE.seq_times, SeqTime(69, 1_750_000_001_000)),
 )
 REGISTER = (
     EMPTY.claim(1, "1" * 32, inherited_end=0, log_start=1)
