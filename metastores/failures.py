@@ -54,7 +54,7 @@ def writing(what: str) -> Iterator[None]:
             raise
         if getattr(error, "outcome", None) == "not_applied":
             raise _read_failure(error, what) from error
-        raise OutcomeUnknownError(f"{what}: {type(error).__name__}: {error}") from error
+        raise OutcomeUnknownError(f"{what}: {_words(error)}") from error
 
 
 def _is_failure(error: Exception) -> bool:
@@ -67,4 +67,13 @@ def _read_failure(error: Exception, what: str) -> MetaStoreError:
         return MetaStoreCorruptionError(str(error), object_name=name)
     if isinstance(error, ValueError):
         return MetaStoreInvalidError(f"{what}: {error}")
-    return MetaStoreUnavailableError(f"{what}: {type(error).__name__}: {error}")
+    return MetaStoreUnavailableError(f"{what}: {_words(error)}")
+
+
+def _words(error: Exception) -> str:
+    """What the error says; timeouts and lost connections often say nothing."""
+    if said := str(error):
+        return said
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return "the connection was lost" if isinstance(error, ConnectionError) else "no answer"

@@ -4,6 +4,9 @@ Reads, list pages, deletes and unconditional puts are repeated when they end in 
 puts pass through untouched, exactly once: repeating one could meet its own success as a conflict. Every attempt
 is cut off after a while of its own, so that a request that went nowhere leaves time for another, and at the deadline;
 an attempt cut off is `UnavailableError`, with outcome "unknown" for a conditional put.
+
+Conditional puts are repeated by whoever can tell what became of the last one. Their failures in a row are counted
+here all the same, so that the log hears of a store that answers none of them.
 """
 
 from __future__ import annotations
@@ -93,6 +96,7 @@ class RetryingStore:
         self._clock = clock
         self._rng = rng
         self._policy = policy or RetryPolicy()
+        self._conditional_failures = 0
         self.stats = StoreStats()
 
     def __repr__(self) -> str:
@@ -166,7 +170,27 @@ class RetryingStore:
 
         if isinstance(mode, Overwrite):
             return await self._retried("put", send)
-        return await self._attempt("put_if", send, self._policy.deadline)
+        return await self._put_if(key, send)
+
+    async def _put_if(self, key: str, send: Callable[[], Awaitable[str]]) -> str:
+        try:
+            etag = await self._attempt("put_if", send, self._policy.deadline)
+        except UnavailableError as error:
+            self._conditional_failures += 1
+            if self._conditional_failures == WARN_AFTER_FAILURES:
+                logger.warning(
+                    "conditional puts failed %d times in a row, the last one of %s;"
+                    " each is read back before it is sent again: %s",
+                    WARN_AFTER_FAILURES,
+                    key,
+                    error,
+                )
+            raise
+        except ConflictError:
+            self._conditional_failures = 0  # that is an answer
+            raise
+        self._conditional_failures = 0
+        return etag
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object or a part of it."""

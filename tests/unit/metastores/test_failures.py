@@ -128,6 +128,24 @@ async def test_a_failed_read_is_told_by_kind(request_name: str, failure: Excepti
 
 
 @pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (engine.UnavailableError("no answer from the store"), "no answer from the store"),
+        (TimeoutError(), "no answer in time"),
+        (ConnectionResetError(), "the connection was lost"),
+    ],
+)
+async def test_a_failure_is_told_in_words(failure: Exception, words: str) -> None:
+    with pytest.raises(MetaStoreUnavailableError) as caught:
+        await ObjectBodies(Failing(failure)).list()
+    assert str(caught.value) == f"listing the manifest's bodies: {words}"
+    outcome = await ObjectRegister(Failing(failure), "k", RUNTIME).compare_and_set(None, b"")
+    assert isinstance(outcome, Unknown)
+    assert str(outcome.cause).endswith(f": {words}")
+    assert "Error" not in str(outcome.cause)
+
+
+@pytest.mark.parametrize(
     ("failure", "expected"),
     [
         (TimeoutError(), None),

@@ -164,6 +164,27 @@ async def test_conditional_puts_go_through_once(mode: PutMode) -> None:
     assert (await store.get("key")).data == b"1"
 
 
+async def test_conditional_puts_that_fail_in_a_row_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    store, inner, _ = _opened()
+
+    async def fail(times: int) -> None:
+        inner.failures = times
+        for _ in range(times):
+            with pytest.raises(UnavailableError):
+                await store.put("log/7.sst", b"1", mode=CREATE)
+
+    await fail(2)
+    await store.put("log/7.sst", b"1", mode=CREATE)
+    await fail(2)
+    with pytest.raises(ObjectExistsError):
+        await store.put("log/7.sst", b"1", mode=CREATE)
+    assert caplog.messages == []
+    await fail(5)
+    (told,) = caplog.messages
+    assert told.startswith("conditional puts failed 3 times in a row, the last one of log/7.sst")
+    assert told.endswith("injected")
+
+
 async def test_answers_are_not_retried() -> None:
     store, _, clock = _opened()
     await store.put("key", b"0")
