@@ -1,0 +1,111 @@
+"""Edits that make, lengthen and remove checkpoints (see `slate_async.manifest.edits` for what an edit is).
+
+A checkpoint names the very version that first holds it, or what its source names; so it can never name a version that
+was collected, for the source is looked for in the state being edited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from slate_async.errors import InvalidError
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import THIS_VERSION, Checkpoint, CheckpointOwner, ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCheckpoint:
+    """Keep the database as it is, or what checkpoint ``source`` keeps, readable as checkpoint ``id``.
+
+    now_ms: the caller's clock; ``expire_ms`` of the new one, ``None`` for never
+    log_end, log_ranges: of a new picture: the last position of the log that belongs to it (``None``: all to come) and
+    who owns its positions; a source's are taken from the source
+    instead_of: checkpoints that go in the same step, whether they are there or not
+    """
+
+    id: UUID
+    owner: CheckpointOwner
+    now_ms: int
+    expire_ms: int | None
+    name: str | None = None
+    source: UUID | None = None
+    log_end: int | None = None
+    log_ranges: tuple[tuple[int, int], ...] = ()
+    instead_of: tuple[UUID, ...] = ()
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies to a usable state that has the source, alive. Its mark is its id."""
+        if state.checkpoint(self.id) is not None:
+            return None
+        check_usable(state)
+        if self.source is not None:
+            made = self._copy_of(living(state, self.source, self.now_ms))
+            return replace(state, checkpoints=self._others(state, made))
+        log_end = None if self.log_end is None else max(self.log_end, state.log_start - 1)
+        made = Checkpoint(
+            self.id,
+            THIS_VERSION,
+            self.now_ms,
+            self.owner,
+            state.log_start,
+            self.expire_ms,
+            log_end,
+            self.log_ranges,
+            name=self.name,
+        )
+        seen = state.log_last_seen if log_end is None else max(state.log_last_seen, log_end)
+        return replace(state, checkpoints=self._others(state, made), log_last_seen=seen)
+
+    def _copy_of(self, source: Checkpoint) -> Checkpoint:
+        return replace(
+            source,
+            id=self.id,
+            create_ms=self.now_ms,
+            expire_ms=self.expire_ms,
+            owner=self.owner,
+            epoch=0,
+            name=self.name,
+        )
+
+    def _others(self, state: ManifestState, made: Checkpoint) -> tuple[Checkpoint, ...]:
+        return (*(one for one in state.checkpoints if one.id not in self.instead_of), made)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshCheckpoint:
+    """Let checkpoint ``id`` live until ``expire_ms`` (``None``: for ever)."""
+
+    id: UUID
+    now_ms: int
+    expire_ms: int | None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies to a living checkpoint: an expired one may be gone for whoever read the manifest since."""
+        found = living(state, self.id, self.now_ms)
+        if found.expire_ms == self.expire_ms:
+            return None
+        longer = replace(found, expire_ms=self.expire_ms)
+        return replace(state, checkpoints=tuple(longer if one is found else one for one in state.checkpoints))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCheckpoints:
+    """Remove checkpoints; those that are not there are no error. Applies to destroyed databases, too."""
+
+    ids: frozenset[UUID]
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Its mark is that none of them is there."""
+        kept = tuple(one for one in state.checkpoints if one.id not in self.ids)
+        return None if len(kept) == len(state.checkpoints) else replace(state, checkpoints=kept)
+
+
+def living(state: ManifestState, checkpoint_id: UUID, now_ms: int) -> Checkpoint:
+    """The checkpoint of that id. Raises `InvalidError` if it is missing or expired."""
+    found = state.checkpoint(checkpoint_id)
+    if found is None:
+        raise InvalidError(f"there is no checkpoint {checkpoint_id}; `list-checkpoints` shows those there are")
+    if found.expired(now_ms):
+        raise InvalidError(f"checkpoint {checkpoint_id} has expired; make another one")
+    return found
