@@ -83,13 +83,14 @@ class ContiguousLog:
 
     async def _after_gap(self, claimed: ManifestState, moved: LogMovedError) -> ManifestState:
         """The head to walk from. Raises `CorruptionError` if the object is gone and still belongs to the log; a
-        listing that overtook its put only made it look so."""
+        listing that overtook its put only made it look so, and so does a newer writer with a wider window, which
+        `FencedError` tells."""
         key = contiguous_key(moved.missing)
         found = await self._reader.read_header(moved.missing, key)
-        newest = await self._load_head()
-        if found is None and newest is not None and newest.log_start <= moved.missing:
+        head = await self._validated_head(claimed)
+        if found is None and head.log_start <= moved.missing:
             raise CorruptionError(str(moved), object_name=key) from moved
-        return await self._validated_head(claimed)
+        return head
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now. Rule 9: it must still name this claim."""

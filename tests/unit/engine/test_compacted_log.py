@@ -11,8 +11,9 @@ import pytest
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.format.header import log_object_id
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
 from slate_async.runtime.supervisor import Supervisor
@@ -23,15 +24,17 @@ KINDS_SST = [CONTIGUOUS_SST, EPOCHS_SST]
 
 @dataclass(frozen=True)
 class MoveStart:
-    """What a compactor's edit does to the log; its output is left out, as nobody here reads it."""
+    """What a compactor's edit does to the log; its output is left out where nobody reads it."""
 
     to: int
     last_seq: int
+    output: tuple[SortedRun, ...] = ()
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         if state.log_start >= self.to:
             return None
-        return replace(state, log_start=self.to, log_floor=state.writer_epoch, last_seq=self.last_seq)
+        floor = state.writer_epoch
+        return replace(state, log_start=self.to, log_floor=floor, last_seq=self.last_seq, runs=self.output)
 
 
 class Between:
@@ -78,16 +81,20 @@ async def log_keys(store: ObjectStore) -> list[str]:
     return [info.key async for info in store.list("log/")]
 
 
+async def landed_put(store: Between, db: slate.Db, key: bytes, value: bytes) -> asyncio.Future[slate.WriteHandle]:
+    """A put whose log object is in the store, and whose answer waits for ``gate``."""
+    before = len(await log_keys(store.inner))
+    store.gate.clear()
+    put = asyncio.ensure_future(db.put(key, value))
+    while len(await log_keys(store.inner)) == before:
+        await asyncio.sleep(0)
+    return put
+
+
 async def test_an_object_compacted_before_it_is_acknowledged_is_acknowledged_all_the_same() -> None:
     store = Between(memory_store())
     async with open_db(store, CONTIGUOUS_SST) as db:  # type: ignore[arg-type]
-        before = len(await log_keys(store.inner))
-        store.gate.clear()
-        put = asyncio.ensure_future(db.put(b"a", b"1"))
-        keys: list[str] = []
-        while len(keys) == before or not keys:
-            await asyncio.sleep(0)
-            keys = await log_keys(store.inner)
+        put = await landed_put(store, db, b"a", b"1")
         await commit(store.inner, MoveStart(db.status().log_end + 2, last_seq=1))
         await db.confirm()
         store.gate.set()
@@ -96,6 +103,23 @@ async def test_an_object_compacted_before_it_is_acknowledged_is_acknowledged_all
         assert db.status().state == "open"
         await db.put(b"b", b"2")
         assert await db.get(b"b") == b"2"
+
+
+async def test_a_durable_read_sees_what_was_compacted_before_it_is_acknowledged() -> None:
+    """The compaction kept only the newest version of the key, so there is no older one to show."""
+    store = Between(memory_store())
+    async with open_db(store, CONTIGUOUS_SST) as db:  # type: ignore[arg-type]
+        await db.put(b"a", b"1")
+        put = await landed_put(store, db, b"a", b"2")
+        newest, log_id = (await log_keys(store.inner))[-1], db.status().log_end + 1
+        size = (await store.inner.head(newest)).size
+        kept = SstRef(newest, log_object_id(log_id), size, 1, 0, b"a", b"a", min_seq=2, max_seq=2, writer_epoch=1)
+        await commit(store.inner, MoveStart(log_id + 1, 2, (SortedRun(1, (kept,)),)))
+        await db.confirm()
+        assert not put.done()
+        assert await db.get(b"a", durable=True) == b"2"
+        store.gate.set()
+        await asyncio.wait_for(put, 10)
 
 
 @pytest.mark.parametrize("kind", KINDS_SST, ids=str)

@@ -190,6 +190,15 @@ async def test_a_gap_no_window_explains_is_corruption(shelf: Shelf) -> None:
     assert epochs(shelf) == {1: "1", 2: "1", 4: "1", 5: "1"}  # nothing was fenced over the loss
 
 
+async def test_a_gap_in_a_newer_writers_wider_window_fences_and_is_no_corruption(shelf: Shelf) -> None:
+    """Epoch 2 has ids 2 and 3 in flight, of which 3 landed: more than the width epoch 1 knows of explains."""
+    claimed = shelf.claim(1, fence_width=1)
+    shelf.lay("2.1|", "2.3")
+    shelf.commit(writer_epoch=2, writer_token="of another", fence_width=2)
+    with pytest.raises(FencedError, match="writer epoch 2 took over from epoch 1 while it was opening"):
+        await shelf.contiguous().take_over(claimed)
+
+
 async def test_a_gap_that_only_the_listing_saw_is_walked_again(shelf: Shelf) -> None:
     """A page may be older than the page behind it: the object was put between the two."""
     shelf.lay("1.1", "1.3", "1.4")
