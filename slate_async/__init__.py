@@ -20,6 +20,7 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.read.readable import Readable
+from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import Scan
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
@@ -41,6 +42,7 @@ __all__ = [
     "InvalidError",
     "OpeningDb",
     "Readable",
+    "RecordBatch",
     "Row",
     "Scan",
     "Settings",

@@ -26,7 +26,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Look, Snapshot, ViewReads
 from slate_async.status import Status
 from slate_async.types import DELETE, PUT
-from slate_async.write.batch import WriteBatch
+from slate_async.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import WriteHandle
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
@@ -93,7 +93,7 @@ class Db(ViewReads):
         or none."""
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
-        return self._write_batch(batch.copy(), await_durable)
+        return self._write_batch(rows_of(batch), await_durable)
 
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
@@ -103,10 +103,10 @@ class Db(ViewReads):
         handle = await self._writer.write_row(key, value, kind, life_ms)
         return await self._finish(handle, await_durable)
 
-    async def _write_batch(self, batch: WriteBatch, await_durable: bool) -> WriteHandle:
+    async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check()
         self._batches += 1
-        handle = await self._writer.write_batch(batch) if len(batch) else self._writer.empty_handle()
+        handle = await self._writer.write_batch(batch) if batch.keys else self._writer.empty_handle()
         return await self._finish(handle, await_durable)
 
     async def _finish(self, handle: WriteHandle, await_durable: bool) -> WriteHandle:

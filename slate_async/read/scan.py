@@ -17,6 +17,7 @@ import pyarrow as pa
 from slate_async.errors import InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.read.bounds import KeyRange
+from slate_async.read.record_batch import RecordBatch
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import Row
@@ -76,7 +77,7 @@ class Scan:
         """`Row` objects, with sequence number and times."""
         return _Steps(self, _row_objects)
 
-    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[pa.RecordBatch]:
+    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
         """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
 
         Raises `InvalidError` unless ``max_rows`` is a positive number.
@@ -187,7 +188,7 @@ class _Steps(AsyncIterator[T], Generic[T]):
         return next(self._ready)
 
 
-class _Batches(AsyncIterator[pa.RecordBatch]):
+class _Batches(AsyncIterator[RecordBatch]):
     """Record batches made from as many rows as are at hand, up to a bound."""
 
     __slots__ = ("_begun", "_held", "_max_rows", "_scan")
@@ -198,7 +199,7 @@ class _Batches(AsyncIterator[pa.RecordBatch]):
         self._max_rows = max_rows
         self._begun = False
 
-    async def __anext__(self) -> pa.RecordBatch:
+    async def __anext__(self) -> RecordBatch:
         scan = self._scan
         if not self._begun:
             scan._begin()
@@ -221,11 +222,12 @@ class _Batches(AsyncIterator[pa.RecordBatch]):
         return _record_batch(parts, scan._reverse)
 
 
-def _record_batch(parts: list[Columns], reverse: bool) -> pa.RecordBatch:
+def _record_batch(parts: list[Columns], reverse: bool) -> RecordBatch:
     columns = concat(parts[::-1] if reverse else parts)
     if reverse:
         columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
-    return pa.record_batch([columns.keys, columns.values, pa.array(columns.seqs)], schema=BATCH_SCHEMA)
+    batch: RecordBatch = pa.record_batch([columns.keys, columns.values, pa.array(columns.seqs)], schema=BATCH_SCHEMA)
+    return batch
 
 
 def _pairs(columns: Columns, reverse: bool) -> Iterator[tuple[bytes, bytes]]:

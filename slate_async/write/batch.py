@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from slate_async.types import DELETE, PUT
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
+
+
+class BatchRows(NamedTuple):
+    """The rows of a batch as columns, which nobody changes any more. ``ttls_ms`` is ``None`` when no row expires;
+    ``nbytes`` counts keys and values."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    kinds: bytes
+    ttls_ms: list[int | None] | None
+    nbytes: int
 
 
 class WriteBatch:
@@ -11,53 +24,56 @@ class WriteBatch:
 
     Keys and values are checked and copied at the call (`InvalidError`, a ``ValueError``)."""
 
-    __slots__ = ("keys", "kinds", "nbytes", "ttls_ms", "values")
+    __slots__ = ("_keys", "_kinds", "_nbytes", "_ttls_ms", "_values")
 
     def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.kinds = bytearray()
-        self.ttls_ms: list[int | None] | None = None
-        self.nbytes = 0
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._kinds = bytearray()
+        self._ttls_ms: list[int | None] | None = None
+        self._nbytes = 0
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written."""
         key, value = own_key(key), own_value(value)
         life = None if ttl is None else ttl_ms(ttl)
-        if life is not None and self.ttls_ms is None:
-            self.ttls_ms = [None] * len(self.keys)
-        if self.ttls_ms is not None:
-            self.ttls_ms.append(life)
-        self.keys.append(key)
-        self.values.append(value)
-        self.kinds.append(PUT)
-        self.nbytes += len(key) + len(value)
+        if life is not None and self._ttls_ms is None:
+            self._ttls_ms = [None] * len(self._keys)
+        if self._ttls_ms is not None:
+            self._ttls_ms.append(life)
+        self._keys.append(key)
+        self._values.append(value)
+        self._kinds.append(PUT)
+        self._nbytes += len(key) + len(value)
 
     def delete(self, key: BytesLike) -> None:
         """Remove ``key``; no error if it is not there."""
         key = own_key(key)
-        if self.ttls_ms is not None:
-            self.ttls_ms.append(None)
-        self.keys.append(key)
-        self.values.append(b"")
-        self.kinds.append(DELETE)
-        self.nbytes += len(key)
+        if self._ttls_ms is not None:
+            self._ttls_ms.append(None)
+        self._keys.append(key)
+        self._values.append(b"")
+        self._kinds.append(DELETE)
+        self._nbytes += len(key)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values it holds."""
+        return self._nbytes
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._keys)
 
     def clear(self) -> None:
         """Empty the batch for reuse."""
-        self.keys, self.values, self.kinds = [], [], bytearray()
-        self.ttls_ms, self.nbytes = None, 0
-
-    def copy(self) -> WriteBatch:
-        """A batch of its own with the same rows."""
-        twin = WriteBatch()
-        twin.keys, twin.values, twin.kinds = self.keys.copy(), self.values.copy(), self.kinds.copy()
-        twin.ttls_ms = None if self.ttls_ms is None else self.ttls_ms.copy()
-        twin.nbytes = self.nbytes
-        return twin
+        self._keys, self._values, self._kinds = [], [], bytearray()
+        self._ttls_ms, self._nbytes = None, 0
 
     def __repr__(self) -> str:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"
+
+
+def rows_of(batch: WriteBatch) -> BatchRows:
+    """The rows ``batch`` has now, in columns of their own."""
+    ttls = None if batch._ttls_ms is None else batch._ttls_ms.copy()
+    return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), ttls, batch._nbytes)

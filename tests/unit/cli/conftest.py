@@ -15,7 +15,7 @@ import slate_async
 from slate_async.cli.app import app
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
-from slate_async.write.batch import WriteBatch
+from slate_async.write.batch import WriteBatch, rows_of
 
 
 @dataclass
@@ -96,7 +96,8 @@ class FakeDatabase:
     async def write(self, batch: WriteBatch, *, await_durable: bool = True) -> FakeHandle:
         self._fail()
         assert not await_durable
-        self.rows.update(zip(batch.keys, batch.values, strict=True))
+        rows = rows_of(batch)
+        self.rows.update(zip(rows.keys, rows.values, strict=True))
         handle = self._handle()
         self.in_flight.append(handle.seq - len(self.confirmed))
         return handle

@@ -188,6 +188,16 @@ async def test_a_batch_may_be_written_again_and_cleared(db: slate.Db, clock: Man
     assert row.expire_time is None
 
 
+def test_a_batch_shows_its_size_and_nothing_to_change() -> None:
+    batch = slate.WriteBatch()
+    batch.put(b"key", b"value")
+    batch.delete(b"other")
+    assert (len(batch), batch.nbytes) == (2, 13)
+    assert [name for name in dir(batch) if not name.startswith("_")] == ["clear", "delete", "nbytes", "put"]
+    with pytest.raises(AttributeError):
+        batch.nbytes = 0  # type: ignore[misc]
+
+
 async def test_an_empty_batch_is_durable_when_all_before_it_is(db: slate.Db) -> None:
     assert (await db.write(slate.WriteBatch())).seq == 0
     await db.put(b"a", b"1", await_durable=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
+from typing import get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Scan, Table, key_range
 from slate_async.read import scan as scan_module
+from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import CHUNK_ROWS
 from slate_async.types import PUT, Row
 from tests.read_model import FakeTable, Version, table, turns
@@ -66,6 +68,14 @@ async def test_three_ways_to_iterate(reverse: bool) -> None:
     assert batches[0].schema == pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
     assert batches[0].column("seq").to_pylist() == [row.seq for row in rows[:300]]
     assert not view.pinned
+
+
+async def test_batches_are_what_their_type_says() -> None:
+    assert get_type_hints(Scan.batches)["return"] == AsyncIterator[RecordBatch]
+    (batch,) = [batch async for batch in scan_of(view_of(3)).batches()]
+    assert isinstance(batch, RecordBatch)
+    assert isinstance(batch, pa.RecordBatch)
+    assert batch.select(["key"]).slice(1, 1).to_pylist() == [{"key": b"000001"}]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
