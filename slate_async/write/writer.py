@@ -266,7 +266,7 @@ class Writer:
         if state.version <= self.state.version:
             return
         self.state = state
-        # X self.durable_seq = max(self.durable_seq, state.last_seq)
+        self.durable_seq = max(self.durable_seq, state.last_seq)
         gone = self.tables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
         self.view = self._picture()

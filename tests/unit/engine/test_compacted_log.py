@@ -86,8 +86,10 @@ async def landed_put(store: Between, db: slate.Db, key: bytes, value: bytes) -> 
     before = len(await log_keys(store.inner))
     store.gate.clear()
     put = asyncio.ensure_future(db.put(key, value))
-    while len(await log_keys(store.inner)) == before:
+    keys: list[str] = []
+    while len(keys) <= before:
         await asyncio.sleep(0)
+        keys = await log_keys(store.inner)
     return put
 
 
