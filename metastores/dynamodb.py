@@ -19,6 +19,7 @@ out. So an item remembers the region it was created in, and there alone it may b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ WAIT_ROUNDS = 150
 HEAD_ITEM = "head"
 WRITER_ITEM = "writer"
 BODY_PREFIX = "body#"
+_NOTE = re.compile(r"dynamodb://[A-Za-z0-9_.-]{3,255}\?region=[A-Za-z0-9-]{1,64}\n\Z")
 
 
 class DynamoCell:
@@ -138,10 +140,11 @@ class DynamoBodies:
         return {"name": {"S": self._name}, "item": {"S": f"{BODY_PREFIX}{ref.version:020}.{ref.token}"}}
 
     async def put(self, ref: VersionRef, data: bytes) -> None:
-        """See `BodyStore.put`. Version 1 also leaves a note in the folder, so that it is not taken for empty."""
+        """See `BodyStore.put`. Version 1 also leaves a note in the folder of where its head is to be."""
         if ref.version == 1:
+            note = await self._note()
             with reading(f"writing {names.ELSEWHERE}"):
-                await self._objects.put(names.ELSEWHERE, f"dynamodb://{self._table.table}\n".encode())
+                await self._objects.put(names.ELSEWHERE, note.encode())
         body: Json = {"value": {"B": data}}
         if len(data) > self._inline_limit_bytes:
             await self._spilled.put(ref, data)
@@ -202,8 +205,29 @@ class DynamoBodies:
                 raise MetaStoreUnavailableError(f"DynamoDB table {self._table.table} left deletes unprocessed")
 
     async def check_empty(self) -> None:
-        """See `BodyStore.check_empty`."""
+        """See `BodyStore.check_empty`. The note of a creation that did not come to its end may be there, if that was
+        in this very table and region: in another one there may be a database."""
         await check_no_other_manifest(self._objects, expected=names.ELSEWHERE)
+        with reading(f"reading {names.ELSEWHERE}"):
+            stored = await self._objects.get(names.ELSEWHERE)
+        if stored is None:
+            return
+        try:
+            noted = _NOTE.match(stored.data.decode("ascii"))
+        except UnicodeDecodeError:
+            noted = None
+        if noted is None:
+            raise MetaStoreCorruptionError("does not name a table and a region", object_name=names.ELSEWHERE)
+        here = await self._note()
+        if noted[0] != here:
+            raise MetaStoreInvalidError(
+                f"there is no manifest of this database in {here.strip()}: {names.ELSEWHERE!r} says that it is in"
+                f" {noted[0].strip()}; name that one (metastore=...)"
+            )
+
+    async def _note(self) -> str:
+        """The table and its region as a metastore's URL; neither endpoint nor credentials."""
+        return f"dynamodb://{self._table.table}?region={await self._table.region()}\n"
 
 
 class DynamoDBMetaStore(RegisterMetaStore):

@@ -6,7 +6,7 @@
     manifest/boundary/{version:020}      deletion boundary: versions below it may be gone
     manifest/{version:020}.{token}       a body, committed once a head names it
     manifest/current                     the head of those bodies, as an object
-    manifest/dynamodb                    note: the head of those bodies is in DynamoDB
+    manifest/dynamodb                    note: the DynamoDB table and region with the head
     writer/current                       the writer's register, as an object
 
 Invariant: parsing accepts exactly what formatting yields, so a foreign key is never taken for one of ours.

@@ -15,7 +15,7 @@ from metastores import names
 from metastores.dynamodb import DynamoDBMetaStore, DynamoRegister, create_table
 from metastores.dynamodb_failures import translate
 from metastores.dynamodb_table import ATTEMPTS, DynamoTable
-from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
 from metastores.factories import DynamoDBFactory
 from metastores.failures import OutcomeUnknownError
 from metastores.protocol import Committed, Conflict, Unknown
@@ -47,13 +47,13 @@ class Pauses:
         self.slept.append(seconds)
 
 
-def table_of(client: FakeDynamo, pauses: Pauses | None = None) -> DynamoTable:
+def table_of(client: FakeDynamo, pauses: Pauses | None = None, table: str = "table") -> DynamoTable:
     runtime = MetaRuntime(sleep=Pauses() if pauses is None else pauses)
-    return DynamoTable("table", runtime=runtime, client=client)
+    return DynamoTable(table, runtime=runtime, client=client)
 
 
-def store_of(client: FakeDynamo, objects: MemoryObjects | None = None) -> DynamoDBMetaStore:
-    return DynamoDBMetaStore(table_of(client), NAME, objects or MemoryObjects())
+def store_of(client: FakeDynamo, objects: MemoryObjects | None = None, table: str = "table") -> DynamoDBMetaStore:
+    return DynamoDBMetaStore(table_of(client, table=table), NAME, objects or MemoryObjects())
 
 
 @pytest.mark.parametrize("code", THROTTLED)
@@ -191,6 +191,36 @@ async def test_the_folder_of_a_database_in_dynamodb_is_not_taken_for_empty() -> 
     await commit(PutIfAbsentMetaStore(other := MemoryObjects()), 1, b"x")
     with pytest.raises(MetaStoreInvalidError, match="another metastore"):
         await store_of(FakeDynamo({}), other).latest()
+
+
+@pytest.mark.parametrize(("table", "region"), [("other", "us-east-1"), ("table", "eu-west-1")])
+async def test_a_database_is_not_made_again_in_another_table_or_region(table: str, region: str) -> None:
+    objects = MemoryObjects()
+    await commit(store_of(FakeDynamo({}), objects), 1, b"x")
+    assert objects.objects[names.ELSEWHERE] == b"dynamodb://table?region=us-east-1\n"
+    with pytest.raises(MetaStoreInvalidError) as caught:
+        await store_of(FakeDynamo({}, region), objects, table).latest()
+    assert f"dynamodb://{table}?region={region}" in str(caught.value)
+    assert "dynamodb://table?region=us-east-1" in str(caught.value)
+
+
+async def test_a_creation_that_left_only_its_note_is_repeated() -> None:
+    client, objects = FakeDynamo({}), MemoryObjects()
+    client.fail("put_item", answered("AccessDeniedException"))
+    with pytest.raises(MetaStoreInvalidError):
+        await store_of(client, objects).commit(ref(1), b"x")
+    assert list(objects.objects) == [names.ELSEWHERE]
+    again = store_of(client, objects)
+    assert await again.latest() is None
+    await commit(again, 1, b"x")
+
+
+@pytest.mark.parametrize("note", [b"", b"\xff", b"dynamodb://table\n", b"dynamodb://u:p@table?region=x\n"])
+async def test_a_note_that_cannot_be_read_is_corrupt(note: bytes) -> None:
+    objects = MemoryObjects()
+    await objects.put(names.ELSEWHERE, note)
+    with pytest.raises(MetaStoreCorruptionError, match=names.ELSEWHERE):
+        await store_of(FakeDynamo({}), objects).latest()
 
 
 async def test_create_table_twice_and_with_capacity(s3_endpoint: str, aws_environment: dict[str, str]) -> None:
