@@ -1,26 +1,19 @@
-"""`Db`: one open database, as its writer. The public face of the engine; wiring only.
-
-Lifecycle: open -> (closing ->) closed. A background task that fails, or a newer writer, closes it with a cause.
-From that step on every call, and every call in flight, fails. All methods belong to the loop that opened it.
-"""
+"""`Db`: one open database, as its writer. The public face of the engine; wiring only. See `Member` for its life."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import fields
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 
 import anyio
 
 from metastores.stats import Counted, MetaStats
 from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
+from slate_async.member import Member
 from slate_async.opening import Opened, Place
-from slate_async.runtime.concurrent import each_of
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Look, Snapshot, ViewReads
@@ -33,12 +26,11 @@ from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
-State = Literal["open", "closing", "closed", "fenced", "failed"]
 POLL_LIMIT_S = 10.0
 """A poll without an answer gives its turn back to the other databases after this long."""
 
 
-class Db(ViewReads):
+class Db(Member, ViewReads):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -52,21 +44,13 @@ class Db(ViewReads):
         polls: PollScheduler,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(place.runtime.clock, opened.writer.turns)
+        Member.__init__(self, place.name, supervisor, release)
+        ViewReads.__init__(self, place.runtime.clock, opened.writer.turns)
         self._place = place
-        self._loop = asyncio.get_running_loop()
         self._writer: Writer = opened.writer
         self._driver: ManifestDriver = opened.driver
         self._register = opened.register
-        self._supervisor = supervisor
         self._polls = polls
-        self._releases = [release]
-        self._state: State = "open"
-        self._cause: BaseException | None = None
-        self._closed = asyncio.Event()
-        self._shutdown: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._close_told = False
         self._polling = False
         self._writes = self._batches = self._reads = 0
         self._writer.start()
@@ -101,15 +85,15 @@ class Db(ViewReads):
         self._check()
         self._writes += 1
         handle = await self._writer.write_row(key, value, kind, life_ms)
-        return await self._finish(handle, await_durable)
+        return await self._answer(handle, await_durable)
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check()
         self._batches += 1
         handle = await self._writer.write_batch(batch) if batch.keys else self._writer.empty_handle()
-        return await self._finish(handle, await_durable)
+        return await self._answer(handle, await_durable)
 
-    async def _finish(self, handle: WriteHandle, await_durable: bool) -> WriteHandle:
+    async def _answer(self, handle: WriteHandle, await_durable: bool) -> WriteHandle:
         if await_durable:
             await handle.durable()
         elif self._turns.spent():
@@ -128,16 +112,6 @@ class Db(ViewReads):
         self._reads += 1
         writer = self._writer
         return Look(writer.view, writer.durable_seq if durable else writer.last_seq, self._clock.now_ms())
-
-    def _check(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise InvalidError("a database is used from coroutines of the event loop that opened it") from None
-        if loop is not self._loop:
-            raise InvalidError("this database was opened on another event loop; open one for each loop and process")
-        if self._state != "open":
-            raise closed_failure(self._cause)
 
     def snapshot(self, *, durable: bool = False) -> Snapshot:
         """A stable view of everything written so far (with ``durable``: acknowledged so far).
@@ -163,7 +137,7 @@ class Db(ViewReads):
         state = writer.state
         ssts = [*state.l0, *(sst for run in state.runs for sst in run.ssts)]
         return Status(
-            path=self._place.name,
+            path=self._name,
             database_id=str(state.database_id),
             state=self._state,
             log_protocol=state.log_protocol,
@@ -241,9 +215,9 @@ class Db(ViewReads):
             with anyio.move_on_after(POLL_LIMIT_S) as limit:
                 await self._look_at_head()
             if limit.cancelled_caught:
-                logger.warning("%s: no answer to a poll of the manifest within %g s", self._place.name, POLL_LIMIT_S)
+                logger.warning("%s: no answer to a poll of the manifest within %g s", self._name, POLL_LIMIT_S)
         except UnavailableError as error:
-            logger.warning("%s: the manifest could not be polled: %s", self._place.name, error)
+            logger.warning("%s: the manifest could not be polled: %s", self._name, error)
         finally:
             self._polling = False
 
@@ -253,7 +227,7 @@ class Db(ViewReads):
         if head is None or head.writer_token != self._token:
             epoch = "none" if head is None else head.writer_epoch
             fenced = FencedError(f"writer epoch {epoch} took over from epoch {self._writer.epoch}")
-            self._fail(fenced)
+            self.fail(fenced)
             raise fenced
         if self._state == "open":
             self._writer.adopt(head)
@@ -262,118 +236,32 @@ class Db(ViewReads):
     def _token(self) -> str:
         return self._writer.state.writer_token
 
-    def _fail(self, cause: BaseException) -> None:
-        """A task failed, or this writer was fenced: close with that cause, now."""
-        if self._state in ("closed", "fenced", "failed"):
-            return
-        self._state = "fenced" if isinstance(cause, FencedError) else "failed"
-        self._cause = cause
-        logger.log(
-            logging.WARNING if isinstance(cause, SlateError) else logging.ERROR,
-            "%s: closing: %s",
-            self._place.name,
-            cause,
-            exc_info=None if isinstance(cause, SlateError) else cause,
-        )
-        self._writer.fail(cause)
-        self._start_shutdown()
+    # ---- its life (see `Member`)
 
-    def _start_shutdown(self) -> asyncio.Task[None]:
-        if self._shutdown is None:
-            self._shutdown = self._loop.create_task(self._shut_down(), name=f"{self._place.name}/shutdown")
-            self._shutdown.add_done_callback(lambda _: self._closed.set())  # even if cancelled before it began
-        return self._shutdown
-
-    async def _shut_down(self) -> None:
-        """Stop every task and give back what was shared. Runs once, in a task of its own."""
+    def _halt(self, cause: BaseException | None) -> None:
         self._polls.cancel(self._poll)
-        register = [] if self._register is None else [self._register.close]
-        try:
-            await each_of([*reversed(self._releases), self._driver.close, *register, self._supervisor.close])
-        finally:
-            if self._state in ("open", "closing"):
-                self._state = "closed"
-            self._closed.set()
+        self._writer.fail(cause)
 
-    # ---- closing
+    def _refuse(self) -> None:
+        self._writer.refuse_writes(None)
 
-    def on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
-        """Also call ``release`` when the database has closed, after what was to be released before."""
-        self._releases.append(release)
+    async def _finish(self) -> None:
+        """Make everything durable: raises the write error (with ``outcome``) if something written could not be, and
+        its writer did not wait to be told."""
+        await self._writer.flush()
 
-    async def close(self) -> None:
-        """Make everything durable, stop all tasks, release the stores. Idempotent.
+    def _untold(self) -> SlateError | None:
+        return write_failure(self._cause, "unknown") if self._writer.lost_untold else None
 
-        Raises the write error (with ``outcome``) if something written could not be made durable and its writer did
-        not wait to be told; it is closed either way, and a call after that returns quietly. May be cancelled: the
-        closing goes on, and another call waits for it."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("a database is closed on the event loop that opened it")
-        if self._closing is None:
-            self._closing = self._loop.create_task(self._close(), name=f"{self._place.name}/close")
-        closing = self._closing
-        await asyncio.wait([closing])
-        if closing.cancelled():
-            self._stop()  # by somebody who cancels every task: it may not even have begun
-        await self._closed.wait()
-        if self._close_told:
-            return
-        self._close_told = True
-        if not closing.cancelled():
-            closing.result()
-        elif self._writer.lost_untold:
-            raise write_failure(self._cause, "unknown")
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self._driver.close, *([] if self._register is None else [self._register.close])]
 
-    async def _close(self) -> None:
-        failure: SlateError | None = None
-        try:
-            if self._state == "open":
-                self._state = "closing"
-                self._writer.refuse_writes(None)
-                try:
-                    await self._writer.flush()
-                except SlateError as error:
-                    failure = error
-            elif self._writer.lost_untold:
-                failure = write_failure(self._cause, "unknown")
-        finally:
-            shutdown = self._stop()
-        await asyncio.shield(shutdown)
-        if failure is not None:
-            raise failure
+    def _closed_failure(self) -> SlateError:
+        return closed_failure(self._cause)
 
-    def _stop(self) -> asyncio.Task[None]:
-        """Let nobody wait for the writer any more, and shut down."""
-        if self._state in ("open", "closing"):
-            self._state = "closing"
-            self._writer.fail(None)
-        return self._start_shutdown()
-
-    async def wait_closed(self) -> None:
-        """Wait until the database is closed, by whatever; raise the cause if it closed itself."""
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("a database is waited for on the event loop that opened it")
-        await self._closed.wait()
-        if self._cause is not None:
-            raise closed_failure(self._cause)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            await self.close()
-        except Exception:
-            if error is None:
-                raise
-            logger.exception("%s: closing failed too, while another error was on its way", self._place.name)
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", "closed") == "open":
-            lost = self._writer.last_seq - self._writer.durable_seq
-            warnings.warn(f"{self!r} was never closed; {lost} rows may be lost", ResourceWarning, 2, self)
+    def _left_open(self) -> str:
+        lost = self._writer.last_seq - self._writer.durable_seq
+        return f"{self!r} was never closed; {lost} rows may be lost"
 
     def __repr__(self) -> str:
-        return f"<Db {self._place.name} epoch={self._writer.epoch} {self._state}>"
+        return f"<Db {self._name} epoch={self._writer.epoch} {self._state}>"

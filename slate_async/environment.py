@@ -10,9 +10,9 @@ import logging
 import os
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Generic, Self, TypeAlias, TypeVar
 
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
@@ -21,6 +21,7 @@ from slate_async.arguments import check_arguments
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.manifest.driver import translating
+from slate_async.member import Member
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
@@ -36,12 +37,23 @@ from slate_async.runtime.system import ThreadOffload, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 
+M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
 DEFAULT_THREADS = 4
 BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
 """Metastores that keep metadata in the database's own folder, whatever its name."""
 RETRY_ATTEMPTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a member of an environment is made of. ``release`` gives everything back."""
+
+    place: Place
+    supervisor: Supervisor
+    polls: PollScheduler
+    release: Callable[[], Awaitable[None]]
 
 
 class Environment:
@@ -66,7 +78,7 @@ class Environment:
         self._stores = Shared[RetryingStore](RetryingStore.close)
         self._factories = Shared[MetaStoreFactory](MetaStoreFactory.close)
         self._opening = 0
-        self._databases: dict[int, Db] = {}
+        self._members: dict[int, Member] = {}
         self._closed = False
 
     def open(
@@ -90,28 +102,33 @@ class Environment:
 
         Raises `InvalidError`, `FencedError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, properties, name)
-        return OpeningDb(lambda: self._open_db(path, metastore, settings, create, properties, name))
 
-    async def _open_db(
+        async def begin(part: Part) -> Db:
+            claimed = await open_writer(part.place, part.supervisor, create=create, properties=properties)
+            return Db(part.place, claimed, part.supervisor, part.polls, part.release)
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    async def _open_member(
         self,
         path: Path,
         metastore: str | MetaStoreFactory | None,
         settings: Settings | None,
-        create: bool,
-        properties: Mapping[str, str] | None,
         name: str | None,
-    ) -> Db:
+        begin: Callable[[Part], Awaitable[M]],
+    ) -> M:
+        """What ``begin`` makes of its part; what was taken for it is given back when it closes or fails to open."""
         _require_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
         give_backs: list[Callable[[], Awaitable[None]]] = []
-        opened: list[Db] = []
+        opened: list[M] = []
         supervisor: Supervisor | None = None
 
         async def release() -> None:
             if opened:
-                self._databases.pop(id(opened[0]), None)
+                self._members.pop(id(opened[0]), None)
             await each_of(give_backs)
 
         self._opening += 1
@@ -119,17 +136,16 @@ class Environment:
             factory = self._factory_of(metastore, settings, give_backs)
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
             place = Place(display, store, store_stats, factory, settings, self.runtime, self._shared_cache(settings))
-            supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only an open database has tasks
-            claimed = await open_writer(place, supervisor, create=create, properties=properties)
-            db = Db(place, claimed, supervisor, self._shared_polls(), release)
-            opened.append(db)
-            self._databases[id(db)] = db
+            supervisor = Supervisor(display, lambda cause: opened[0].fail(cause))  # only what is open has tasks
+            member = await begin(Part(place, supervisor, self._shared_polls(), release))
+            opened.append(member)
+            self._members[id(member)] = member
         except BaseException:
             await to_the_end(_give_back(supervisor, release))
             raise
         finally:
             self._opening -= 1
-        return db
+        return member
 
     def _factory_of(
         self,
@@ -191,14 +207,14 @@ class Environment:
         return PrefixedStore(shared, url.prefix), shared.stats, url.display
 
     async def close(self) -> None:
-        """Close the databases that are still open, then give up threads and polling. Idempotent.
+        """Close what is still open of it, then give up threads and polling. Idempotent.
 
         Raises `InvalidError` while one is being opened, and what closing a database raises."""
         if self._opening:
             raise InvalidError("a database of this Environment is being opened; wait for that first")
         self._closed = True
         try:
-            await each_of([db.close for db in self._databases.values()])
+            await each_of([member.close for member in self._members.values()])
         finally:
             if self._polls is not None:
                 await self._polls.close()
@@ -244,18 +260,18 @@ async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaita
         await release()
 
 
-class OpeningDb:
-    """What `open` returns: await it for the `Db`, or enter it for a `Db` that is closed at the end. Once."""
+class Opening(Generic[M]):
+    """What `open` and its kin return: await it for what it opens, or enter it, and it is closed at the end. Once."""
 
-    def __init__(self, start: Callable[[], Awaitable[Db]]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[M]]) -> None:
         self._start = start
         self._used = False
-        self._db: Db | None = None
+        self._member: M | None = None
 
-    def __await__(self) -> Generator[object, None, Db]:
+    def __await__(self) -> Generator[object, None, M]:
         return self._once().__await__()
 
-    def _once(self) -> Awaitable[Db]:
+    def _once(self) -> Awaitable[M]:
         if self._used:
             raise InvalidError("this opening was used already; call open() again")
         self._used = True
@@ -268,15 +284,18 @@ class OpeningDb:
         if not self._used:
             warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
 
-    async def __aenter__(self) -> Db:
-        self._db = await self._once()
-        return await self._db.__aenter__()
+    async def __aenter__(self) -> M:
+        self._member = await self._once()
+        return await self._member.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._db is not None:
-            await self._db.__aexit__(kind, error, traceback)
+        if self._member is not None:
+            await self._member.__aexit__(kind, error, traceback)
+
+
+OpeningDb: TypeAlias = Opening[Db]
 
 
 def open_database(
@@ -292,24 +311,33 @@ def open_database(
 ) -> OpeningDb:
     """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
     check_arguments(path, metastore, settings, create, properties, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open(
+            path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
+        ),
+    )
+
+
+def opening_in(
+    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[M]]
+) -> Opening[M]:
+    """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
     if environment is not None:
         if runtime is not None:
             raise InvalidError("runtime= goes with a private Environment; the one given has its own")
-        return environment.open(
-            path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
-        )
+        return begin(environment)
 
-    async def start() -> Db:
+    async def start() -> M:
         _require_loop()
         private = Environment(runtime=runtime)
         try:
-            db = await private.open(
-                path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
-            )
+            member = await begin(private)
         except BaseException:
             await to_the_end(private.close())
             raise
-        db.on_closed(private.close)
-        return db
+        member.on_closed(private.close)
+        return member
 
-    return OpeningDb(start)
+    return Opening(start)

@@ -278,7 +278,7 @@ async def test_nothing_is_sent_once_it_was_declared_not_written(kind: Kind) -> N
     handle = await db.put(b"b", b"2", await_durable=False)
     db._writer.flusher.force()  # its task runs before the tasks are stopped
     in_flight = db.status().flushes_in_flight
-    db._fail(slate.UnavailableError("the store is gone"))
+    db.fail(slate.UnavailableError("the store is gone"))
     with pytest.raises(slate.UnavailableError) as failure:
         await handle.durable()
     assert failure.value.outcome == "not_applied"

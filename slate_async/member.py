@@ -1,0 +1,203 @@
+"""`Member`: the life of one open part of an `Environment` (a database, a reader, a compactor, ...).
+
+open -> (closing ->) closed. A background task that fails, or a newer owner of its role, closes it with a cause: from
+that step on every call, and every call in flight, fails. All methods belong to the loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError
+from slate_async.runtime.concurrent import each_of
+from slate_async.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+State = Literal["open", "closing", "closed", "fenced", "failed"]
+
+
+class Member:
+    """See the module docstring. A subclass says what it is (``noun``) and overrides the hooks it needs.
+
+    name: for people: the database's URL
+    supervisor: of its background tasks; its ``on_failure`` is `fail`
+    release: gives back what was shared, once
+    """
+
+    noun = "database"
+
+    def __init__(self, name: str, supervisor: Supervisor, release: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._supervisor = supervisor
+        self._releases = [release]
+        self._state: State = "open"
+        self._cause: BaseException | None = None
+        self._closed = asyncio.Event()
+        self._shutdown: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._close_told = False
+
+    # ---- hooks
+
+    def _halt(self, cause: BaseException | None) -> None:
+        """It has ended: let nobody wait any more. ``cause`` is ``None`` when it is closed on purpose. Synchronous;
+        called at most once with a cause, and at most once without."""
+
+    def _refuse(self) -> None:
+        """It begins to close on purpose: take no new work."""
+
+    async def _finish(self) -> None:
+        """The last work before it closes on purpose. A `SlateError` is raised by `close`, after everything closed."""
+
+    def _untold(self) -> SlateError | None:
+        """What `close` raises although it had closed before: something nobody was told."""
+        return None
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        """What to close besides tasks and what is shared, called last one first, after the tasks."""
+        return []
+
+    def _left_open(self) -> str:
+        """The warning when it was dropped without being closed."""
+        return f"{self!r} was never closed"
+
+    def _closed_failure(self) -> SlateError:
+        """The error of a call on it once it has closed."""
+        error: SlateError
+        if self._cause is None:
+            error = ClosedError(f"the {self.noun} is closed; open it again")
+        elif isinstance(self._cause, FencedError):
+            error = FencedError(f"the {self.noun} was fenced: {self._cause}; stop, or open it again to take over")
+        else:
+            error = ClosedError(f"the {self.noun} closed itself: {self._cause}")
+        error.__cause__ = self._cause
+        return error
+
+    # ---- for subclasses
+
+    def _check(self) -> None:
+        """Raise unless it is open and called from its own loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidError(f"a {self.noun} is used from coroutines of the event loop that opened it") from None
+        if loop is not self._loop:
+            raise InvalidError(f"this {self.noun} was opened on another event loop; open one for each loop and process")
+        if self._state != "open":
+            raise self._closed_failure()
+
+    def fail(self, cause: BaseException) -> None:
+        """A task failed, or the role was taken over: close with that cause, now."""
+        if self._state in ("closed", "fenced", "failed"):
+            return
+        self._state = "fenced" if isinstance(cause, FencedError) else "failed"
+        self._cause = cause
+        expected = isinstance(cause, SlateError)
+        logger.log(
+            logging.WARNING if expected else logging.ERROR,
+            "%s: closing: %s",
+            self._name,
+            cause,
+            exc_info=None if expected else cause,
+        )
+        self._halt(cause)
+        self._start_shutdown()
+
+    def _start_shutdown(self) -> asyncio.Task[None]:
+        if self._shutdown is None:
+            self._shutdown = self._loop.create_task(self._shut_down(), name=f"{self._name}/shutdown")
+            self._shutdown.add_done_callback(lambda _: self._closed.set())  # even if cancelled before it began
+        return self._shutdown
+
+    async def _shut_down(self) -> None:
+        """Stop every task and give back what was shared. Runs once, in a task of its own."""
+        try:
+            await each_of([*reversed(self._releases), *self._closers(), self._supervisor.close])
+        finally:
+            if self._state in ("open", "closing"):
+                self._state = "closed"
+            self._closed.set()
+
+    # ---- closing
+
+    def on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Also call ``release`` when it has closed, after what was to be released before."""
+        self._releases.append(release)
+
+    async def close(self) -> None:
+        """Finish what was begun, stop all tasks, release the stores. Idempotent.
+
+        Raises what finishing raised, once; it is closed either way, and a call after that returns quietly. May be
+        cancelled: the closing goes on, and another call waits for it."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError(f"a {self.noun} is closed on the event loop that opened it")
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close(), name=f"{self._name}/close")
+        closing = self._closing
+        await asyncio.wait([closing])
+        if closing.cancelled():
+            self._stop()  # by somebody who cancels every task: it may not even have begun
+        await self._closed.wait()
+        if self._close_told:
+            return
+        self._close_told = True
+        if not closing.cancelled():
+            closing.result()
+        elif (untold := self._untold()) is not None:
+            raise untold
+
+    async def _close(self) -> None:
+        failure: SlateError | None = None
+        try:
+            if self._state == "open":
+                self._state = "closing"
+                self._refuse()
+                try:
+                    await self._finish()
+                except SlateError as error:
+                    failure = error
+            else:
+                failure = self._untold()
+        finally:
+            shutdown = self._stop()
+        await asyncio.shield(shutdown)
+        if failure is not None:
+            raise failure
+
+    def _stop(self) -> asyncio.Task[None]:
+        """Let nobody wait for it any more, and shut down."""
+        if self._state in ("open", "closing"):
+            self._state = "closing"
+            self._halt(None)
+        return self._start_shutdown()
+
+    async def wait_closed(self) -> None:
+        """Wait until it is closed, by whatever; raise the cause if it closed itself."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidError(f"a {self.noun} is waited for on the event loop that opened it")
+        await self._closed.wait()
+        if self._cause is not None:
+            raise self._closed_failure()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except Exception:
+            if error is None:
+                raise
+            logger.exception("%s: closing failed too, while another error was on its way", self._name)
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "closed") == "open":
+            warnings.warn(self._left_open(), ResourceWarning, 2, self)
