@@ -18,6 +18,7 @@ from slate_async.format.compression import Compression
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import ClaimWriter, check_usable
 from slate_async.manifest.state import ManifestState
@@ -98,7 +99,9 @@ async def open_writer(
         settings = follow_database(place.settings, state)
         check_usable(state)
         claim = ClaimWriter(place.runtime.ids.token(), settings.flush_parallelism)
+        looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
         claimed = await driver.commit(claim)
+        await looking  # before the log is touched
         if state.log_protocol == "epoch_prefixed":
             with translating():
                 register = place.metadata.register(objects, place.name)
