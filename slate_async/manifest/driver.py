@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from metastores.errors import (
     MetaStoreCorruptionError,
@@ -39,6 +39,13 @@ MAX_ATTEMPTS = 1_000
 """The deadline ends a commit; this ends one whose clock stands still."""
 CHAIN_READS = 8
 """How often a head whose base was deleted meanwhile is read anew before the chain counts as broken."""
+
+
+class Stored(NamedTuple):
+    """A version as it is stored: what it says, and the full version it is a change to (``None``: it is full)."""
+
+    state: ManifestState
+    base: VersionRef | None
 
 
 @dataclass(slots=True)
@@ -117,6 +124,29 @@ class ManifestDriver:
                 return state
         raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
 
+    async def read(self, ref: VersionRef) -> ManifestState | None:
+        """The committed version ``ref``, or ``None`` if it, or the base it needs, is not there any more.
+
+        What it read never becomes the base of a later delta: only whoever named ``ref`` keeps it from collectors."""
+        if self._head is not None and self._head.ref == ref:
+            return self._head
+        stored = await self.read_stored(ref)
+        return None if stored is None else stored.state
+
+    async def read_stored(self, ref: VersionRef) -> Stored | None:
+        """As `read`, with the name of the base."""
+        record = await translated(self.metastore.read(ref))
+        if record is None:
+            return None
+        decoded = await self._decode_bytes(record)
+        if isinstance(decoded, ManifestState):
+            return Stored(replace(decoded, ref=ref), None)
+        base = await self._base_of(ref, decoded)
+        if base is None:
+            return None
+        state = codec.apply_delta(base, decoded, object_name=_name(ref))
+        return Stored(replace(state, ref=ref), decoded.base)
+
     def _see(self, state: ManifestState) -> None:
         if self._head is None or state.version > self._head.version:
             self._head = state
@@ -133,18 +163,23 @@ class ManifestDriver:
         decoded = await self._decode_bytes(record)
         if isinstance(decoded, ManifestState):
             return self._see_full(replace(decoded, ref=record.ref))
-        base = self._base
-        if base is None or base.ref != decoded.base:
-            stored = await translated(self.metastore.read(decoded.base))
-            if stored is None:
-                return None
-            full = await self._decode_bytes(stored)
-            if not isinstance(full, ManifestState):
-                raise CorruptionError(
-                    f"the base of version {record.ref.version} is itself a delta", object_name=_name(stored.ref)
-                )
-            base = self._see_full(replace(full, ref=stored.ref))
+        base = await self._base_of(record.ref, decoded)
+        if base is None:
+            return None
+        self._see_full(base)
         return replace(codec.apply_delta(base, decoded, object_name=_name(record.ref)), ref=record.ref)
+
+    async def _base_of(self, ref: VersionRef, delta: codec.Delta) -> ManifestState | None:
+        """The full version that ``delta``, version ``ref``, names; ``None`` if it is not there."""
+        if self._base is not None and self._base.ref == delta.base:
+            return self._base
+        stored = await translated(self.metastore.read(delta.base))
+        if stored is None:
+            return None
+        full = await self._decode_bytes(stored)
+        if not isinstance(full, ManifestState):
+            raise CorruptionError(f"the base of version {ref.version} is itself a delta", object_name=_name(stored.ref))
+        return replace(full, ref=stored.ref)
 
     async def _decode_bytes(self, record: Record) -> ManifestState | codec.Delta:
         def decode() -> ManifestState | codec.Delta:

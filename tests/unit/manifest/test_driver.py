@@ -80,6 +80,27 @@ async def test_every_version_reads_back_whether_full_or_delta(store: MemoryStore
     assert kinds.count(codec.FULL) in (4, 5)
 
 
+async def test_old_versions_read_back_with_their_bases(store: MemoryStore) -> None:
+    writer = driver_of(store, full_every=4)
+    states = [await writer.create(NEW), await writer.commit(ClaimWriter("t", 1))]
+    for number in range(1, 8):
+        states.append(await writer.commit(add(number, states[-1])))
+    reader = driver_of(store)
+    await reader.load()
+    fulls = {None}
+    for state in states:
+        stored = await reader.read_stored(state.ref)
+        assert stored is not None
+        assert stored.state == state == await reader.read(state.ref)
+        fulls.add(stored.base)
+    assert len(fulls) > 2
+    assert await reader.read(VersionRef(3, "f" * 32)) is None
+    await writer.metastore.delete([states[0].ref])
+    assert await reader.read(states[0].ref) is None
+    assert await driver_of(store).read(states[1].ref) is None  # a change to version 1
+    assert (await reader.load()) == states[-1]
+
+
 @pytest.mark.parametrize("mood", ["throttled", "lost request", "lost answer"])
 async def test_an_edit_goes_in_exactly_once(store: MemoryStore, mood: str) -> None:
     await grown(store, 1)
