@@ -241,6 +241,25 @@ class Settings(BaseSettings):
         le=DAY_MS,
     )
 
+    compactor: bool = _setting(
+        True,
+        unit="true or false",
+        what="Whether a writer compacts, in tasks of its own, unless another process does.",
+        why="A database that nobody compacts gets slow and then refuses writes. Off where `slate compactor` or"
+        " open_compactor runs beside the writer.",
+        default_text="true",
+    )
+    l0_max_ssts: int = _setting(
+        32,
+        unit="SSTs",
+        what="L0 SSTs (without a WAL: SSTs in the log, too) at which the writer waits for compaction: with a WAL no"
+        " memtable is flushed to L0 until one is compacted, without one flushes are slowed.",
+        why="A read of a key that is nowhere asks every one of them; 32 filters let a read through wrongly one time in"
+        " three. Planners begin far below.",
+        ge=2,
+        le=100_000,
+    )
+
     if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
 
         def __init__(self, **values: Any) -> None:
@@ -268,7 +287,7 @@ class Settings(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_not_truth_values(cls, value: object, info: Any) -> object:
-        if isinstance(value, bool) and info.field_name != "wal_enabled":
+        if isinstance(value, bool) and info.field_name not in ("wal_enabled", "compactor"):
             raise ValueError("must not be true or false")
         return value
 
