@@ -157,6 +157,46 @@ class Settings(BaseSettings):
         ge=1,
         le=GIB,
     )
+    sst_bytes: int = _setting(
+        64 * MIB,
+        unit="bytes",
+        what="Size at which compaction ends an SST and begins the next. The versions of one key stay together.",
+        why="As an L0 SST: one upload within the request timeout; a compaction holds about two in memory a key range.",
+        ge=1,
+        le=GIB,
+    )
+    compaction_width: int = _setting(
+        4,
+        unit="sorted runs",
+        what="Size-tiered compaction merges so many runs of about one size.",
+        why="More of them write less and read more: a row is rewritten once for each power of this the database holds.",
+        ge=2,
+        le=64,
+    )
+    level_base_bytes: int = _setting(
+        256 * MIB,
+        unit="bytes",
+        what="Leveled compaction: size of level 1.",
+        why="As much as a compaction of four full L0 SSTs brings, so the two together are rewritten at equal cost.",
+        ge=1,
+        le=1024 * GIB,
+    )
+    level_ratio: int = _setting(
+        10,
+        unit="times",
+        what="Leveled compaction: each level below level 1 is this much larger than the one above it.",
+        why="A tenth of the data at most is stored twice, for about ten rewrites of a row per level.",
+        ge=2,
+        le=100,
+    )
+    compaction_parallelism: int = _setting(
+        2,
+        unit="key ranges",
+        what="Key ranges compacted at once, and compactions under way at once.",
+        why="One reads and writes while the other computes; each holds its own memory (docs/compaction.md).",
+        ge=1,
+        le=64,
+    )
     block_bytes: int = _setting(
         unit="bytes",
         what="Size of a block before compression: the least a point read fetches and decodes.",
@@ -259,6 +299,15 @@ class Settings(BaseSettings):
         ge=2,
         le=100_000,
     )
+    l0_compact_ssts: int = _setting(
+        unit="SSTs",
+        what="L0 SSTs (without a WAL: SSTs in the log, too) that start a compaction.",
+        why="Merging four costs little and keeps the sources few that a read asks.",
+        scaled=_share(4, "l0_max_ssts", 2),
+        default_text="4 (half of l0_max_ssts where that is less)",
+        ge=1,
+        le=100_000,
+    )
 
     if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
 
@@ -315,6 +364,7 @@ _AT_MOST = (
     ("skip_memtable_bytes", "max_unflushed_bytes"),
     ("l0_sst_bytes", "max_unflushed_bytes"),
     ("block_bytes", "l0_sst_bytes"),
+    ("l0_compact_ssts", "l0_max_ssts"),
     ("request_timeout_ms", "retry_deadline_ms"),
     ("log_gap_wait_ms", "takeover_deadline_ms"),
     ("manifest_poll_interval_ms", "takeover_deadline_ms"),

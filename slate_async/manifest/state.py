@@ -1,9 +1,9 @@
 """`ManifestState`: one frozen value that says what the database is.
 
-Invariants (checked by `check_successor` before every commit): identity fields never change; epochs, ``log_start``,
-``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``, ``last_run_id`` and ``history_floor``
-never go back; L0 SSTs are listed newest first with disjoint, falling sequence ranges; ids of checkpoints and of
-compactions are unique.
+Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
+is made again; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
+``last_run_id`` and ``history_floor`` never go back; L0 SSTs are listed newest first with disjoint, falling sequence
+ranges; ids of checkpoints and of compactions are unique.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Compaction:
     keep_above: versions of a key with higher sequence numbers are all kept, and the newest one up to it
     bottom: nothing older lies below its output, so tombstones end there
     l0, runs: its inputs, neighbours in age order, newest first: object ids and run ids
-    target_run, target_level: the run it makes
+    ssts: object ids of the SSTs it takes out of ``runs``, which keep the others; ``None`` = all of theirs
+    target_run, target_level: the run it makes, or joins: see `slate_async.manifest.inputs`
     log_end: without a WAL, the last log position it takes; ``None`` = none
     bounds: keys that cut it into ``len(bounds) + 1`` ranges
     finished: outputs of finished ranges, by index
@@ -146,6 +147,7 @@ class Compaction:
     runs: tuple[int, ...]
     target_run: int
     target_level: int
+    ssts: tuple[bytes, ...] | None = None
     log_end: int | None = None
     bounds: tuple[bytes, ...] = ()
     finished: tuple[RangeOutput, ...] = ()
@@ -167,17 +169,27 @@ class Parent:
 
     path: its URL, without credentials
     checkpoint_id: the checkpoint in it that holds them; ``None`` for a parent's own parent, held by the parent's
+    source_id: the checkpoint in it that was cloned; ``None`` = its head
+    detached: nothing here names an SST of it any more; the entry remembers its checkpoint until that is gone
     """
 
     database_id: UUID
     path: str
     checkpoint_id: UUID | None = None
+    source_id: UUID | None = None
+    detached: bool = False
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestState:
-    """See the module docstring. ``ref`` is ``(0, "")`` until the first commit."""
+    """See the module docstring. ``ref`` is ``(0, "")`` until the first commit.
+
+    initialized: false while a clone is being made
+    destroyed_at_ms: when it was destroyed; nobody opens it from then on
+    removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
+    again on the same path continues from
+    """
 
     # fixed at creation
     database_id: UUID
@@ -190,6 +202,7 @@ class ManifestState:
     # ownership
     initialized: bool = True
     destroyed_at_ms: int | None = None
+    removed: bool = False
     writer_epoch: int = 0
     writer_token: str = ""
     compactor_epoch: int = 0
@@ -254,8 +267,9 @@ MONOTONE = (
 
 def check_successor(old: ManifestState, new: ManifestState) -> None:
     """Raise `InternalError` if ``new`` breaks an invariant that every edit of ``old`` must keep."""
+    made_again = old.removed and not new.removed
     for name in FIXED:
-        if getattr(old, name) != getattr(new, name):
+        if getattr(old, name) != getattr(new, name) and not made_again:
             raise InternalError(f"a manifest edit changed the fixed field {name}")
     for name in MONOTONE:
         if getattr(new, name) < getattr(old, name):

@@ -97,6 +97,7 @@ BASE = ManifestState(
             bottom=True,
             l0=((4).to_bytes(16, "big"),),
             runs=(2, 1),
+            ssts=((3).to_bytes(16, "big"), (2).to_bytes(16, "big")),
             log_end=310,
             target_run=3,
             target_level=2,

@@ -1,0 +1,1 @@
+"""Compaction: planners (pure), the merge, executors, the compactor that drives them."""
