@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
-from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
+from slate_async.log.listing import LogMovedError, contiguous_run
+from slate_async.log.names import contiguous_key
 from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.state import ManifestState
@@ -21,15 +22,6 @@ from slate_async.runtime.protocol import Runtime
 
 logger = logging.getLogger(__name__)
 LOST_IDS_BEFORE_WAITING = 8
-
-
-class LogMovedError(Exception):
-    """The object at ``missing`` is not there although later ones prove that it was. Either ``log_start`` has moved on
-    and the walk starts anew from the new head, or the object was lost."""
-
-    def __init__(self, message: str, missing: int) -> None:
-        super().__init__(message)
-        self.missing = missing
 
 
 class ContiguousLog:
@@ -133,18 +125,9 @@ class ContiguousLog:
         return state.log_floor
 
     async def _present_from(self, first: int, width: int) -> list[LogObject]:
-        """The objects at ``first`` and the ids that follow it without a gap, read.
-
-        Raises `LogMovedError` for an object that was there once: no writer is ever ``width`` ids or more past its
-        lowest missing one, and no fence leaves a gap."""
-        wanted: list[tuple[int, str]] = []
-        async for info in self._store.list(PREFIX, start_after=contiguous_key(first - 1)):
-            log_id = parse_contiguous(info.key)
-            gap = first + len(wanted)
-            if log_id == gap:
-                wanted.append((log_id, info.key))
-            elif log_id >= gap + width:
-                raise LogMovedError(f"is missing, though {info.key} is there", gap)
+        """The objects at ``first`` and the ids that follow it without a gap, read. Raises `LogMovedError` for one that
+        was there once (see `contiguous_run`)."""
+        wanted = await contiguous_run(self._store, first, width)
         if not wanted:
             return []
         found = await self._reader.read_many(wanted)

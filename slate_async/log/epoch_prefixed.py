@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.log import register as codec
+from slate_async.log.listing import has_log
 from slate_async.log.names import PREFIX, epoch_key, parse_epoch_prefixed
 from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
 from slate_async.log.recovery import recover_epoch_prefixed
@@ -90,7 +91,7 @@ class EpochPrefixedLog:
 
     async def _try_to_take(self, claimed: ManifestState) -> bool:
         cell, current = await self._read()
-        if cell is None and await self._has_log(claimed):
+        if cell is None and await has_log(self._store, claimed.log_start):
             cell, current = await self._read()
             if cell is None:
                 raise CorruptionError("is missing, though there is a log", object_name="writer register")
@@ -110,15 +111,6 @@ class EpochPrefixedLog:
             return False
         self._held, self._tag = taken, outcome.value
         return True
-
-    async def _has_log(self, claimed: ManifestState) -> bool:
-        """Whether a log was ever written. No writer puts an object before it holds the register, so a register read
-        after this and not there was lost."""
-        if claimed.log_start > 1:
-            return True
-        async for _ in self._store.list(PREFIX):
-            return True
-        return False
 
     async def _end_of(self, current: WriterRegister) -> int:
         """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""

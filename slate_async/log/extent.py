@@ -1,0 +1,113 @@
+"""Where the log ends, to one who is not its writer: everything acknowledged before the look lies up to there.
+
+Rule 13: what was concluded from names holds iff a head read afterwards still has ``log_start`` at or below the lowest
+of them; else the look is dropped and starts anew from that head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from metastores.protocol import Register
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.log import register as codec
+from slate_async.log.listing import LogMovedError, contiguous_run, has_log
+from slate_async.log.names import contiguous_key, epoch_key
+from slate_async.log.recovery import EpochRange, owner_of
+from slate_async.log.register import EMPTY, WriterRegister
+from slate_async.manifest.driver import translated
+from slate_async.manifest.state import LogProtocol, ManifestState
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+
+LOOKS = 16
+"""How often a log that is compacted while it is looked at is looked at anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """end: last position of the log; one less than the first when it is empty
+    ranges: for the epoch-prefixed log, ``(epoch, first position)`` of the epochs that own its positions, ascending
+    """
+
+    end: int
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+def log_keys(
+    log_protocol: LogProtocol, ranges: Sequence[tuple[int, int]], first: int, last: int
+) -> list[tuple[int, str]]:
+    """``(position, key)`` of the log objects from ``first`` to ``last``, both inclusive; ``ranges`` as in `LogExtent`.
+
+    Raises `CorruptionError` for a position that no epoch owns."""
+    if log_protocol == "contiguous":
+        return [(log_id, contiguous_key(log_id)) for log_id in range(first, last + 1)]
+    owners = [EpochRange(epoch, start) for epoch, start in ranges]
+    keys: list[tuple[int, str]] = []
+    for log_id in range(first, last + 1):
+        epoch = owner_of(log_id, owners)
+        if epoch is None:
+            raise CorruptionError(f"no epoch owns position {log_id}", object_name="epoch ranges of the log")
+        keys.append((log_id, epoch_key(epoch, log_id)))
+    return keys
+
+
+async def find_extent(
+    store: ObjectStore, load_head: Callable[[], Awaitable[ManifestState | None]], register: Register | None
+) -> LogExtent:
+    """The log's extent now. ``register``: the writer's, for an epoch-prefixed log.
+
+    Raises `InvalidError` (no database), `CorruptionError` (an object is missing), `UnavailableError`."""
+    state = await _existing(load_head)
+    for _ in range(LOOKS):
+        if register is not None:
+            held = await _read_register(store, register, state.log_start)
+            return LogExtent(held.last_written, tuple((entry.epoch, entry.starting_sst) for entry in held.ranges))
+        try:
+            run = await contiguous_run(store, state.log_start, state.fence_width)
+        except LogMovedError as moved:
+            state = await _after_gap(store, load_head, state, moved)
+            continue
+        head = await _existing(load_head)
+        if head.log_start == state.log_start:
+            return LogExtent(state.log_start + len(run) - 1)
+        state = head
+    raise UnavailableError(f"the log's start moved during each of {LOOKS} looks at it; try again")
+
+
+async def _existing(load_head: Callable[[], Awaitable[ManifestState | None]]) -> ManifestState:
+    head = await load_head()
+    if head is None:
+        raise InvalidError("there is no database here any more")
+    return head
+
+
+async def _after_gap(
+    store: ObjectStore,
+    load_head: Callable[[], Awaitable[ManifestState | None]],
+    state: ManifestState,
+    moved: LogMovedError,
+) -> ManifestState:
+    """The head to look from. Raises `CorruptionError` for an object that is gone and still belongs to the log; a
+    listing that overtook its put only made it look so, and so does a newer writer with a wider window."""
+    key = contiguous_key(moved.missing)
+    try:
+        await store.head(key)
+        there = True
+    except ObjectNotFoundError:
+        there = False
+    head = await _existing(load_head)
+    if not there and head.log_start <= moved.missing and head.fence_width == state.fence_width:
+        raise CorruptionError(str(moved), object_name=key) from moved
+    return head
+
+
+async def _read_register(store: ObjectStore, register: Register, log_start: int) -> WriterRegister:
+    """What the register holds. It is there whenever a log is: read again if it was made between the two looks."""
+    for _ in range(2):
+        cell = await translated(register.read())
+        if cell is not None:
+            return codec.decode(cell.value)
+        if not await has_log(store, log_start):
+            return EMPTY
+    raise CorruptionError("is missing, though there is a log", object_name="writer register")

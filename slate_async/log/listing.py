@@ -1,0 +1,41 @@
+"""Which log objects there are: looks at names alone, shared by those who take the log over and those who only read."""
+
+from __future__ import annotations
+
+from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
+from slate_async.objectstore.protocol import ObjectStore
+
+
+class LogMovedError(Exception):
+    """The object at ``missing`` is not there although later ones prove that it was. Either ``log_start`` has moved on
+    and the walk starts anew from the new head, or the object was lost."""
+
+    def __init__(self, message: str, missing: int) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+async def contiguous_run(store: ObjectStore, first: int, width: int) -> list[tuple[int, str]]:
+    """``(id, key)`` of the object at ``first`` and of those that follow it without a gap.
+
+    Raises `LogMovedError` for an object that was there once: no writer is ever ``width`` ids or more past its lowest
+    missing one, and no fence leaves a gap."""
+    run: list[tuple[int, str]] = []
+    async for info in store.list(PREFIX, start_after=contiguous_key(first - 1)):
+        log_id = parse_contiguous(info.key)
+        gap = first + len(run)
+        if log_id == gap:
+            run.append((log_id, info.key))
+        elif log_id >= gap + width:
+            raise LogMovedError(f"is missing, though {info.key} is there", gap)
+    return run
+
+
+async def has_log(store: ObjectStore, log_start: int) -> bool:
+    """Whether a log was ever written. No writer puts an object of an epoch-prefixed log before it holds the register,
+    so a register read after this and not there was lost."""
+    if log_start > 1:
+        return True
+    async for _ in store.list(PREFIX):
+        return True
+    return False
