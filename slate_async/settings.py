@@ -4,8 +4,9 @@ Purpose: say once, for every knob, its unit, default and the reason for the defa
 keyword, ``SLATE_*`` environment variable, TOML file, default.
 
 Invariant: a `Settings` that exists is free of contradictions among the values it holds. ``None`` for
-``log_protocol`` and ``wal_enabled`` means "as the database was created"; what depends on the database is checked
-when it is opened. Secrets never belong here: credentials come from the environment and profiles of the store.
+``log_protocol``, ``wal_enabled``, ``compaction`` and ``retention_ms`` means "as the database has it"; what depends on
+the database is checked when it is opened. Secrets never belong here: credentials come from the environment and
+profiles of the store.
 
 Ordering rule: a default that depends on another setting reads one declared above it.
 """
@@ -26,6 +27,7 @@ from slate_async.errors import InvalidError
 LogProtocol: TypeAlias = Literal["contiguous", "epoch_prefixed"]
 Ack: TypeAlias = Literal["committed", "flushed"]
 Compression: TypeAlias = Literal["none", "zstd", "lz4"]
+CompactionStyle: TypeAlias = Literal["size_tiered", "leveled"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -88,6 +90,23 @@ class Settings(BaseSettings):
         why="Unset follows the database; a new one has the log, because sorting and indexing every small flush"
         " costs more than one larger SST. Off saves the second upload of every row.",
         default_text="unset (follow the database; true for a new one)",
+    )
+    compaction: CompactionStyle | None = _setting(
+        unit="name, size_tiered or leveled",
+        what="How compactors arrange SSTs. Kept with the database: a writer that sets it changes it.",
+        why="Unset follows the database; a new one is size_tiered, which rewrites a row least often. leveled reads"
+        " and stores less where rows are overwritten a lot.",
+        default_text="unset (follow the database; size_tiered for a new one)",
+    )
+    retention_ms: int | None = _setting(
+        unit="milliseconds",
+        what="How long overwritten and deleted versions are kept for reads of the past. Kept with the database: a"
+        " writer that sets it changes it.",
+        why="Unset follows the database; a new one keeps none, because history costs space. Checkpoints keep single"
+        " moments without it.",
+        default_text="unset (follow the database; 0 for a new one)",
+        ge=0,
+        le=3_660 * DAY_MS,
     )
     ack: Ack = _setting(
         "committed",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Protocol
+from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.manifest.history import sampled
+from slate_async.manifest.state import THIS_VERSION, Checkpoint, CompactionStyle, ManifestState, SstRef
 
 
 class Edit(Protocol):
@@ -33,22 +35,35 @@ def check_usable(state: ManifestState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClaimWriter:
-    """Become the writer: the next epoch, owned by ``token``. ``parallelism`` widens every later fence."""
+    """Become the writer: the next epoch, owned by ``token``. ``parallelism`` widens every later fence.
+
+    pin: the writer's own checkpoint, in place of all that earlier writers left; ``None`` makes none
+    now_ms: the caller's clock
+    retention_ms, compaction: what the database is to follow from now on; ``None`` leaves it
+    """
 
     token: str
     parallelism: int
+    pin: UUID | None = None
+    now_ms: int = 0
+    retention_ms: int | None = None
+    compaction: CompactionStyle | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies to any usable state."""
         if state.writer_token == self.token:
             return None
         check_usable(state)
-        return replace(
+        claimed = replace(
             state,
             writer_epoch=state.writer_epoch + 1,
             writer_token=self.token,
             fence_width=max(state.fence_width, self.parallelism),
+            retention_ms=state.retention_ms if self.retention_ms is None else self.retention_ms,
+            compaction=self.compaction or state.compaction,
+            checkpoints=tuple(one for one in state.checkpoints if one.owner != "writer"),
         )
+        return claimed if self.pin is None else _pinned(claimed, self.pin, frozenset(), self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,10 @@ class AddL0:
 
     Its mark is ``log_start``: whether *its SST is listed* would be the wrong test, since a compaction may have
     eaten it by then, and adding it again would bring deleted rows back.
+
+    last_write_ms: when the row ``last_seq`` was written; ``None`` when that is known already
+    pin, keep: with an SST, as in `PinWriter`, in the same commit; ``None`` leaves the writer's checkpoints alone
+    now_ms: the caller's clock
     """
 
     epoch: int
@@ -67,11 +86,14 @@ class AddL0:
     last_tick_ms: int
     log_floor: int
     base_version: int
+    last_write_ms: int | None = None
+    pin: UUID | None = None
+    keep: frozenset[UUID] = frozenset()
+    now_ms: int = 0
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's and the log still starts at ``from_position``."""
-        if state.writer_epoch != self.epoch:
-            raise FencedError(f"writer epoch {state.writer_epoch} took over from epoch {self.epoch}")
+        _check_epoch(state, self.epoch)
         if state.log_start > self.to_position:
             return None
         if state.log_start != self.from_position:
@@ -84,12 +106,50 @@ class AddL0:
                 f"{self.sst.location} was begun before manifest version {state.sst_floor}; it may be deleted already",
                 outcome="not_applied",
             )
-        return replace(
+        seq_times = state.seq_times
+        if self.last_write_ms is not None:
+            seq_times = sampled(seq_times, self.last_seq, self.last_write_ms, state.history_floor)
+        moved = replace(
             state,
             log_start=self.to_position + 1,
             log_last_seen=max(state.log_last_seen, self.to_position),
             log_floor=max(state.log_floor, self.log_floor),
             last_seq=max(state.last_seq, self.last_seq),
             last_tick_ms=max(state.last_tick_ms, self.last_tick_ms),
+            seq_times=seq_times,
             l0=state.l0 if self.sst is None else (self.sst, *state.l0),
         )
+        if self.pin is None or self.sst is None:
+            return moved
+        return _pinned(moved, self.pin, self.keep, self.now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class PinWriter:
+    """Keep the SSTs of the very version that this makes, as the writer's checkpoint ``id``. Of this epoch's others
+    those in ``keep`` stay: somebody still reads what they hold."""
+
+    epoch: int
+    id: UUID
+    keep: frozenset[UUID]
+    now_ms: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies iff the epoch is still the writer's. Its mark is its id."""
+        _check_epoch(state, self.epoch)
+        if state.checkpoint(self.id) is not None:
+            return None
+        return _pinned(state, self.id, self.keep, self.now_ms)
+
+
+def _check_epoch(state: ManifestState, epoch: int) -> None:
+    if state.writer_epoch != epoch:
+        raise FencedError(f"writer epoch {state.writer_epoch} took over from epoch {epoch}")
+
+
+def _pinned(state: ManifestState, pin: UUID, keep: frozenset[UUID], now_ms: int) -> ManifestState:
+    """``state`` with checkpoint ``pin`` of its writer on itself, in place of that writer's others but ``keep``."""
+    epoch = state.writer_epoch
+    others = (one for one in state.checkpoints if one.owner != "writer" or one.epoch != epoch or one.id in keep)
+    made = Checkpoint(pin, THIS_VERSION, now_ms, "writer", state.log_start, epoch=epoch)
+    return replace(state, checkpoints=(*others, made))

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.manifest.edits import AddL0, ClaimWriter
-from slate_async.manifest.state import ManifestState, check_successor
+from slate_async.manifest.edits import AddL0, ClaimWriter, PinWriter
+from slate_async.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
 from tests.unit.manifest.test_codec import sst
 
 NEW = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_enabled=True, created_ms=0)
@@ -30,7 +30,7 @@ def add(number: int, first: int, last: int, **changes: object) -> AddL0:
     return AddL0(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def apply(edit: AddL0 | ClaimWriter, state: ManifestState) -> ManifestState:
+def apply(edit: AddL0 | ClaimWriter | PinWriter, state: ManifestState) -> ManifestState:
     new = edit.apply(state)
     assert new is not None
     check_successor(state, new)
@@ -98,3 +98,62 @@ def test_positions_without_rows_move_without_an_sst() -> None:
 def test_successors_that_break_an_invariant_are_refused(broken: ManifestState) -> None:
     with pytest.raises(InternalError):
         check_successor(CLAIMED, broken)
+
+
+# ---- the writer's own checkpoints
+
+
+def pin(number: int, *, epoch: int = 1, owner: str = "writer") -> Checkpoint:
+    return Checkpoint(UUID(int=number), THIS_VERSION, 0, owner, 1, epoch=epoch)  # type: ignore[arg-type]
+
+
+def pins_of(state: ManifestState) -> list[int]:
+    return [one.id.int for one in state.checkpoints]
+
+
+def test_a_claim_leaves_one_writer_checkpoint_its_own() -> None:
+    user = pin(1, owner="user")
+    state = replace(CLAIMED, log_start=7, checkpoints=(pin(2), user, pin(3, epoch=0)))
+    claimed = apply(ClaimWriter("b", 1, UUID(int=4), now_ms=50), state)
+    assert claimed.checkpoints == (user, replace(pin(4, epoch=2), log_start=7, create_ms=50))
+
+
+def test_a_claim_without_one_leaves_none() -> None:
+    assert apply(ClaimWriter("b", 1), replace(CLAIMED, checkpoints=(pin(2),))).checkpoints == ()
+
+
+def test_a_claim_writes_what_settings_say_and_leaves_what_they_do_not() -> None:
+    first = apply(ClaimWriter("b", 1, retention_ms=9, compaction="leveled"), CLAIMED)
+    assert (first.retention_ms, first.compaction) == (9, "leveled")
+    second = apply(ClaimWriter("c", 1), first)
+    assert (second.retention_ms, second.compaction) == (9, "leveled")
+    assert apply(ClaimWriter("d", 1, retention_ms=0), second).retention_ms == 0
+
+
+def test_adding_an_sst_pins_it_in_the_same_step() -> None:
+    state = replace(CLAIMED, checkpoints=(pin(1), pin(2), pin(3, owner="reader")))
+    added = apply(add(1, 1, 5, pin=UUID(int=4), keep=frozenset({UUID(int=2)})), state)
+    assert pins_of(added) == [2, 3, 4]
+    assert added.checkpoints[-1].log_start == added.log_start == 6
+
+
+def test_moving_the_logs_start_alone_pins_nothing() -> None:
+    state = replace(CLAIMED, checkpoints=(pin(1),))
+    assert apply(add(1, 1, 5, sst=None, pin=UUID(int=4)), state).checkpoints == state.checkpoints
+
+
+def test_pinning_removes_what_nobody_reads_of_this_epoch_only() -> None:
+    state = replace(CLAIMED, checkpoints=(pin(1), pin(2), pin(3, owner="clone"), pin(9, epoch=7)))
+    assert pins_of(apply(PinWriter(1, UUID(int=4), frozenset({UUID(int=1)}), 0), state)) == [1, 3, 9, 4]
+
+
+def test_pinning_by_an_older_epoch_is_fenced_even_if_it_was_in() -> None:
+    edit = PinWriter(1, UUID(int=4), frozenset(), 0)
+    with pytest.raises(FencedError):
+        edit.apply(replace(apply(edit, CLAIMED), writer_epoch=2))
+
+
+def test_a_flush_says_when_its_rows_were_written() -> None:
+    state = apply(add(1, 1, 5, last_write_ms=77), CLAIMED)
+    assert state.seq_times == (SeqTime(19, 77),)
+    assert apply(add(2, 6, 9), state).seq_times == state.seq_times
