@@ -26,7 +26,7 @@ from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
-from slate_async.objectstore.url import open_store, parse_url
+from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import Place, open_writer
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.polling import PollScheduler
@@ -62,16 +62,23 @@ class Environment:
     block_cache_bytes: memory for decoded blocks of all of them; indexes and filters of open SSTs come on top
     threads: worker threads for encoding, decoding and file I/O
     runtime: clock, randomness, ids and threads to use instead of the machine's
+    stores: store objects by the names they were opened with, where those of a clone's parents are no URLs
     """
 
     def __init__(
-        self, *, block_cache_bytes: int | None = None, threads: int = DEFAULT_THREADS, runtime: Runtime | None = None
+        self,
+        *,
+        block_cache_bytes: int | None = None,
+        threads: int = DEFAULT_THREADS,
+        runtime: Runtime | None = None,
+        stores: Mapping[str, ObjectStore] | None = None,
     ) -> None:
         for name, number, least in (("threads", threads, 1), ("block_cache_bytes", block_cache_bytes, 0)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
                 raise InvalidError(f"{name} is a whole number of at least {least}, not {number!r}")
         self._own_runtime = runtime is None
         self._cache_bytes = block_cache_bytes
+        self._named_stores = dict(stores or {})
         self.runtime = system_runtime(threads) if runtime is None else runtime
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
@@ -135,7 +142,9 @@ class Environment:
         try:
             factory = self._factory_of(metastore, settings, give_backs)
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
-            place = Place(display, store, store_stats, factory, settings, self.runtime, self._shared_cache(settings))
+            neighbour = self._neighbours(path, settings, give_backs)
+            cache = self._shared_cache(settings)
+            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, neighbour)
             supervisor = Supervisor(display, lambda cause: opened[0].fail(cause))  # only what is open has tasks
             member = await begin(Part(place, supervisor, self._shared_polls(), release))
             opened.append(member)
@@ -201,10 +210,43 @@ class Environment:
         if name is not None:
             raise InvalidError("name= goes with a store object; a URL is its own name")
         url = parse_url(path)
+        shared = self._client(url, policy, give_backs)
+        return PrefixedStore(shared, url.prefix), shared.stats, url.display
+
+    def _client(
+        self, url: StoreURL, policy: RetryPolicy, give_backs: list[Callable[[], Awaitable[None]]]
+    ) -> RetryingStore:
+        """The client of the bucket, folder or memory that ``url`` is in."""
         root = replace(url, prefix="")
         shared, give_back = self._stores.take((root, policy), lambda: open_store(root, self.runtime, retry=policy)[0])
         give_backs.append(give_back)
-        return PrefixedStore(shared, url.prefix), shared.stats, url.display
+        return shared
+
+    def _neighbours(
+        self, path: Path, settings: Settings, give_backs: list[Callable[[], Awaitable[None]]]
+    ) -> Callable[[str], ObjectStore]:
+        """The folders of other databases by name: of the stores given to this environment, else by URL, reached as
+        ``path`` is: with the same kind of store, endpoint, region and client."""
+        policy = _policy(settings)
+        own = parse_url(path) if isinstance(path, str | os.PathLike) else None
+        found: dict[str, ObjectStore] = {}
+
+        def open_neighbour(name: str) -> ObjectStore:
+            if name in self._named_stores:
+                return RetryingStore(self._named_stores[name], self.runtime.clock, self.runtime.rng, policy)
+            url = parse_url(name)
+            if own is not None:
+                if url.scheme != own.scheme:
+                    raise InvalidError(f"{url} is not in the same kind of store as {own}")
+                url = replace(own, bucket=url.bucket, prefix=url.prefix)
+            return PrefixedStore(self._client(url, policy, give_backs), url.prefix)
+
+        def neighbour(name: str) -> ObjectStore:
+            if name not in found:
+                found[name] = open_neighbour(name)
+            return found[name]
+
+        return neighbour
 
     async def close(self) -> None:
         """Close what is still open of it, then give up threads and polling. Idempotent.

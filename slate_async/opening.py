@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from uuid import UUID
 
 from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStore, MetaStoreFactory, Register
@@ -32,6 +33,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
 from slate_async.write.replay import Replayed, replay
@@ -50,7 +52,8 @@ FOREIGN_LOOK = 1_000
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
-    metastores and logs, without credentials; ``store_stats`` counts the requests of its client."""
+    metastores and logs, without credentials; ``store_stats`` counts the requests of its client; ``neighbour`` is the
+    folder of another database, a clone's parent, by its name."""
 
     name: str
     store: ObjectStore
@@ -59,6 +62,11 @@ class Place:
     settings: Settings
     runtime: Runtime
     cache: BlockCache
+    neighbour: Callable[[str], ObjectStore]
+
+    def ssts(self, database_id: UUID) -> SstOpener:
+        """What opens the SSTs of the database here."""
+        return SstOpener(self.store, database_id, self.neighbour, self.cache, self.runtime.offload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +239,10 @@ async def _take_over(
 
 
 async def _replay(place: Place, settings: Settings, inherited: Inherited, epoch: int) -> Replayed:
-    database_id = inherited.state.database_id
+    ssts = place.ssts(inherited.state.database_id)
 
     def open_sst(one: LogObject) -> SstReader:
-        return SstReader(
-            place.store,
-            one.key,
-            size=one.size,
-            database_id=database_id,
-            object_id=one.header.object_id,
-            cache=place.cache,
-            offload=place.runtime.offload,
-            must_exist=True,
-        )
+        return ssts.open_log(one.key, one.size, one.header.object_id)
 
     return await replay(
         inherited,
@@ -279,7 +278,7 @@ def _writer(
         log=log,
         driver=driver,
         store=place.store,
-        cache=place.cache,
+        ssts=place.ssts(inherited.state.database_id),
         encoder=encoder,
         runtime=place.runtime,
         settings=settings,

@@ -24,7 +24,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
-from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.admission import Admission
 from slate_async.write.batch import BatchRows
@@ -53,7 +53,7 @@ class Writer:
         log: Log,
         driver: ManifestDriver,
         store: ObjectStore,
-        cache: BlockCache,
+        ssts: SstOpener,
         encoder: Encoder,
         runtime: Runtime,
         settings: Settings,
@@ -64,8 +64,7 @@ class Writer:
         self.state = inherited.state
         self.epoch = encoder.epoch
         self._runtime = runtime
-        self._store = store
-        self._cache = cache
+        self._ssts = ssts
         self._log = log
         self._supervisor = supervisor
         self._skip_bytes = settings.skip_memtable_bytes
@@ -246,7 +245,7 @@ class Writer:
         if segment.slot not in self.tables.frozen:
             return
         key = self._log.key(segment.log_id)
-        reader = self._open_sst(key, segment.object_bytes, log_object_id(segment.log_id))
+        reader = self._ssts.open_log(key, segment.object_bytes, log_object_id(segment.log_id))
         self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader)))
         self.tables.frozen.remove(segment.slot)
         self.view = self._picture()
@@ -321,18 +320,6 @@ class Writer:
     def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
         reader = known.get(sst.object_id)
         if reader is None:
-            reader = self._open_sst(sst.location, sst.size, sst.object_id)
+            reader = self._ssts.open(sst, self.state.parents)
         self._readers[sst.object_id] = reader
         return Table(sst.first_key, sst.last_key, reader)
-
-    def _open_sst(self, key: str, size: int, object_id: bytes) -> SstReader:
-        return SstReader(
-            self._store,
-            key,
-            size=size,
-            database_id=self.state.database_id,
-            object_id=object_id,
-            cache=self._cache,
-            offload=self._runtime.offload,
-            must_exist=True,
-        )
