@@ -35,3 +35,8 @@ def parse_epoch_prefixed(key: str) -> tuple[int, int]:
     if match is None:
         raise CorruptionError("not the name of a log object", object_name=key)
     return int(match[1]), int(match[2])
+
+
+def position_of(key: str) -> int:
+    """The position of a log object of either protocol. Raises `CorruptionError` for any other name."""
+    return parse_epoch_prefixed(key)[1] if _EPOCH_PREFIXED.fullmatch(key) else parse_contiguous(key)

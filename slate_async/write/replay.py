@@ -73,14 +73,14 @@ async def replay(
     log_ssts: list[tuple[int, Table]] = []
     if state.wal_enabled:
         for one in inherited.objects:
-            columns = new_rows(await _decode(one, state.database_id, offload), last_seq)
+            columns = new_rows(await decode_rows(one, state.database_id, offload), last_seq)
             await _load(tables, one, columns)
             if len(columns):
                 last_seq = int(columns.seqs[-1])
                 tick = max(tick, int(columns.create_ms.max()))
     elif inherited.objects:
         for one in inherited.objects:
-            _check_kind(one, ObjectKind.SST)
+            check_kind(one, ObjectKind.SST)
         readers = [(one.id, open_sst(one)) for one in reversed(inherited.objects)]
         log_ssts = [(log_id, Table(b"", HIGHEST_KEY, reader)) for log_id, reader in readers]
         newest = (await readers[0][1].load()).stats
@@ -91,8 +91,9 @@ async def replay(
     return Replayed(tables, log_ssts, last_seq, tick)
 
 
-async def _decode(one: LogObject, database_id: UUID, offload: Offload) -> Columns:
-    _check_kind(one, ObjectKind.LOG_SEGMENT)
+async def decode_rows(one: LogObject, database_id: UUID, offload: Offload) -> Columns:
+    """The rows of a log segment, in write order. Raises `CorruptionError`."""
+    check_kind(one, ObjectKind.LOG_SEGMENT)
 
     def decode() -> Columns:
         return decode_segment(one.data, object_name=one.key, database_id=database_id, log_id=one.id)[1]
@@ -114,7 +115,8 @@ async def _load(tables: TableSet, one: LogObject, columns: Columns) -> None:
         tables.freeze()
 
 
-def _check_kind(one: LogObject, kind: ObjectKind) -> None:
+def check_kind(one: LogObject, kind: ObjectKind) -> None:
+    """Raise `CorruptionError` unless the object is of that kind, and at its own position."""
     if one.header.kind is not kind:
         raise CorruptionError(f"a {one.header.kind.name} where a {kind.name} belongs", object_name=one.key, offset=10)
     if one.header.object_id != log_object_id(one.id):

@@ -1,0 +1,137 @@
+"""`Follower`: keeps a `Picture` at the head of a living database, round by round.
+
+A round: objects at the log's tail -> the head, read after them -> if the log still starts where they were read from,
+they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it
+(rule 20). A round that was cancelled or failed has done a whole number of these steps, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.follow.picture import Picture
+from slate_async.follow.pins import ReaderPins
+from slate_async.follow.tail import Chunk, Gap, Tail
+from slate_async.log.names import PREFIX, position_of
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import ManifestState
+from slate_async.runtime.protocol import Clock
+from slate_async.sst.reader import MissingError
+
+logger = logging.getLogger(__name__)
+ROUNDS = 64
+"""So many rounds in a row make one catching up; what is left waits for the next."""
+
+
+class Follower:
+    """See the module docstring. ``pins`` is ``None`` for a reader that writes nothing."""
+
+    def __init__(
+        self, picture: Picture, tail: Tail, driver: ManifestDriver, pins: ReaderPins | None, clock: Clock
+    ) -> None:
+        self.picture = picture
+        self.pins = pins
+        self._tail = tail
+        self._driver = driver
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._news = asyncio.Event()
+        self.rounds = self.dropped = 0
+        self.caught_up_ms = 0
+        """Wall clock: everything durable before then is in the picture."""
+
+    async def catch_up(self) -> None:
+        """Read the log and the manifest as they are now, or newer.
+
+        Raises `UnavailableError`, `CorruptionError`, `InvalidError` if there is no usable database any more."""
+        async with self._lock:
+            for _ in range(ROUNDS):
+                if not await self._round():
+                    return
+
+    async def _round(self) -> bool:
+        """One round; whether another one should follow at once."""
+        self.rounds += 1
+        began_ms = self._clock.now_ms()
+        first = self.picture.position.next_id
+        chunk = await self._tail.read(self.picture.position)
+        head = await self._head()
+        if head.log_start > first:
+            self.dropped += 1
+            logger.debug("the log's start moved from %d to %d during a round", first, head.log_start)
+            await self._adopt(head)
+            return True
+        await self._refuse_lost(chunk.gap, head)
+        if not await self._replay(chunk):
+            return True
+        await self._adopt(head)
+        if not chunk.more:
+            self.caught_up_ms = began_ms
+        return chunk.more
+
+    async def _head(self) -> ManifestState:
+        head = await self._driver.load()
+        if head is None:
+            raise InvalidError("there is no database here any more")
+        check_usable(head)
+        return head
+
+    async def _refuse_lost(self, gap: Gap | None, head: ManifestState) -> None:
+        if gap is not None and gap.lost(head) and not await self._tail.there(gap):
+            head = await self._head()
+            if head.log_start <= gap.id and gap.lost(head):
+                raise CorruptionError("a log object is missing", object_name=gap.key)
+
+    async def _replay(self, chunk: Chunk) -> bool:
+        """Replay what was found; ``False`` if it went meanwhile, which a reader without checkpoints may meet."""
+        before = self.picture.last_seq
+        try:
+            await self.picture.replay(chunk.objects, chunk.end)
+        except MissingError as missing:
+            head = await self._head()
+            if _names(head, missing.object_name):
+                raise
+            await self._adopt(head)
+            return False
+        finally:
+            if self.picture.last_seq > before:
+                self._tell()
+        return True
+
+    async def _adopt(self, head: ManifestState) -> None:
+        state = head if self.pins is None else await self.pins.cover(head)
+        self.picture.adopt(state)
+        self._tell()
+        if self.pins is not None:
+            await self.pins.upkeep()
+
+    # ---- who waits
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def wait_for(self, seq: int) -> None:
+        """Wait until the picture holds sequence number ``seq``."""
+        while self.picture.last_seq < seq:
+            await self._news.wait()
+
+    # ---- what is missing
+
+    async def look_past(self, missing: MissingError) -> None:
+        """Catch up to a state that does not name the object that was missed. Raises ``missing`` if the newest does."""
+        begun = self.rounds
+        async with self._lock:
+            if self.rounds == begun:  # else somebody has looked since it was missed
+                await self._round()
+        if _names(self.picture.state, missing.object_name):
+            raise missing
+
+
+def _names(state: ManifestState, key: str) -> bool:
+    if key.startswith(PREFIX):
+        return position_of(key) >= state.log_start
+    return any(sst.location == key for sst in state.ssts())

@@ -1,0 +1,149 @@
+"""A follower's checkpoints: what keeps the SSTs of its views from being deleted.
+
+Invariant: reads get a state only after the checkpoint that names it is committed (rule 20), and a checkpoint stays,
+refreshed, while a view made under it is read from. A checkpoint is made anew only when the set of SSTs has changed;
+who finds nothing changed writes nothing, until half of a checkpoint's life is over: then it is lengthened if it is in
+use, else removed. One that was replaced goes with the next that is made, or so.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.state import ManifestState
+from slate_async.read.view import ReadView
+from slate_async.runtime.protocol import Runtime
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 8
+"""How often a checkpoint is made that names another state than the newest one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A checkpoint of ours. ``views``: those made under it that are read from, and the newest one."""
+
+    id: UUID
+    expire_ms: int
+    ssts: frozenset[bytes]
+    views: list[ReadView] = field(default_factory=list)
+
+    @property
+    def read_from(self) -> bool:
+        return any(view.pinned for view in self.views)
+
+
+class ReaderPins:
+    """See the module docstring. ``name`` is the database's, for the log."""
+
+    def __init__(self, driver: ManifestDriver, runtime: Runtime, *, lifetime_ms: int, name: str) -> None:
+        self._driver = driver
+        self._runtime = runtime
+        self._lifetime_ms = lifetime_ms
+        self._name = name
+        self._current: _Held | None = None
+        self._older: list[_Held] = []
+        self._doubtful: dict[UUID, None] = {}  # may be in the manifest; nothing is read under them
+        self.made = self.refreshed = self.lost = 0
+
+    @property
+    def current_id(self) -> UUID | None:
+        """The checkpoint that new reads are under."""
+        return None if self._current is None else self._current.id
+
+    @property
+    def count(self) -> int:
+        """Checkpoints held, those of unfinished scans included."""
+        return len(self._held())
+
+    def watch(self, view: ReadView) -> None:
+        """``view`` is what reads get from now on; it was made of the state that `cover` returned last."""
+        if self._current is not None:
+            self._current.views = [*(one for one in self._current.views if one.pinned), view]
+
+    async def cover(self, head: ManifestState) -> ManifestState:
+        """``head``, or a newer state, all of whose SSTs a checkpoint of ours names.
+
+        Raises `UnavailableError`, `InvalidError` if the database was destroyed."""
+        self._look_for_lost(head)
+        if self._current is not None and self._current.ssts == _ssts(head):
+            return head
+        return await self._make()
+
+    async def _make(self) -> ManifestState:
+        for _ in range(ATTEMPTS):
+            made_id = self._runtime.ids.uuid()
+            now = self._runtime.clock.now_ms()
+            released = [one for one in self._older if not one.read_from]
+            gone = (*(one.id for one in released), *self._doubtful)
+            self._doubtful[made_id] = None
+            edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=gone)
+            state = await self._driver.commit(edit)
+            self._older = [one for one in self._older if one not in released]
+            self._doubtful = {made_id: None}
+            made = state.checkpoint(made_id)
+            if made is not None and made.ref == state.ref:
+                self._doubtful = {}
+                if self._current is not None:
+                    self._older.append(self._current)
+                self._current = _Held(made_id, now + self._lifetime_ms, _ssts(state))
+                self.made += 1
+                return state
+            # its outcome was unknown at first, and the head that showed it in is newer than what it names
+        raise UnavailableError(f"{self._name}: a checkpoint of the newest state could not be made; it changes too fast")
+
+    async def upkeep(self) -> None:
+        """Lengthen or remove what has lived for half of its time. Raises `UnavailableError`."""
+        now = self._runtime.clock.now_ms()
+        due = [one for one in self._held() if one.expire_ms - now < self._lifetime_ms / 2]
+        idle = [one for one in due if one is not self._current and not one.read_from]
+        if idle:
+            await self._driver.commit(DeleteCheckpoints(frozenset(one.id for one in idle)))
+            self._older = [one for one in self._older if one not in idle]
+        for one in due:
+            if one not in idle:
+                await self._refresh(one, now)
+
+    async def _refresh(self, one: _Held, now_ms: int) -> None:
+        expire_ms = now_ms + self._lifetime_ms
+        try:
+            await self._driver.commit(RefreshCheckpoint(one.id, now_ms, expire_ms))
+        except InvalidError as error:
+            self._lose(one, str(error))
+        else:
+            one.expire_ms = expire_ms
+            self.refreshed += 1
+
+    def _look_for_lost(self, head: ManifestState) -> None:
+        for one in self._held():
+            if head.checkpoint(one.id) is None:
+                self._lose(one, "it is not in the manifest any more")
+
+    def _lose(self, one: _Held, why: str) -> None:
+        """Somebody removed the checkpoint, or it expired while this process slept: the next `cover` makes another."""
+        self.lost += 1
+        scans = "; a scan or snapshot under it may fail" if one.read_from else ""
+        logger.warning("%s: this reader's checkpoint %s was lost (%s)%s", self._name, one.id, why, scans)
+        if one is self._current:
+            self._current = None
+        else:
+            self._older.remove(one)
+
+    def _held(self) -> list[_Held]:
+        return [*self._older, *([] if self._current is None else [self._current])]
+
+    async def close(self) -> None:
+        """Remove all of them. Raises `UnavailableError`; what stays then expires."""
+        ids = frozenset((*(one.id for one in self._held()), *self._doubtful))
+        if ids:
+            await self._driver.commit(DeleteCheckpoints(ids))
+        self._current, self._older, self._doubtful = None, [], {}
+
+
+def _ssts(state: ManifestState) -> frozenset[bytes]:
+    return frozenset(sst.object_id for sst in state.ssts())

@@ -1,0 +1,157 @@
+"""The log as everybody but its writer may read it: what is at its tail, and which of it counts.
+
+Ordering rule (rule 13): nothing that a `Chunk` says holds unless a head read *afterwards* still starts the log at or
+below the position it was read from; otherwise the chunk is dropped, and with it that it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from slate_async.errors import CorruptionError
+from slate_async.format.header import ObjectKind
+from slate_async.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
+from slate_async.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
+from slate_async.log.recovery import ContiguousWalk, EpochRange, Verdict, owner_of
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectStore
+
+CHUNK_BYTES = 32 << 20
+CHUNK_OBJECTS = 256
+"""A chunk ends at the object that reaches one of these; what is read and not yet in a table stays bounded."""
+MAX_WIDTH = 4_096
+"""Looking past a missing object ends here, far past any fence's width."""
+
+
+class Position(NamedTuple):
+    """A place in the log: the id that comes next, and the epoch below which objects from there on are a zombie's."""
+
+    next_id: int
+    floor: int
+
+
+def start_of(state: ManifestState) -> Position:
+    """Where the log of ``state`` starts. Rule 12: the epochs to ignore come from ``log_floor``, never from an epoch."""
+    return Position(state.log_start, state.log_floor)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An object that is not there. ``reach`` says how far past it another one stands: no writer is ever a fence's
+    width past its lowest missing object. ``None``: it was there once, for sure."""
+
+    id: int
+    key: str
+    reach: int | None = None
+
+    def lost(self, state: ManifestState) -> bool:
+        """Whether it is gone for good, by a state read after it was missed and whose log still needs it."""
+        return self.reach is None or self.reach >= state.fence_width
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What was found from one position on.
+
+    objects: data objects that count, in order; fences and zombies are left out
+    end: the position behind everything found
+    gap: where the log stops although it may go on
+    more: whether a bound ended the chunk
+    """
+
+    objects: tuple[LogObject, ...]
+    end: Position
+    gap: Gap | None = None
+    more: bool = False
+
+
+class Tail(Protocol):
+    """One database's log."""
+
+    async def read(self, position: Position) -> Chunk:
+        """Objects from ``position`` on, without a gap. Raises `CorruptionError`, `UnavailableError`."""
+
+    async def there(self, gap: Gap) -> bool:
+        """Whether the missing object is there by now: a listing may overtake its put."""
+
+
+class ContiguousTail:
+    """The contiguous log: ids without gaps."""
+
+    def __init__(self, store: ObjectStore, reader: LogReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def read(self, position: Position) -> Chunk:
+        """See `Tail`. One listing, and the objects."""
+        wanted, gap, more = await self._present(position.next_id)
+        walk = ContiguousWalk(position.next_id, position.floor)
+        objects: list[LogObject] = []
+        for one, (log_id, key) in zip(await self._reader.read_many(wanted) if wanted else (), wanted, strict=True):
+            if one is None:
+                gap, more = Gap(log_id, key), False
+                break
+            if walk.offer(log_id, one.header.writer_epoch) is Verdict.VALID and one.header.kind is not ObjectKind.FENCE:
+                objects.append(one)
+        return Chunk(tuple(objects), Position(walk.next_id, walk.floor), gap, more)
+
+    async def _present(self, first: int) -> tuple[list[tuple[int, str]], Gap | None, bool]:
+        """Ids and keys from ``first`` on, up to a bound; the gap behind them; whether the bound ended it."""
+        wanted: list[tuple[int, str]] = []
+        nbytes = reach = 0
+        async for info in self._store.list(PREFIX, start_after=contiguous_key(first - 1)):
+            missing = first + len(wanted)
+            reach = parse_contiguous(info.key) - missing
+            if reach > MAX_WIDTH:
+                break
+            if reach:
+                continue
+            if nbytes >= CHUNK_BYTES or len(wanted) >= CHUNK_OBJECTS:
+                return wanted, None, True
+            wanted.append((missing, info.key))
+            nbytes += info.size
+        missing = first + len(wanted)
+        return wanted, Gap(missing, contiguous_key(missing), reach) if reach else None, False
+
+    async def there(self, gap: Gap) -> bool:
+        """See `Tail`."""
+        return await self._reader.read_header(gap.id, gap.key) is not None
+
+
+class EpochPrefixedTail:
+    """The epoch-prefixed log, up to where it is committed and never past it. ``bounds`` reads the owners of its
+    positions and the last committed one."""
+
+    def __init__(self, reader: LogReader, bounds: Callable[[], Awaitable[tuple[Sequence[EpochRange], int]]]) -> None:
+        self._reader = reader
+        self._bounds = bounds
+
+    async def read(self, position: Position) -> Chunk:
+        """See `Tail`. One read of the bounds, and the objects."""
+        ranges, last = await self._bounds()
+        objects: list[LogObject] = []
+        next_id, floor, nbytes = position.next_id, position.floor, 0
+        while next_id <= last:
+            if nbytes >= CHUNK_BYTES or len(objects) >= CHUNK_OBJECTS:
+                return Chunk(tuple(objects), Position(next_id, floor), more=True)
+            wanted: list[tuple[int, str]] = []
+            for log_id in range(next_id, min(last + 1, next_id + READS_IN_PARALLEL)):
+                owner = owner_of(log_id, ranges)
+                if owner is None:  # given up as compacted by a take-over
+                    return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, f"log position {log_id}"))
+                wanted.append((log_id, epoch_key(owner, log_id)))
+            for one, (log_id, key) in zip(await self._reader.read_many(wanted), wanted, strict=True):
+                if one is None:
+                    return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, key))
+                if one.header.writer_epoch != owner_of(log_id, ranges):
+                    raise CorruptionError(f"made by epoch {one.header.writer_epoch}", object_name=key)
+                objects.append(one)
+                nbytes += len(one.data)
+                next_id, floor = log_id + 1, max(floor, one.header.writer_epoch)
+        return Chunk(tuple(objects), Position(next_id, floor))
+
+    async def there(self, gap: Gap) -> bool:
+        """See `Tail`. What the register commits is in the store before."""
+        return False
