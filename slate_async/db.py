@@ -14,9 +14,11 @@ from slate_async.errors import FencedError, InvalidError, SlateError, Unavailabl
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.member import Member
 from slate_async.opening import Opened, Place
+from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Look, Snapshot, ViewReads
+from slate_async.sst.reader import MissingError
 from slate_async.status import Status
 from slate_async.types import DELETE, PUT
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
@@ -34,7 +36,8 @@ class Db(Member, ViewReads):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
-    `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`."""
+    `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`; of scans and
+    snapshots `ConflictError`, when what they read was compacted and removed under them."""
 
     def __init__(
         self,
@@ -110,14 +113,34 @@ class Db(Member, ViewReads):
     def _look(self, durable: bool) -> Look:
         self._check()
         self._reads += 1
+        return self._now(durable)
+
+    def _now(self, durable: bool) -> Look:
         writer = self._writer
         return Look(writer.view, writer.durable_seq if durable else writer.last_seq, self._clock.now_ms())
+
+    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
+        await self._look_without(missing)
+        return self._now(durable)
+
+    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+        await self._look_without(missing)
+        check_same_moment(look.view, look.max_seq, self._writer.state.last_seq, missing)
+        return look._replace(view=self._writer.view)
+
+    async def _look_without(self, missing: MissingError) -> None:
+        """Adopt the head; raise ``missing`` if the object still belongs to it."""
+        self._check()
+        await self._look_at_head()
+        self._check()
+        if self._writer.view.reads(missing.object_name):
+            raise missing
 
     def snapshot(self, *, durable: bool = False) -> Snapshot:
         """A stable view of everything written so far (with ``durable``: acknowledged so far).
 
         Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
-        return Snapshot(self._look(durable), self._clock, self._turns, self._check)
+        return Snapshot(self._look(durable), self._clock, self._turns, self._check, self._same_look)
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.

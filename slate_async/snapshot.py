@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from slate_async.errors import ClosedError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read.bounds import BytesLike, key_range
+from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
+from slate_async.sst.reader import MissingError
 from slate_async.types import NEEDS_IO, Row, RowHit
 from slate_async.write.rows import own_key
+
+T = TypeVar("T")
 
 
 class Look(NamedTuple):
@@ -40,6 +44,14 @@ class ViewReads:
     @abstractmethod
     def _check(self) -> None:
         """Raise if the owner can no longer answer; asked again after every wait."""
+
+    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
+        """What a read of now sees that found an object of ``look`` missing. See `slate_async.read.renewal`."""
+        raise missing
+
+    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+        """As `_look_again`, and exactly what ``look`` shows: for scans and snapshots. Or raises `ConflictError`."""
+        raise missing
 
     def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
         """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen.
@@ -69,20 +81,32 @@ class ViewReads:
 
     async def _get_many(self, keys: list[bytes], durable: bool) -> list[bytes | None]:
         look = self._look(durable)
-        hits = await look.view.get_many(keys, look.now_ms, look.max_seq)
-        self._check()
+        hits = await self._stored(look, durable, lambda seen: seen.view.get_many(keys, seen.now_ms, seen.max_seq))
         return [None if hit is None else hit.value for hit in hits]
 
     async def _hit(self, key: bytes, durable: bool) -> RowHit | None:
         look = self._look(durable)
         hit = look.view.get_now(key, look.now_ms, look.max_seq)
         if hit is NEEDS_IO:
-            hit = await look.view.get(key, look.now_ms, look.max_seq)
-            self._check()
-        elif self._turns.spent():
+            return await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
+        if self._turns.spent():
             await self._turns.give()
             self._check()
         return hit
+
+    async def _stored(self, look: Look, durable: bool, read: Callable[[Look], Awaitable[T]]) -> T:
+        """``read(look)``, which asks the store, or of a later look if an object of this one is missing."""
+        last: MissingError | None = None
+        for _ in range(RENEWALS):
+            try:
+                found = await read(look)
+            except MissingError as missing:
+                last = missing
+                look = await self._look_again(look, durable, missing)
+                continue
+            self._check()
+            return found
+        raise gave_up(last)
 
     def scan(
         self,
@@ -99,12 +123,19 @@ class ViewReads:
         ``async for key, value in db.scan(...)``; `Scan.rows` and `Scan.batches` give more. Pins what it reads until
         it is exhausted, closed or dropped."""
         look = self._look(durable)
+
+        async def renew(missing: MissingError) -> ReadView:
+            nonlocal look
+            look = await self._same_look(look, missing)
+            return look.view
+
         return Scan(
             look.view,
             key_range(start, end, prefix),
             now_ms=look.now_ms,
             turns=self._turns,
             check=self._check,
+            renew=renew,
             max_seq=look.max_seq,
             reverse=reverse,
             limit=limit,
@@ -118,10 +149,18 @@ class Snapshot(ViewReads):
     ``async with db.snapshot() as snap`` (plain ``with`` does too), or `close` it; a dropped one frees its pin.
     ``durable`` on its reads is accepted for `Readable`'s sake and changes nothing: the snapshot's own choice holds."""
 
-    def __init__(self, look: Look, clock: Clock, turns: FairTurns, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        look: Look,
+        clock: Clock,
+        turns: FairTurns,
+        check: Callable[[], None],
+        same_look: Callable[[Look, MissingError], Awaitable[Look]],
+    ) -> None:
         super().__init__(clock, turns)
         self._fixed = look
         self._owner_check = check
+        self._owner_same_look = same_look
         self._pin = look.view.pin(self)
         self._open = True
 
@@ -138,6 +177,17 @@ class Snapshot(ViewReads):
         if not self._open:
             raise ClosedError("the snapshot is closed")
         self._owner_check()
+
+    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
+        return await self._same_look(look, missing)
+
+    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+        if look.view is self._fixed.view:  # else another read of this snapshot has come to know
+            renewed = await self._owner_same_look(look, missing)
+            self._check()
+            self._pin.release()
+            self._fixed, self._pin = renewed, renewed.view.pin(self)
+        return self._fixed
 
     def close(self) -> None:
         """Give up the pin; later reads are `ClosedError`. Idempotent."""

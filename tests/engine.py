@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import slate_async as slate
+from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.environment import OpeningDb
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import Edit
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
+from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -23,6 +27,7 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds, ThreadOffload
 from slate_async.settings import LogProtocol
 
@@ -100,6 +105,15 @@ async def abandon(db: slate.Db) -> None:
     offload = db._place.runtime.offload
     if isinstance(offload, ThreadOffload):
         offload.close()
+
+
+async def commit_elsewhere(store: ObjectStore, edit: Edit) -> None:
+    """Commit ``edit`` as another process would."""
+    supervisor = Supervisor("elsewhere", lambda cause: None)
+    metastore = PutIfAbsentMetaStore(MetaObjects(store))
+    driver = ManifestDriver(metastore, runtime(), supervisor, full_every=4, deadline_ms=1000)
+    assert await driver.load() is not None
+    await driver.commit(edit)
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:

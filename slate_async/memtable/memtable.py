@@ -87,6 +87,11 @@ class Memtable:
         """Sequence number of the oldest row, 0 when empty."""
         return self._seqs[0] if self._seqs else 0
 
+    @property
+    def expires(self) -> bool:
+        """Whether any row of it expires."""
+        return self._expire is not None
+
     def freeze(self) -> None:
         """No more appends from here on. Idempotent."""
         self.frozen = True

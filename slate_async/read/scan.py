@@ -7,7 +7,7 @@ silently shorter answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -17,9 +17,13 @@ import pyarrow as pa
 from slate_async.errors import InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.read.bounds import KeyRange
+from slate_async.read.live import LiveRows
+from slate_async.read.merge import key_at
 from slate_async.read.record_batch import RecordBatch
+from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
+from slate_async.sst.reader import MissingError
 from slate_async.types import Row
 
 T = TypeVar("T")
@@ -45,22 +49,28 @@ class Scan:
         now_ms: int,
         turns: FairTurns,
         check: Callable[[], None],
+        renew: Callable[[MissingError], Awaitable[ReadView]] | None = None,
         max_seq: int | None = None,
         reverse: bool = False,
         limit: int | None = None,
     ) -> None:
-        """``check`` raises when the owner can no longer answer; it is asked before and after every wait.
+        """``check`` raises when the owner can no longer answer; it is asked before and after every wait. ``renew``
+        gives another view of the same moment after an object was missing (see `slate_async.read.renewal`), or raises.
 
         Raises `InvalidError` for a ``limit`` that is not a number of rows.
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
-        self._rows = view.live_rows(span, now_ms=now_ms, max_seq=max_seq, reverse=reverse)
+        self._ahead = span
+        self._now_ms = now_ms
+        self._max_seq = max_seq
+        self._reverse = reverse
+        self._renew = renew
+        self._rows = self._stream(view)
         self._pin = view.pin(self)
         self._turns = turns
         self._check = check
         self._left = limit
-        self._reverse = reverse
         self._rest: Columns | None = None
         self._begun = False
         self._busy = False
@@ -140,7 +150,7 @@ class Scan:
         self._busy = True
         try:
             self._check()
-            batch = None if self._left == 0 else await anext(self._rows, None)
+            batch = None if self._left == 0 else await self._next()
             self._check()
             if self._refusal is not None:
                 raise InvalidError(self._refusal)
@@ -157,6 +167,33 @@ class Scan:
             self._exhausted = True
             await self._finish()
         return batch
+
+    def _stream(self, view: ReadView) -> LiveRows:
+        """What is still ahead, as ``view`` shows it."""
+        return view.live_rows(self._ahead, now_ms=self._now_ms, max_seq=self._max_seq, reverse=self._reverse)
+
+    async def _next(self) -> Columns | None:
+        """The next batch, after a missing object from the view that took its place; ``None`` at the end."""
+        last: MissingError | None = None
+        for _ in range(RENEWALS):
+            try:
+                batch = await anext(self._rows, None)
+            except MissingError as missing:
+                if self._renew is None:
+                    raise
+                last = missing
+                await self._rows.aclose()
+                view = await self._renew(missing)
+                self._pin.release()
+                self._pin = view.pin(self)
+                self._rows = self._stream(view)
+                continue
+            if batch is not None and self._reverse:
+                self._ahead = self._ahead._replace(end=key_at(batch, 0))
+            elif batch is not None:
+                self._ahead = self._ahead._replace(start=key_at(batch, -1) + b"\0")
+            return batch
+        raise gave_up(last)
 
     async def _finish(self) -> None:
         self._pin.release()

@@ -19,6 +19,10 @@ class TableSource(Protocol):
     """A sorted, immutable table whose parts are loaded on demand. Errors of the store and `CorruptionError` pass."""
 
     @property
+    def key(self) -> str:
+        """The object it is read from."""
+
+    @property
     def loaded(self) -> bool:
         """Whether index and filter are at hand."""
 
@@ -38,11 +42,13 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A source and the keys it may hold: ``first_key`` to ``last_key``, both inclusive."""
+    """A source and the keys it may hold: ``first_key`` to ``last_key``, both inclusive; ``expires`` unless it is known
+    that no row of it does."""
 
     first_key: bytes
     last_key: bytes
     source: TableSource
+    expires: bool = True
 
     def overlaps(self, start: bytes | None, end: bytes | None) -> bool:
         """Whether a key of ``[start, end)`` may be in it."""

@@ -77,6 +77,18 @@ class ReadView:
         # removing from a dict is atomic, so it does not matter which thread collects the owner
         return Pin(owner, partial(self._pins.pop, number, None))
 
+    # what it consists of
+
+    def reads(self, key: str) -> bool:
+        """Whether the object ``key`` is one of its sources."""
+        return any(table.source.key == key for run in self._levels for table in run.tables)
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether it may hold rows that expire."""
+        stored = any(table.expires for run in self._levels for table in run.tables)
+        return stored or any(memtable.expires for memtable in self.memtables)
+
     # point reads
 
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:

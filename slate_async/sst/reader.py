@@ -2,7 +2,7 @@
 
 Invariants: nothing is returned that was not verified (identity and size of the object, checksums of every section and
 block, each block's checksum against the index); metadata is loaded once; a block is fetched once however many
-lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller knows that it must be there.
+lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller knows that it was there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ OFFLOAD_BYTES = 256 << 10
 """Decoding more raw bytes than this at once happens in a worker thread."""
 
 
+class MissingError(CorruptionError):
+    """An object is not there that was there when the manifest named it. It may be that the manifest has moved on."""
+
+
 class SstReader:
     """One SST of ``size`` bytes at ``key``. Belongs to one event loop; holds no connection."""
 
@@ -44,7 +48,7 @@ class SstReader:
         offload: Offload,
         must_exist: bool = False,
     ) -> None:
-        """``must_exist``: nobody may have removed the object, so a missing one is `CorruptionError`."""
+        """``must_exist``: the manifest names the object, so a missing one is `MissingError`."""
         self.key = key
         self.size = size
         self._store = store
@@ -224,7 +228,7 @@ class SstReader:
             result = await self._store.get(self.key, Span(offset, length))
         except ObjectNotFoundError as error:
             if self._must_exist:
-                raise CorruptionError("is missing", object_name=self.key) from error
+                raise MissingError("is missing", object_name=self.key) from error
             raise
         except InvalidError as error:
             size = (await self._store.head(self.key)).size

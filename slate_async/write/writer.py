@@ -246,7 +246,8 @@ class Writer:
             return
         key = self._log.key(segment.log_id)
         reader = self._ssts.open_log(key, segment.object_bytes, log_object_id(segment.log_id))
-        self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader)))
+        expires = segment.slot.table.expires
+        self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader, expires)))
         self.tables.frozen.remove(segment.slot)
         self.view = self._picture()
         segment.slot.stored.resolve()
@@ -322,4 +323,4 @@ class Writer:
         if reader is None:
             reader = self._ssts.open(sst, self.state.parents)
         self._readers[sst.object_id] = reader
-        return Table(sst.first_key, sst.last_key, reader)
+        return Table(sst.first_key, sst.last_key, reader, sst.min_expire_ms is not None)

@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.format.header import log_object_id
-from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
-from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
-from slate_async.runtime.supervisor import Supervisor
-from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, memory_store, open_db, runtime
+from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, commit_elsewhere, memory_store, open_db
 
 KINDS_SST = [CONTIGUOUS_SST, EPOCHS_SST]
 
@@ -68,15 +64,6 @@ class Between:
         return await self.inner.get(key, byte_range)
 
 
-async def commit(store: ObjectStore, edit: MoveStart) -> None:
-    """As another process would."""
-    supervisor = Supervisor("compactor", lambda cause: None)
-    metastore = PutIfAbsentMetaStore(MetaObjects(store))
-    driver = ManifestDriver(metastore, runtime(), supervisor, full_every=4, deadline_ms=1000)
-    assert await driver.load() is not None
-    await driver.commit(edit)
-
-
 async def log_keys(store: ObjectStore) -> list[str]:
     return [info.key async for info in store.list("log/")]
 
@@ -97,7 +84,7 @@ async def test_an_object_compacted_before_it_is_acknowledged_is_acknowledged_all
     store = Between(memory_store())
     async with open_db(store, CONTIGUOUS_SST) as db:  # type: ignore[arg-type]
         put = await landed_put(store, db, b"a", b"1")
-        await commit(store.inner, MoveStart(db.status().log_end + 2, last_seq=1))
+        await commit_elsewhere(store.inner, MoveStart(db.status().log_end + 2, last_seq=1))
         await db.confirm()
         store.gate.set()
         handle = await asyncio.wait_for(put, 10)
@@ -116,7 +103,7 @@ async def test_a_durable_read_sees_what_was_compacted_before_it_is_acknowledged(
         newest, log_id = (await log_keys(store.inner))[-1], db.status().log_end + 1
         size = (await store.inner.head(newest)).size
         kept = SstRef(newest, log_object_id(log_id), size, 1, 0, b"a", b"a", min_seq=2, max_seq=2, writer_epoch=1)
-        await commit(store.inner, MoveStart(log_id + 1, 2, (SortedRun(1, (kept,)),)))
+        await commit_elsewhere(store.inner, MoveStart(log_id + 1, 2, (SortedRun(1, (kept,)),)))
         await db.confirm()
         assert not put.done()
         assert await db.get(b"a", durable=True) == b"2"
@@ -138,7 +125,7 @@ async def test_a_log_compacted_and_collected_while_it_is_replayed_is_taken_over_
         nonlocal reads
         reads += key == newest
         if key == newest and reads == 2:
-            await commit(store.inner, MoveStart(end + 1, last_seq=2))
+            await commit_elsewhere(store.inner, MoveStart(end + 1, last_seq=2))
             await store.inner.delete([newest])
 
     store.before_get = compact

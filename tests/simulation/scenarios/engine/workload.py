@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import slate_async as slate
-from slate_async.errors import ClosedError, CorruptionError, FencedError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, ConflictError, FencedError, SlateError, UnavailableError
+from slate_async.sst.reader import MissingError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
@@ -97,13 +98,15 @@ class Session:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """A writer that has not heard yet that its log objects were compacted, and collected, may miss them."""
+        """A scan or snapshot whose log objects were compacted and collected need not find its moment again. Nothing
+        else may fail for that."""
         try:
             yield
-        except CorruptionError as error:
-            if error.object_name not in self.site.collected:
+        except ConflictError as error:
+            missing = error.__cause__
+            if not isinstance(missing, MissingError) or missing.object_name not in self.site.collected:
                 raise
-            self.site.count("stale-reads")
+            self.site.count("lost-moments")
             raise UnavailableError("collected") from error
 
     # ---- what its tasks do
