@@ -32,6 +32,7 @@ CompactionStyle: TypeAlias = Literal["size_tiered", "leveled"]
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 
 ENV_PREFIX = "SLATE_"
@@ -258,6 +259,25 @@ class Settings(BaseSettings):
         ge=1,
         le=DAY_MS,
     )
+    checkpoint_lifetime_ms: int = _setting(
+        unit="milliseconds",
+        what="How long the checkpoint of a following reader lives after it was made or refreshed; it is refreshed at"
+        " half of that. More than twice manifest_poll_interval_ms.",
+        why="A reader that died holds what it read for ten minutes; one that lives may be cut off for five.",
+        scaled=lambda values: max(10 * MINUTE_MS, 4 * values.get("manifest_poll_interval_ms", 0)),
+        default_text="600000 (four times manifest_poll_interval_ms where that is more)",
+        ge=1,
+        le=365 * DAY_MS,
+    )
+    max_memtable_bytes: int = _setting(
+        64 * MIB,
+        unit="bytes",
+        what="Size at which a following reader ends a table of replayed log rows and begins the next. A table goes"
+        " when all of its rows are in SSTs.",
+        why="A table goes about when a writer's goes; smaller ones go sooner, but a read asks each.",
+        ge=1,
+        le=64 * GIB,
+    )
     log_gap_wait_ms: int = _setting(
         0,
         unit="milliseconds",
@@ -328,6 +348,44 @@ class Settings(BaseSettings):
         le=100_000,
     )
 
+    gc_interval_ms: int = _setting(
+        300_000,
+        unit="milliseconds",
+        what="Pause between two rounds of a garbage collector.",
+        why="A round lists the whole database, which is paid for; garbage costs little in five minutes.",
+        ge=1,
+        le=365 * DAY_MS,
+    )
+    gc_min_age_ms: int = _setting(
+        600_000,
+        unit="milliseconds",
+        what="Work begun less than this ago is not refused by a garbage collector; so garbage is at least this old, up"
+        " to twice that, when it goes.",
+        why="Several times a slow L0 flush with all its retries; refused, it is uploaded again. Compactions are"
+        " registered and never refused for their age. Safety does not depend on it: 0 is allowed.",
+        ge=0,
+        le=365 * DAY_MS,
+    )
+    gc_clock_skew_ms: int = _setting(
+        60_000,
+        unit="milliseconds",
+        what="How far the clocks of machines that use one database may be apart: a checkpoint goes this long after"
+        " it expired.",
+        why="Synchronised clocks are within a second of each other, one that lost its server is not; a minute more"
+        " of a checkpoint costs nothing.",
+        ge=0,
+        le=DAY_MS,
+    )
+    gc_max_deletes_per_round: int = _setting(
+        10_000,
+        unit="objects",
+        what="Objects a garbage collector deletes before it looks at the manifest again.",
+        why="A round stays a matter of seconds and of a few megabytes of names, however much has gathered; the next"
+        " one follows at once.",
+        ge=1,
+        le=10_000_000,
+    )
+
     if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
 
         def __init__(self, **values: Any) -> None:
@@ -370,6 +428,11 @@ class Settings(BaseSettings):
             raise ValueError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
         if self.log_protocol == "contiguous" and self.log_gap_wait_ms:
             raise ValueError("log_gap_wait_ms has a meaning only with log_protocol 'epoch_prefixed'")
+        if self.checkpoint_lifetime_ms <= 2 * self.manifest_poll_interval_ms:
+            raise ValueError(
+                f"checkpoint_lifetime_ms ({self.checkpoint_lifetime_ms}) must exceed twice manifest_poll_interval_ms"
+                f" ({self.manifest_poll_interval_ms}), or a reader's checkpoint may expire between two polls"
+            )
         if 0 < self.block_cache_bytes < self.block_bytes:
             raise ValueError(
                 f"block_cache_bytes ({self.block_cache_bytes}) cannot hold one block of block_bytes"

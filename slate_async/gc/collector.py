@@ -1,0 +1,257 @@
+"""One collection round: read, decide, commit, delete.
+
+Ordering rule (rules 6, 8, 25 and 26)::
+
+    head -> listing of SSTs -> commit what ended, and the floor -> what is reachable from THAT state
+         -> manifest versions -> log -> SSTs -> leftovers
+
+Everything deleted is judged by one committed state: what it does not name and what lies below its own positions and
+floor can be named by no later state. So two collectors, or one that slept for days between any two steps, only repeat
+each other's deletions. The listing of SSTs may be older than the state: what came later waits for another round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from metastores.protocol import Register
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.gc.batch import Batch
+from slate_async.gc.log import LogJudge
+from slate_async.gc.plan import UnnamedSst, ended, with_floor
+from slate_async.gc.reachable import Reach, Reachable, VersionGoneError
+from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
+from slate_async.gc.sightings import PREFIX as SIGHTINGS_PREFIX
+from slate_async.gc.sightings import Sighting, newest_until, parse_sighting, revise
+from slate_async.log import register as registers
+from slate_async.log.names import PREFIX as LOG_PREFIX
+from slate_async.manifest.driver import ManifestDriver, translated
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.turns import FairTurns
+from slate_async.sst.names import SST_PREFIX, parse_sst_key
+
+logger = logging.getLogger(__name__)
+OVERTAKEN_LIMIT = 5
+"""How often a round whose state was overtaken by another collector is begun anew."""
+LEFTOVERS_PREFIX = "gc/"
+UNNAMED = "no manifest version that stays names it, nor does a compaction"
+LEFT_OVER = "left by a creation that did not come to its end"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """min_age_ms: work begun less than this ago is not refused
+    skew_ms: how far clocks of different machines may be apart
+    max_deletes: objects deleted in one round
+    """
+
+    min_age_ms: int
+    skew_ms: int
+    max_deletes: int
+
+
+@dataclass(slots=True)
+class CollectorStats:
+    """Counters of one collector."""
+
+    rounds: int = 0
+    manifest_versions: int = 0
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a round goes by: the head it found, the state it made of it, what that one keeps, and what else was seen."""
+
+    now_ms: int
+    head: ManifestState
+    state: ManifestState
+    reachable: Reachable
+    unnamed: Sequence[UnnamedSst]
+    sightings: Sequence[Sighting]
+
+    @property
+    def waiting(self) -> int:
+        """SSTs that nothing names and that are not below the floor."""
+        floor, keys = self.state.sst_floor, self.reachable.keys
+        return sum(one.base_version >= floor and one.key not in keys for one in self.unnamed)
+
+
+class Collector:
+    """Collects the garbage of one database. ``register``: the writer's, of an epoch-prefixed log."""
+
+    def __init__(
+        self, store: ObjectStore, driver: ManifestDriver, register: Register | None, runtime: Runtime, limits: Limits
+    ) -> None:
+        self._store = store
+        self._driver = driver
+        self._register = register
+        self._runtime = runtime
+        self._limits = limits
+        self._reach = Reach(driver, runtime)
+        self.stats = CollectorStats()
+
+    async def collect(
+        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
+    ) -> CollectionReport:
+        """Do one round. ``dry_run`` changes nothing and tells what a round would do.
+
+        Raises `InvalidError` if there is no database, `CorruptionError` if something that lives cannot be read (then
+        nothing was deleted), `UnavailableError`."""
+        judged = await self._judge(dry_run)
+        batch = Batch(self._store, self._limits.max_deletes, dry_run=dry_run, on_progress=on_progress)
+        versions = await self._collect_versions(judged, dry_run)
+        await self._collect_log(judged, batch)
+        await self._collect_ssts(judged, batch)
+        await self._collect_leftovers(judged, batch)
+        if not dry_run:
+            await self._revise_sightings(judged)
+        report = _report(judged, versions, batch, dry_run)
+        if not dry_run:
+            self._count(report)
+        return report
+
+    # ---- deciding
+
+    async def _judge(self, dry_run: bool) -> _Judged:
+        """Decide, commit, and find what the state that was committed keeps."""
+        for _ in range(OVERTAKEN_LIMIT):
+            head = await self._driver.load()
+            if head is None:
+                raise InvalidError("there is no database here; check the path and the metastore")
+            if not head.initialized:
+                raise InvalidError(
+                    "the database is a clone whose initialization has not finished; finish or destroy it"
+                )
+            try:
+                return await self._judge_by(head, dry_run)
+            except VersionGoneError as gone:
+                newest = await self._driver.load()
+                if newest is not None and gone.ref in [newest.ref, *(one.ref for one in newest.checkpoints)]:
+                    raise gone.as_corruption() from gone
+        raise UnavailableError("other collectors overtook every attempt of this one; try again later")
+
+    async def _judge_by(self, head: ManifestState, dry_run: bool) -> _Judged:
+        limits, now_ms = self._limits, self._runtime.clock.now_ms()
+        known = [one async for info in self._listed(SIGHTINGS_PREFIX) if (one := parse_sighting(info.key)) is not None]
+        now = Sighting(head.version, head.compactor_epoch, now_ms)
+        aged = newest_until([*known, now], now_ms - limits.min_age_ms)
+        edit = ended(head, aged, now_ms, limits.skew_ms)
+        trial = edit.apply(head) or head
+        unnamed = await self._unnamed(await self._reach.of(trial))
+        edit = with_floor(edit, trial, aged, unnamed)
+        state = edit.apply(head)
+        if state is None:
+            state = head
+        elif not dry_run:
+            state = await self._driver.commit(edit)
+        return _Judged(now_ms, head, state, await self._reach.of(state), unnamed, known)
+
+    async def _unnamed(self, reachable: Reachable) -> list[UnnamedSst]:
+        """SSTs that nothing names, in the order of their names, so those made for old versions first."""
+        unnamed: list[UnnamedSst] = []
+        async for info in self._listed(SST_PREFIX):
+            name = parse_sst_key(info.key)
+            if name is not None and info.key not in reachable.keys:
+                unnamed.append(UnnamedSst(info.key, name.base_version, info.size))
+                if len(unnamed) > self._limits.max_deletes:
+                    break
+        return unnamed
+
+    # ---- deleting
+
+    async def _collect_versions(self, judged: _Judged, dry_run: bool) -> int:
+        retained, metastore = sorted(judged.reachable.versions), self._driver.metastore
+        if not dry_run:
+            return await translated(metastore.collect(retained, as_of=judged.state.ref))
+        stored = await translated(metastore.versions())
+        return sum(ref.version < judged.state.version and ref not in judged.reachable.versions for ref in stored)
+
+    async def _collect_log(self, judged: _Judged, batch: Batch) -> None:
+        register = None
+        if self._register is not None:
+            cell = await translated(self._register.read())
+            register = None if cell is None else registers.decode(cell.value)
+        judge = LogJudge(judged.state, judged.reachable.keys, register)
+        await batch.begin("log")
+        async for info in self._listed(LOG_PREFIX):
+            why = judge.why_garbage(info)
+            if why is not None and not await batch.take(Garbage(info.key, info.size, why)):
+                break
+        await batch.flush()
+
+    async def _collect_ssts(self, judged: _Judged, batch: Batch) -> None:
+        await batch.begin("ssts")
+        for one in judged.unnamed:
+            dead = one.base_version < judged.state.sst_floor and one.key not in judged.reachable.keys
+            if dead and not await batch.take(Garbage(one.key, one.size, UNNAMED)):
+                break
+        await batch.flush()
+
+    async def _collect_leftovers(self, judged: _Judged, batch: Batch) -> None:
+        """What is under ``gc/`` besides sightings, once it is old."""
+        before_ms = judged.now_ms - self._limits.min_age_ms - self._limits.skew_ms
+        await batch.begin("leftovers")
+        async for info in self._listed(LEFTOVERS_PREFIX):
+            old = parse_sighting(info.key) is None and info.last_modified_ms < before_ms
+            if old and not await batch.take(Garbage(info.key, info.size, LEFT_OVER)):
+                break
+        await batch.flush()
+
+    async def _revise_sightings(self, judged: _Judged) -> None:
+        state = judged.state
+        orphaned = any(one.epoch < state.compactor_epoch for one in state.compactions)
+        changes = revise(
+            judged.sightings,
+            Sighting(state.version, state.compactor_epoch, judged.now_ms),
+            min_age_ms=self._limits.min_age_ms,
+            skew_ms=self._limits.skew_ms,
+            waiting=orphaned or judged.waiting > 0,
+        )
+        for one in changes.add:
+            await self._store.put(one.key, b"")
+        if changes.remove:
+            await self._store.delete([one.key for one in changes.remove])
+
+    async def _listed(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """The objects of a folder, with a turn for others now and then."""
+        turns = FairTurns(self._runtime.clock)
+        async for info in self._store.list(prefix):
+            if turns.spent():
+                await turns.give()
+            yield info
+
+    def _count(self, report: CollectionReport) -> None:
+        self.stats.rounds += 1
+        self.stats.manifest_versions += report.manifest_versions
+        self.stats.objects += len(report.objects)
+        self.stats.bytes += report.deleted_bytes
+        if report.objects or report.manifest_versions:
+            logger.info(
+                "collected %d objects of %d bytes and %d manifest versions, by manifest version %d",
+                len(report.objects),
+                report.deleted_bytes,
+                report.manifest_versions,
+                report.manifest_version,
+            )
+
+
+def _report(judged: _Judged, versions: int, batch: Batch, dry_run: bool) -> CollectionReport:
+    head, state = judged.head, judged.state
+    left = dict.fromkeys([*(one.id for one in state.checkpoints), *(one.id for one in state.compactions)])
+    return CollectionReport(
+        dry_run=dry_run,
+        manifest_version=state.version,
+        sst_floor=state.sst_floor,
+        expired_checkpoints=tuple(one.id for one in head.checkpoints if one.id not in left),
+        evicted_compactions=tuple(one.id for one in head.compactions if one.id not in left),
+        manifest_versions=versions,
+        objects=batch.taken,
+        waiting=judged.waiting,
+        truncated=batch.truncated,
+    )

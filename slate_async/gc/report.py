@@ -1,0 +1,57 @@
+"""What a collection did, or would do: plain values, safe to print or export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+Stage = Literal["log", "ssts", "leftovers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object that went, or would go. ``size`` in bytes."""
+
+    key: str
+    size: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionProgress:
+    """A round on its way: what it is at, and what is deleted so far."""
+
+    stage: Stage
+    deleted: int
+    deleted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """One round.
+
+    dry_run: nothing was changed; everything below is what would be
+    manifest_version: the version it was judged by
+    sst_floor: the manifest's after it: SSTs made for older versions can be added no more
+    expired_checkpoints, evicted_compactions: taken out of the manifest
+    manifest_versions: versions (and bodies of commits that lost) deleted
+    objects: log objects, SSTs and leftovers deleted
+    waiting: SSTs that nothing names, not deleted because work in progress may still name them
+    truncated: more was found than one round deletes
+    """
+
+    dry_run: bool
+    manifest_version: int
+    sst_floor: int
+    expired_checkpoints: tuple[UUID, ...]
+    evicted_compactions: tuple[UUID, ...]
+    manifest_versions: int
+    objects: tuple[Garbage, ...]
+    waiting: int
+    truncated: bool
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Bytes of ``objects``."""
+        return sum(one.size for one in self.objects)
