@@ -27,10 +27,29 @@ class Edit(Protocol):
 
 def check_usable(state: ManifestState) -> None:
     """Raise `InvalidError` unless the database can be opened."""
+    if state.removed:
+        raise InvalidError("the database was destroyed; open it with create=True to make another one in its place")
     if state.destroyed_at_ms is not None:
-        raise InvalidError("the database was destroyed; create another one, or re-create it explicitly")
+        raise InvalidError("the database was destroyed and waits to be removed, by a garbage collector or by destroy")
     if not state.initialized:
         raise InvalidError("the database is a clone whose initialization has not finished; finish or destroy it")
+
+
+@dataclass(frozen=True, slots=True)
+class WriterPin:
+    """A checkpoint of the writer's own, on the very version that the edit makes.
+
+    now_ms: the caller's clock
+    keep: this epoch's others that stay, because somebody reads what they hold; the rest goes
+    instead_of, covering: one of ``keep`` that goes all the same if the version made names all of ``covering``: the
+    object ids of its SSTs. It must need nothing of the log
+    """
+
+    id: UUID
+    now_ms: int
+    keep: frozenset[UUID] = frozenset()
+    instead_of: UUID | None = None
+    covering: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +57,12 @@ class ClaimWriter:
     """Become the writer: the next epoch, owned by ``token``. ``parallelism`` widens every later fence.
 
     pin: the writer's own checkpoint, in place of all that earlier writers left; ``None`` makes none
-    now_ms: the caller's clock
     retention_ms, compaction: what the database is to follow from now on; ``None`` leaves it
     """
 
     token: str
     parallelism: int
-    pin: UUID | None = None
-    now_ms: int = 0
+    pin: WriterPin | None = None
     retention_ms: int | None = None
     compaction: CompactionStyle | None = None
 
@@ -63,7 +80,7 @@ class ClaimWriter:
             compaction=self.compaction or state.compaction,
             checkpoints=tuple(one for one in state.checkpoints if one.owner != "writer"),
         )
-        return claimed if self.pin is None else _pinned(claimed, self.pin, frozenset(), self.now_ms)
+        return claimed if self.pin is None else _pinned(claimed, self.pin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +91,7 @@ class AddL0:
     eaten it by then, and adding it again would bring deleted rows back.
 
     last_write_ms: when the row ``last_seq`` was written; ``None`` when that is known already
-    pin, keep: with an SST, as in `PinWriter`, in the same commit; ``None`` leaves the writer's checkpoints alone
-    now_ms: the caller's clock
+    pin: made in the same commit if there is an SST; ``None`` leaves the writer's checkpoints alone
     """
 
     epoch: int
@@ -87,9 +103,7 @@ class AddL0:
     log_floor: int
     base_version: int
     last_write_ms: int | None = None
-    pin: UUID | None = None
-    keep: frozenset[UUID] = frozenset()
-    now_ms: int = 0
+    pin: WriterPin | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's and the log still starts at ``from_position``."""
@@ -119,27 +133,20 @@ class AddL0:
             seq_times=seq_times,
             l0=state.l0 if self.sst is None else (self.sst, *state.l0),
         )
-        if self.pin is None or self.sst is None:
-            return moved
-        return _pinned(moved, self.pin, self.keep, self.now_ms)
+        return moved if self.pin is None or self.sst is None else _pinned(moved, self.pin)
 
 
 @dataclass(frozen=True, slots=True)
 class PinWriter:
-    """Keep the SSTs of the very version that this makes, as the writer's checkpoint ``id``. Of this epoch's others
-    those in ``keep`` stay: somebody still reads what they hold."""
+    """Keep the SSTs of the version that this makes for the writer's reads."""
 
     epoch: int
-    id: UUID
-    keep: frozenset[UUID]
-    now_ms: int
+    pin: WriterPin
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies iff the epoch is still the writer's. Its mark is its id."""
+        """Applies iff the epoch is still the writer's. Its mark is the checkpoint's id."""
         _check_epoch(state, self.epoch)
-        if state.checkpoint(self.id) is not None:
-            return None
-        return _pinned(state, self.id, self.keep, self.now_ms)
+        return None if state.checkpoint(self.pin.id) is not None else _pinned(state, self.pin)
 
 
 def _check_epoch(state: ManifestState, epoch: int) -> None:
@@ -147,9 +154,11 @@ def _check_epoch(state: ManifestState, epoch: int) -> None:
         raise FencedError(f"writer epoch {state.writer_epoch} took over from epoch {epoch}")
 
 
-def _pinned(state: ManifestState, pin: UUID, keep: frozenset[UUID], now_ms: int) -> ManifestState:
-    """``state`` with checkpoint ``pin`` of its writer on itself, in place of that writer's others but ``keep``."""
-    epoch = state.writer_epoch
+def _pinned(state: ManifestState, pin: WriterPin) -> ManifestState:
+    """``state`` with ``pin`` in place of those of its writer that go."""
+    epoch, keep = state.writer_epoch, pin.keep
+    if pin.instead_of in keep and pin.covering.issubset(sst.object_id for sst in state.ssts()):
+        keep = keep - {pin.instead_of}
     others = (one for one in state.checkpoints if one.owner != "writer" or one.epoch != epoch or one.id in keep)
-    made = Checkpoint(pin, THIS_VERSION, now_ms, "writer", state.log_start, epoch=epoch)
+    made = Checkpoint(pin.id, THIS_VERSION, pin.now_ms, "writer", state.log_start, epoch=epoch)
     return replace(state, checkpoints=(*others, made))

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.manifest.edits import AddL0, ClaimWriter, PinWriter
+from slate_async.manifest.edits import AddL0, ClaimWriter, PinWriter, WriterPin
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
 from tests.unit.manifest.test_codec import sst
 
@@ -107,6 +107,10 @@ def pin(number: int, *, epoch: int = 1, owner: str = "writer") -> Checkpoint:
     return Checkpoint(UUID(int=number), THIS_VERSION, 0, owner, 1, epoch=epoch)  # type: ignore[arg-type]
 
 
+def new_pin(number: int, *keep: int, **more: object) -> WriterPin:
+    return WriterPin(UUID(int=number), 50, frozenset(UUID(int=one) for one in keep), **more)  # type: ignore[arg-type]
+
+
 def pins_of(state: ManifestState) -> list[int]:
     return [one.id.int for one in state.checkpoints]
 
@@ -114,7 +118,7 @@ def pins_of(state: ManifestState) -> list[int]:
 def test_a_claim_leaves_one_writer_checkpoint_its_own() -> None:
     user = pin(1, owner="user")
     state = replace(CLAIMED, log_start=7, checkpoints=(pin(2), user, pin(3, epoch=0)))
-    claimed = apply(ClaimWriter("b", 1, UUID(int=4), now_ms=50), state)
+    claimed = apply(ClaimWriter("b", 1, new_pin(4)), state)
     assert claimed.checkpoints == (user, replace(pin(4, epoch=2), log_start=7, create_ms=50))
 
 
@@ -132,23 +136,32 @@ def test_a_claim_writes_what_settings_say_and_leaves_what_they_do_not() -> None:
 
 def test_adding_an_sst_pins_it_in_the_same_step() -> None:
     state = replace(CLAIMED, checkpoints=(pin(1), pin(2), pin(3, owner="reader")))
-    added = apply(add(1, 1, 5, pin=UUID(int=4), keep=frozenset({UUID(int=2)})), state)
+    added = apply(add(1, 1, 5, pin=new_pin(4, 2)), state)
     assert pins_of(added) == [2, 3, 4]
     assert added.checkpoints[-1].log_start == added.log_start == 6
 
 
 def test_moving_the_logs_start_alone_pins_nothing() -> None:
     state = replace(CLAIMED, checkpoints=(pin(1),))
-    assert apply(add(1, 1, 5, sst=None, pin=UUID(int=4)), state).checkpoints == state.checkpoints
+    assert apply(add(1, 1, 5, sst=None, pin=new_pin(4)), state).checkpoints == state.checkpoints
+
+
+def test_a_pin_whose_ssts_the_new_one_holds_too_goes_with_it() -> None:
+    first = sst(1)
+    state = replace(CLAIMED, l0=(first,), checkpoints=(pin(1), pin(2)))
+    merged = new_pin(4, 1, 2, instead_of=UUID(int=1), covering=frozenset({first.object_id}))
+    assert pins_of(apply(add(2, 1, 5, pin=merged), state)) == [2, 4]
+    compacted = replace(state, l0=())
+    assert pins_of(apply(add(2, 1, 5, pin=merged), compacted)) == [1, 2, 4]
 
 
 def test_pinning_removes_what_nobody_reads_of_this_epoch_only() -> None:
     state = replace(CLAIMED, checkpoints=(pin(1), pin(2), pin(3, owner="clone"), pin(9, epoch=7)))
-    assert pins_of(apply(PinWriter(1, UUID(int=4), frozenset({UUID(int=1)}), 0), state)) == [1, 3, 9, 4]
+    assert pins_of(apply(PinWriter(1, new_pin(4, 1)), state)) == [1, 3, 9, 4]
 
 
 def test_pinning_by_an_older_epoch_is_fenced_even_if_it_was_in() -> None:
-    edit = PinWriter(1, UUID(int=4), frozenset(), 0)
+    edit = PinWriter(1, new_pin(4))
     with pytest.raises(FencedError):
         edit.apply(replace(apply(edit, CLAIMED), writer_epoch=2))
 
