@@ -43,7 +43,6 @@ class PlannerConfig:
     """What planners decide by.
 
     l0_compact_ssts: L0 SSTs (log objects without a WAL) that are worth a compaction
-    l0_max_ssts: L0 SSTs at which the writer waits
     sst_bytes: size of output SSTs
     width: size-tiered: so many runs of a size are merged
     max_width: no compaction merges more L0 SSTs and runs than this
@@ -53,7 +52,6 @@ class PlannerConfig:
     """
 
     l0_compact_ssts: int = 4
-    l0_max_ssts: int = 16
     sst_bytes: int = 64 << 20
     width: int = 4
     max_width: int = 32
@@ -66,7 +64,6 @@ class PlannerConfig:
         """The configuration ``settings`` describe."""
         return cls(
             l0_compact_ssts=settings.l0_compact_ssts,
-            l0_max_ssts=settings.l0_max_ssts,
             sst_bytes=settings.sst_bytes,
             width=settings.compaction_width,
             max_width=max(2 * settings.compaction_width, settings.l0_max_ssts),

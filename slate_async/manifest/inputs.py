@@ -68,7 +68,10 @@ class Inputs:
 
     def of_run(self, run: SortedRun) -> tuple[SstRef, ...]:
         """What is taken of ``run``, one of `runs`."""
-        return run.ssts if self.ssts is None else tuple(sst for sst in run.ssts if sst.object_id in self.ssts)
+        if self.ssts is None:
+            return run.ssts
+        named = frozenset(self.ssts)
+        return tuple(sst for sst in run.ssts if sst.object_id in named)
 
 
 def replace_inputs(
@@ -83,8 +86,8 @@ def replace_inputs(
     behind = 0
     for index, run in enumerate(state.runs):
         if run.id in inputs.runs:
-            taken = inputs.of_run(run)
-            runs[index] = replace(run, ssts=tuple(sst for sst in run.ssts if sst not in taken))
+            taken = {sst.object_id for sst in inputs.of_run(run)}
+            runs[index] = replace(run, ssts=tuple(sst for sst in run.ssts if sst.object_id not in taken))
             behind = index + 1
     at = next((index for index, run in enumerate(runs) if _is_target(run, target_run, target_level)), None)
     if at is None:

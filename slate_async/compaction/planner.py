@@ -1,0 +1,132 @@
+"""What should be compacted: pure functions of the manifest's state.
+
+Plans never disturb what is under way or each other (`slate_async.compaction.draft`), so all of a list may run at once.
+The top (log and L0) has a compaction of its own beside the ``parallelism`` of the runs: a long merge of runs
+must not make the writer wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from slate_async.compaction.draft import Draft, Keys, span, within
+from slate_async.compaction.leveled import plan_leveled, push_into
+from slate_async.compaction.size_tiered import plan_size_tiered
+from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
+from slate_async.errors import InvalidError
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+
+MOST_SHED = 16
+"""SSTs rewritten at once only to get rid of rows that nobody needs."""
+
+
+def plan(state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()) -> list[CompactionSpec]:
+    """What should be compacted now, the most urgent first. ``log``: without a WAL, its SSTs, newest first."""
+    draft = Draft(state, log, now_ms, config)
+    if state.compaction == "leveled":
+        plan_leveled(draft)
+    else:
+        plan_size_tiered(draft)
+    if not draft.specs:
+        _shed(draft)
+    return draft.specs
+
+
+def plan_full(
+    state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()
+) -> list[CompactionSpec]:
+    """Everything into one run. Empty if there is nothing, or while something else is under way."""
+    draft = Draft(state, log, now_ms, config)
+    draft.add(top=len(draft.top), runs=state.runs, level=_lowest_level(state), rewrite=True)
+    return draft.specs
+
+
+def plan_range(
+    state: ManifestState,
+    start: bytes | None,
+    end: bytes | None,
+    now_ms: int,
+    config: PlannerConfig,
+    log: Sequence[LogSst] = (),
+) -> list[CompactionSpec]:
+    """Every SST that may hold a key of ``[start, end)``, and what these overlap further down, into the lowest run that
+    holds some of it. Empty if there is nothing, or while something else is under way there."""
+    draft = Draft(state, log, now_ms, config)
+    at = next((index for index, sst in enumerate(draft.top) if _touches(sst, start, end)), len(draft.top))
+    top = len(draft.top) - at
+    taken = list(draft.top[at:])
+    runs: list[tuple[SortedRun, Sequence[SstRef]]] = []
+    for run in state.runs:
+        inside = [sst for sst in run.ssts if _touches(sst, start, end)]
+        keys = _hull([*taken, *inside])
+        found = within(run.ssts, keys) if keys is not None else ()
+        if found or runs or top:
+            runs.append((run, found))
+        taken += found
+    while runs and not runs[-1][1]:
+        runs.pop()
+    target = runs[-1][0] if runs else None
+    draft.add(
+        top=top,
+        runs=[run for run, _ in runs],
+        ssts=[sst for _, found in runs for sst in found],
+        level=_lowest_level(state) if target is None else target.level,
+        target=target,
+        rewrite=True,
+    )
+    return draft.specs
+
+
+def plan_level(
+    state: ManifestState, level: int, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()
+) -> list[CompactionSpec]:
+    """All of one level into the next one; the lowest is rewritten in place. Level 0 is L0, with the log without a WAL;
+    by levels it goes into level 1, else it becomes a run. Empty if there is nothing, or while something else is under
+    way there. Raises `InvalidError` for a level that does not exist."""
+    draft = Draft(state, log, now_ms, config)
+    run = draft.level(level) if level > 0 else None
+    if level and run is None:
+        levels = sorted({0, *(run.level for run in state.runs)})
+        raise InvalidError(f"there is no level {level}; there are levels {', '.join(map(str, levels))}")
+    if run is not None and run is state.runs[-1]:
+        draft.add(runs=[run], ssts=run.ssts, level=level, target=run, rewrite=True)
+    elif run is not None:
+        push_into(draft, 0, [run], run.ssts, level + 1)
+    elif state.compaction == "leveled":
+        older = [run for run in state.runs if not run.level]
+        push_into(draft, len(draft.top), older, [sst for run in older for sst in run.ssts], 1)
+    else:
+        draft.add(top=len(draft.top))
+    return draft.specs
+
+
+def _shed(draft: Draft) -> None:
+    """Rewrite in place SSTs at the bottom that are mostly tombstones, or whose expiring rows have all expired."""
+    for index, run in enumerate(draft.state.runs):
+        below = draft.state.runs[index + 1 :]
+
+        def useless(sst: SstRef, below: Sequence[SortedRun] = below) -> bool:
+            if sst.max_seq > draft.keep_above or sst.object_id in draft.leaving:
+                return False
+            expired = sst.max_expire_ms is not None and sst.max_expire_ms <= draft.horizon_ms
+            if not expired and 2 * sst.tombstones < sst.rows:
+                return False
+            return not any(within(older.ssts, span([sst])) for older in below)
+
+        for found, group in groupby(run.ssts, useless):
+            if found and draft.add(runs=[run], ssts=list(group)[:MOST_SHED], level=run.level, target=run, rewrite=True):
+                return
+
+
+def _lowest_level(state: ManifestState) -> int:
+    lowest = state.runs[-1].level if state.runs else 0
+    return max(1, lowest) if state.compaction == "leveled" else lowest
+
+
+def _touches(sst: SstRef, start: bytes | None, end: bytes | None) -> bool:
+    return (start is None or start <= sst.last_key) and (end is None or sst.first_key < end)
+
+
+def _hull(ssts: Sequence[SstRef]) -> Keys | None:
+    return span(ssts) if ssts else None

@@ -1,0 +1,55 @@
+"""Size-tiered compaction: runs of about one size are merged into one of the next size.
+
+L0 becomes a run as soon as it holds enough SSTs. Runs fall into classes by size, each ``width`` times the one before.
+Where a stretch of neighbouring runs of at most some class has ``width`` runs of that class, the stretch is merged. So a
+row is rewritten about once for each class, and at rest a database has fewer than ``width`` runs of each class (as long
+as older runs are no smaller than newer ones, which is what merging makes of them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from slate_async.compaction.draft import Draft, span
+from slate_async.manifest.state import SortedRun
+
+SMALLEST_BYTES = 1 << 20
+"""Runs of this size and below are of class 0: merging them costs next to nothing."""
+
+
+def plan_size_tiered(draft: Draft) -> None:
+    """Add to ``draft`` what should be compacted now."""
+    config = draft.config
+    if len(draft.top) >= config.l0_compact_ssts:
+        draft.add(top=min(len(draft.top), config.max_width))
+    for stretch in _even_stretches(draft):
+        if draft.busy_runs >= config.parallelism:
+            return
+        merged = stretch[-config.max_width :]
+        draft.add(runs=merged, level=merged[-1].level)
+
+
+def size_class(run: SortedRun, width: int) -> int:
+    """0 for the smallest runs; each further class holds runs about ``width`` times larger, within its root."""
+    size = sum(sst.size for sst in run.ssts)
+    return max(0, math.floor(math.log(max(1, size) / SMALLEST_BYTES, width) + 0.5))
+
+
+def _even_stretches(draft: Draft) -> Iterator[list[SortedRun]]:
+    """Stretches of neighbouring, unclaimed runs worth merging, the smallest class first."""
+    width = draft.config.width
+    classes = [(run, size_class(run, width)) for run in draft.state.runs]
+    for highest in sorted({number for _, number in classes}):
+        stretch: list[SortedRun] = []
+        largest = 0
+        for run, number in classes:
+            if number <= highest and draft.free([run], span(run.ssts)):
+                stretch.append(run)
+                largest += number == highest
+                continue
+            if largest >= width:
+                yield stretch
+            stretch, largest = [], 0
+        if largest >= width:
+            yield stretch
