@@ -20,13 +20,14 @@ from metastores.protocol import Register
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.gc.batch import Batch
 from slate_async.gc.log import LogJudge
-from slate_async.gc.plan import UnnamedSst, ended, with_floor
+from slate_async.gc.plan import UnnamedSst, with_floor
 from slate_async.gc.reachable import Reach, Reachable, VersionGoneError
 from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
 from slate_async.gc.sightings import PREFIX as SIGHTINGS_PREFIX
 from slate_async.gc.sightings import Sighting, newest_until, parse_sighting, revise
 from slate_async.log import register as registers
 from slate_async.log.names import PREFIX as LOG_PREFIX
+from slate_async.manifest.collection import Collect
 from slate_async.manifest.driver import ManifestDriver, translated
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
@@ -139,9 +140,9 @@ class Collector:
     async def _judge_by(self, head: ManifestState, dry_run: bool) -> _Judged:
         limits, now_ms = self._limits, self._runtime.clock.now_ms()
         known = [one async for info in self._listed(SIGHTINGS_PREFIX) if (one := parse_sighting(info.key)) is not None]
-        now = Sighting(head.version, head.compactor_epoch, now_ms)
+        now = Sighting(head.version, now_ms)
         aged = newest_until([*known, now], now_ms - limits.min_age_ms)
-        edit = ended(head, aged, now_ms, limits.skew_ms)
+        edit = Collect(now_ms, limits.skew_ms)
         trial = edit.apply(head) or head
         unnamed = await self._unnamed(await self._reach.of(trial))
         edit = with_floor(edit, trial, aged, unnamed)
@@ -204,14 +205,12 @@ class Collector:
         await batch.flush()
 
     async def _revise_sightings(self, judged: _Judged) -> None:
-        state = judged.state
-        orphaned = any(one.epoch < state.compactor_epoch for one in state.compactions)
         changes = revise(
             judged.sightings,
-            Sighting(state.version, state.compactor_epoch, judged.now_ms),
+            Sighting(judged.state.version, judged.now_ms),
             min_age_ms=self._limits.min_age_ms,
             skew_ms=self._limits.skew_ms,
-            waiting=orphaned or judged.waiting > 0,
+            waiting=judged.waiting > 0,
         )
         for one in changes.add:
             await self._store.put(one.key, b"")
@@ -243,13 +242,11 @@ class Collector:
 
 def _report(judged: _Judged, versions: int, batch: Batch, dry_run: bool) -> CollectionReport:
     head, state = judged.head, judged.state
-    left = dict.fromkeys([*(one.id for one in state.checkpoints), *(one.id for one in state.compactions)])
     return CollectionReport(
         dry_run=dry_run,
         manifest_version=state.version,
         sst_floor=state.sst_floor,
-        expired_checkpoints=tuple(one.id for one in head.checkpoints if one.id not in left),
-        evicted_compactions=tuple(one.id for one in head.compactions if one.id not in left),
+        expired_checkpoints=tuple(one.id for one in head.checkpoints if state.checkpoint(one.id) is None),
         manifest_versions=versions,
         objects=batch.taken,
         waiting=judged.waiting,

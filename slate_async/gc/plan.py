@@ -27,11 +27,6 @@ class UnnamedSst:
     size: int
 
 
-def ended(head: ManifestState, aged: Sighting, now_ms: int, skew_ms: int) -> Collect:
-    """The part of a round's edit that is about what has ended. ``aged``: what was the head ``min_age`` ago."""
-    return Collect(now_ms, skew_ms, compactor_epoch=min(aged.compactor_epoch, head.compactor_epoch))
-
-
 def with_floor(edit: Collect, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> Collect:
     """``edit`` with a floor that frees what of ``unnamed`` it can. ``trial``: the head with ``edit`` applied."""
     bases = [one.base_version for one in unnamed if one.base_version >= trial.sst_floor]

@@ -34,7 +34,7 @@ class CollectionReport:
     dry_run: nothing was changed; everything below is what would be
     manifest_version: the version it was judged by
     sst_floor: the manifest's after it: SSTs made for older versions can be added no more
-    expired_checkpoints, evicted_compactions: taken out of the manifest
+    expired_checkpoints: taken out of the manifest
     manifest_versions: versions (and bodies of commits that lost) deleted
     objects: log objects, SSTs and leftovers deleted
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
@@ -45,7 +45,6 @@ class CollectionReport:
     manifest_version: int
     sst_floor: int
     expired_checkpoints: tuple[UUID, ...]
-    evicted_compactions: tuple[UUID, ...]
     manifest_versions: int
     objects: tuple[Garbage, ...]
     waiting: int

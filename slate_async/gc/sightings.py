@@ -2,7 +2,7 @@
 
 A collector may refuse work (by raising ``sst_floor`` past the version it was begun at) only when that work is older
 than ``min_age``, so it must know what the head was that long ago. Collectors come and go, run from cron, and are
-killed; so the knowledge is in the store, as ``gc/heads/{version:020}.{compactor epoch:020}.{wall clock ms:015}``.
+killed; so the knowledge is in the store, as ``gc/heads/{version:020}.{wall clock ms:015}``.
 
 Nothing rests on it for safety: a wrong clock makes a collector refuse work too early, or delete garbage too late.
 Sightings exist only while there is garbage that is too young, at most about `MOST` of them.
@@ -16,29 +16,28 @@ from typing import NamedTuple
 
 PREFIX = "gc/heads/"
 MOST = 8
-_KEY = re.compile(r"gc/heads/(\d{20})\.(\d{20})\.(\d{15})")
+_KEY = re.compile(r"gc/heads/(\d{20})\.(\d{15})")
 
 
 class Sighting(NamedTuple):
-    """At ``seen_ms`` the head was ``version``, and the compactors' epoch in it ``compactor_epoch``."""
+    """At ``seen_ms`` the head was ``version``."""
 
     version: int
-    compactor_epoch: int
     seen_ms: int
 
     @property
     def key(self) -> str:
         """The key that says so."""
-        return f"{PREFIX}{self.version:020}.{self.compactor_epoch:020}.{self.seen_ms:015}"
+        return f"{PREFIX}{self.version:020}.{self.seen_ms:015}"
 
 
-NEVER = Sighting(0, 0, 0)
+NEVER = Sighting(0, 0)
 
 
 def parse_sighting(key: str) -> Sighting | None:
     """What ``key`` says, or ``None`` if it is not the key of a sighting."""
     match = _KEY.fullmatch(key)
-    return Sighting(int(match[1]), int(match[2]), int(match[3])) if match else None
+    return Sighting(int(match[1]), int(match[2])) if match else None
 
 
 def newest_until(sightings: Sequence[Sighting], time_ms: int) -> Sighting:
@@ -61,6 +60,6 @@ def revise(known: Sequence[Sighting], now: Sighting, *, min_age_ms: int, skew_ms
         return Changes(remove=tuple(known))
     aged = newest_until(known, now.seen_ms - min_age_ms)
     kept = [one for one in known if one >= aged and one.seen_ms <= now.seen_ms + skew_ms]
-    seen_already = any(one[:2] == now[:2] for one in kept)
+    seen_already = any(one.version == now.version for one in kept)
     recent = any(one.seen_ms > now.seen_ms - min_age_ms // MOST for one in kept)
     return Changes(add=() if seen_already or recent else (now,), remove=tuple(one for one in known if one not in kept))

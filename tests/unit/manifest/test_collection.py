@@ -30,8 +30,8 @@ def checkpoint(number: int, expire_ms: int | None) -> Checkpoint:
     return Checkpoint(UUID(int=number), VersionRef(number, "b" * 32), 0, "user", 1, expire_ms)
 
 
-def compaction(number: int, *, epoch: int, base: int) -> Compaction:
-    return Compaction(UUID(int=number), epoch, base, 0, 0, False, (), (), 1, 0)
+def compaction(base: int) -> Compaction:
+    return Compaction(UUID(int=base), 3, base, 0, 0, False, (), (), 1, 0)
 
 
 def applied(edit: Collect, state: ManifestState = STATE) -> ManifestState:
@@ -60,18 +60,11 @@ def test_expired_checkpoints_go_once_every_clock_agrees() -> None:
     ],
 )
 def test_the_floor_rises_as_far_as_compactions_let_it(wanted: int, bases: list[int], floor: int | None) -> None:
-    state = replace(STATE, compactions=tuple(compaction(base, epoch=3, base=base) for base in bases))
+    state = replace(STATE, compactions=tuple(map(compaction, bases)))
     if floor is None:
         assert Collect(0, 0, floor=wanted).apply(state) is None
     else:
         assert applied(Collect(0, 0, floor=wanted), state).sst_floor == floor
-
-
-def test_compactions_of_a_replaced_compactor_go_and_let_the_floor_rise() -> None:
-    state = replace(STATE, compactions=(compaction(1, epoch=2, base=6), compaction(2, epoch=3, base=11)))
-    new = applied(Collect(0, 0, floor=15, compactor_epoch=3), state)
-    assert [one.id.int for one in new.compactions] == [2]
-    assert new.sst_floor == 11
 
 
 def test_a_version_above_is_made_though_nothing_changes() -> None:
