@@ -6,25 +6,23 @@ Ordering rule (rule 9, rule 16): claim -> fence -> replay -> read the head again
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from uuid import UUID
 
-from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStore, MetaStoreFactory, Register
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.compression import Compression
-from slate_async.log.contiguous import ContiguousLog
-from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.log.choose import log_of
+from slate_async.log.protocol import Inherited, Log, LogObject
 from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.creation import create_first
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import ClaimWriter, check_usable
+from slate_async.manifest.lifecycle import MakeAgain
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.concurrent import to_the_end
@@ -40,13 +38,8 @@ from slate_async.write.replay import Replayed, replay
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
-OURS = re.compile(r"(manifest|writer|log|sst|gc)/")
-NESTED = re.compile(r"[^/]+/(.*/)?(manifest/|writer/|gc/|log/[\d.]+\.sst$|sst/\d+\.[0-9a-z]+\.sst$)")
-"""Keys of a database nested below. Its manifest may be elsewhere, so any of its objects will do."""
 TAKEOVERS = 8
 """How often a log whose start moves during its replay is taken over anew."""
-FOREIGN_LOOK = 1_000
-"""How many objects under a new database's path are looked at for things that are not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +93,10 @@ async def open_writer(
     register: Register | None = None
     try:
         state = await driver.load()
-        if state is None:
-            if not create:
-                raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
-            state = await _create(place, driver, properties)
+        if state is None and not create:
+            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+        if state is None or (state.removed and create):
+            state = await _create(place, driver, state, properties)
         settings = follow_database(place.settings, state)
         check_usable(state)
         claim = ClaimWriter(place.runtime.ids.token(), settings.flush_parallelism)
@@ -113,7 +106,7 @@ async def open_writer(
         if state.log_protocol == "epoch_prefixed":
             with translating():
                 register = place.metadata.register(objects, place.name)
-        log = _log(place, settings, claimed, driver, register)
+        log = log_of(claimed, place.store, register, driver.load, place.runtime, settings, whole=claimed.wal_enabled)
         inherited, replayed = await _take_over(place, settings, claimed, log, driver)
         writer = _writer(place, settings, inherited, replayed, claimed.writer_epoch, log, driver, supervisor)
     except BaseException:
@@ -136,52 +129,25 @@ async def _close(driver: ManifestDriver, register: Register | None) -> None:
         await register.close()
 
 
-async def _create(place: Place, driver: ManifestDriver, properties: Mapping[str, str] | None) -> ManifestState:
-    """Commit version 1 at an empty place whose store can do what the protocols need."""
+async def _create(
+    place: Place, driver: ManifestDriver, removed: ManifestState | None, properties: Mapping[str, str] | None
+) -> ManifestState:
+    """A database where there is none, or only ``removed``, what is left of a destroyed one."""
     settings = place.settings
-    log_protocol = settings.log_protocol or "contiguous"
-    if settings.ack == "flushed" and log_protocol == "contiguous":
-        raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
-    try:
-        await _refuse_foreign(place)
-    except InvalidError:
-        raced = await driver.load()
-        if raced is None:
-            raise
-        return raced  # made meanwhile, by whoever put there what was found
-    metadata = place.metadata
-    register = log_protocol == "epoch_prefixed" and metadata.needs.register
-    need_create = metadata.needs.create or log_protocol == "contiguous" or register
-    need_replace = metadata.needs.replace or register
-    if need_create or need_replace:
-        await probe(place.store, need_create=need_create, need_replace=need_replace, ids=place.runtime.ids)
-    return await driver.create(
-        ManifestState(
-            database_id=place.runtime.ids.uuid(),
-            log_protocol=log_protocol,
-            wal_enabled=settings.wal_enabled is not False,
-            created_ms=place.runtime.clock.now_ms(),
-            properties=MappingProxyType(dict(properties or {})),
-        )
+    if removed is not None:
+        settings = settings.replace(log_protocol=settings.log_protocol or removed.log_protocol)
+    first = ManifestState(
+        database_id=place.runtime.ids.uuid(),
+        log_protocol=settings.log_protocol or "contiguous",
+        wal_enabled=settings.wal_enabled is not False,
+        created_ms=place.runtime.clock.now_ms(),
+        properties=MappingProxyType(dict(properties or {})),
     )
-
-
-async def _refuse_foreign(place: Place) -> None:
-    """Raise `InvalidError` if the path holds anything but other databases, which may nest below, and what a creation
-    leaves that did not come to its end: the first manifest's body, or the note of where its head was to be."""
-    looked = 0
-    async for info in place.store.list(""):
-        leftover = info.key == ELSEWHERE or body_ref(info.key) is not None or info.key.startswith("gc/")
-        if OURS.match(info.key) and not leftover:
-            raise InvalidError(
-                f"{place.name} holds {info.key!r} but its manifest is not there: name the metastore it was made with"
-                " (metastore=...), or choose an empty path"
-            )
-        if not OURS.match(info.key) and not NESTED.match(info.key):
-            raise InvalidError(f"{place.name} holds {info.key!r}, which is not a database's; choose an empty path")
-        looked += 1
-        if looked >= FOREIGN_LOOK:
-            return
+    if settings.ack == "flushed" and first.log_protocol == "contiguous":
+        raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
+    if removed is not None:
+        return await driver.commit(MakeAgain(first))
+    return await create_first(first, driver, place.store, place.metadata, place.name, place.runtime.ids)
 
 
 def follow_database(settings: Settings, state: ManifestState) -> Settings:
@@ -193,32 +159,6 @@ def follow_database(settings: Settings, state: ManifestState) -> Settings:
     if settings.log_protocol is not None and settings.wal_enabled is not None:
         return settings
     return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
-
-
-def _log(
-    place: Place, settings: Settings, state: ManifestState, driver: ManifestDriver, register: Register | None
-) -> Log:
-    reader = LogReader(place.store, state.database_id, whole=state.wal_enabled)
-    if register is None:
-        return ContiguousLog(
-            place.store,
-            reader,
-            driver.load,
-            place.runtime,
-            deadline_ms=settings.retry_deadline_ms,
-            takeover_deadline_ms=settings.takeover_deadline_ms,
-            poll_interval_ms=settings.manifest_poll_interval_ms,
-        )
-    return EpochPrefixedLog(
-        place.store,
-        reader,
-        register,
-        driver.load,
-        place.runtime,
-        deadline_ms=settings.retry_deadline_ms,
-        takeover_deadline_ms=settings.takeover_deadline_ms,
-        gap_wait_ms=settings.log_gap_wait_ms,
-    )
 
 
 async def _take_over(

@@ -1,0 +1,49 @@
+"""The log of a database by its protocol, as the database's settings want it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from metastores.protocol import Register
+from slate_async.log.contiguous import ContiguousLog
+from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.log.protocol import Log, LogReader
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.settings import Settings
+
+
+def log_of(
+    state: ManifestState,
+    store: ObjectStore,
+    register: Register | None,
+    load_head: Callable[[], Awaitable[ManifestState | None]],
+    runtime: Runtime,
+    settings: Settings,
+    *,
+    whole: bool,
+) -> Log:
+    """``register``: the writer's, for an epoch-prefixed log. ``whole``: a take-over reads log objects whole, not only
+    their headers."""
+    reader = LogReader(store, state.database_id, whole=whole)
+    if register is None:
+        return ContiguousLog(
+            store,
+            reader,
+            load_head,
+            runtime,
+            deadline_ms=settings.retry_deadline_ms,
+            takeover_deadline_ms=settings.takeover_deadline_ms,
+            poll_interval_ms=settings.manifest_poll_interval_ms,
+        )
+    return EpochPrefixedLog(
+        store,
+        reader,
+        register,
+        load_head,
+        runtime,
+        deadline_ms=settings.retry_deadline_ms,
+        takeover_deadline_ms=settings.takeover_deadline_ms,
+        gap_wait_ms=settings.log_gap_wait_ms,
+    )
