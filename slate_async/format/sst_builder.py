@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, encode_block, stored_crc, stored_raw_bytes
-from slate_async.format.checksum import crc32c, crc32c_of_parts
+from slate_async.format.checksum import crc32c
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.format.compression import Compression
 from slate_async.format.filter import MAX_BITS_PER_KEY, build_filter, key_hashes
@@ -63,6 +63,7 @@ class SstBuilder:
         self._codec = Compression.of(compression)
         self._filter_bits = filter_bits_per_key
         self._body: list[bytes] = []
+        self._body_crc = 0
         self._at = HEADER_BYTES
         self._raw_bytes = 0
         self._entries: list[BlockEntry] = []
@@ -94,7 +95,7 @@ class SstBuilder:
         self._stats.add(columns)
         if self._filter_bits:
             self._hashes.append(key_hashes(columns.keys))
-        ends = _raw_ends(columns)
+        ends = raw_ends(columns)
         rows, start, base = len(columns), 0, 0
         while start < rows:
             stop = int(np.searchsorted(ends, base + self._block_bytes - self._pending_bytes, "right"))
@@ -129,7 +130,7 @@ class SstBuilder:
             epoch,
             self._at - HEADER_BYTES,
             manifest_version,
-            crc32c_of_parts(self._body),
+            self._body_crc,
         )
         return EncodedSst([encode_header(header), *self._body], self._at, stats, header)
 
@@ -163,11 +164,12 @@ class SstBuilder:
         self._append(encode_footer(footer))
 
     def _append(self, data: bytes) -> None:
-        self._body.append(data)
-        self._at += len(data)
-        if padding := -len(data) % 8:
-            self._body.append(bytes(padding))
-            self._at += padding
+        """Add to the body, padded; its checksum grows with it, while the bytes are still in the processor's cache."""
+        for part in (data, bytes(-len(data) % 8)):
+            if part:
+                self._body.append(part)
+                self._at += len(part)
+                self._body_crc = crc32c(part, self._body_crc)
 
     def _close_block(self) -> None:
         rows = concat(self._pending)
@@ -209,7 +211,7 @@ def check_sorted(columns: Columns) -> None:
         raise InternalError(f"rows for an SST are out of order at key {keys[at].as_py()[:64]!r}")
 
 
-def _raw_ends(columns: Columns) -> npt.NDArray[np.int64]:
+def raw_ends(columns: Columns) -> npt.NDArray[np.int64]:
     """For each row about how many raw bytes all rows up to and including it take."""
     keys, _ = binary_buffers(columns.keys)
     values, _ = binary_buffers(columns.values)

@@ -52,8 +52,9 @@ class MergedRows(AsyncIterator[Columns]):
     A step that was cancelled or failed leaves the merge unusable; `aclose` it.
     """
 
-    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False) -> None:
-        rows = max(LEAST_ROWS, ROUND_ROWS // max(1, len(streams)))
+    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False, round_rows: int | None = None) -> None:
+        """``round_rows``: about how many rows a round takes instead of `ROUND_ROWS`, when it runs off the loop."""
+        rows = max(LEAST_ROWS, (round_rows or ROUND_ROWS) // max(1, len(streams)))
         nbytes = ROUND_BYTES // max(1, len(streams))
         self._reverse = reverse
         self._cursors = [_Cursor(stream, reverse, rows, nbytes) for stream in streams]
@@ -61,12 +62,22 @@ class MergedRows(AsyncIterator[Columns]):
         self._single_rows: deque[Columns] = deque()
 
     async def __anext__(self) -> Columns:
+        if not await self.fill():
+            raise StopAsyncIteration
+        return self.step()
+
+    async def fill(self) -> bool:
+        """Fetch what the next round needs. Whether there is a next round."""
+        if self._single_rows:
+            return True
+        await self._fetch()
+        self._cursors = [cursor for cursor in self._cursors if cursor.window]
+        return bool(self._cursors)
+
+    def step(self) -> Columns:
+        """One round, right after `fill` found that there is one. Waits for nothing, so it may run in another thread."""
         if self._single_rows:
             return self._single_rows.popleft()
-        await self._fill()
-        self._cursors = [cursor for cursor in self._cursors if cursor.window]
-        if not self._cursors:
-            raise StopAsyncIteration
         edges = [cursor.edge for cursor in self._cursors if not cursor.finished]
         bound = None if not edges else max(edges) if self._reverse else min(edges)
         taken = [parts for parts in (cursor.take(bound) for cursor in self._cursors) if parts]
@@ -79,7 +90,7 @@ class MergedRows(AsyncIterator[Columns]):
         rows = concat(joined)
         return rows if len(taken) == 1 else sort_rows(rows)
 
-    async def _fill(self) -> None:
+    async def _fetch(self) -> None:
         waiting = [cursor for cursor in self._cursors if not cursor.ready]
         remote = [cursor for cursor in waiting if not cursor.stream.local]
         for cursor in waiting:

@@ -13,7 +13,7 @@ from slate_async.format.sst_builder import SstBuilder
 from slate_async.manifest.state import ManifestState, SortedRun
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.sst.names import sst_key
-from slate_async.write.l0_flusher import sst_ref
+from slate_async.sst.reference import sst_ref
 from tests.engine import KINDS, Kind, abandon, commit_elsewhere, contents, memory_store, open_db
 from tests.read_model import Version, columns, newest_first
 

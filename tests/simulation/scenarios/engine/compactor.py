@@ -12,8 +12,8 @@ from slate_async.errors import ConflictError, FencedError, SlateError
 from slate_async.format.sst_builder import SstBuilder
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.sst.names import sst_key
+from slate_async.sst.reference import sst_ref
 from slate_async.types import PUT
-from slate_async.write.l0_flusher import sst_ref
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.rows import RowTuple, columns_of, newest
 from tests.simulation.scenarios.engine.site import Handle, Site
