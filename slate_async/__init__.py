@@ -6,8 +6,9 @@
 ...     await db.get(b"user:1")
 """
 
+from slate_async.collector import GarbageCollector
 from slate_async.db import Db
-from slate_async.environment import Environment, OpeningDb
+from slate_async.environment import Environment, OpeningDb, open_gc
 from slate_async.environment import open_database as open
 from slate_async.errors import (
     ClosedError,
@@ -19,6 +20,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
+from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import Scan
@@ -33,11 +35,15 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "ClosedError",
+    "CollectionProgress",
+    "CollectionReport",
     "ConflictError",
     "CorruptionError",
     "Db",
     "Environment",
     "FencedError",
+    "Garbage",
+    "GarbageCollector",
     "InternalError",
     "InvalidError",
     "OpeningDb",
@@ -53,4 +59,5 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "open",
+    "open_gc",
 ]

@@ -18,6 +18,7 @@ from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.arguments import check_arguments
+from slate_async.collector import GarbageCollector, open_collector
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.manifest.driver import translating
@@ -113,6 +114,28 @@ class Environment:
         async def begin(part: Part) -> Db:
             claimed = await open_writer(part.place, part.supervisor, create=create, properties=properties)
             return Db(part.place, claimed, part.supervisor, part.polls, part.release)
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_gc(
+        self,
+        path: Path,
+        *,
+        metastore: str | MetaStoreFactory | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+        periodic: bool = True,
+    ) -> Opening[GarbageCollector]:
+        """Open a garbage collector of the database at ``path``; see `open` for the arguments.
+
+        periodic: collect every ``gc_interval_ms``, beginning now; else only when `GarbageCollector.collect` is called
+
+        Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
+        check_arguments(path, metastore, settings, True, None, name)
+
+        async def begin(part: Part) -> GarbageCollector:
+            opened = await open_collector(part.place, part.supervisor)
+            return GarbageCollector(part.place, opened, part.supervisor, part.release, periodic=periodic)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 
@@ -359,6 +382,25 @@ def open_database(
         lambda env: env.open(
             path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
         ),
+    )
+
+
+def open_gc(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    periodic: bool = True,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[GarbageCollector]:
+    """Open a garbage collector, in ``environment`` or a private one. See `Environment.open_gc`."""
+    check_arguments(path, metastore, settings, True, None, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
     )
 
 

@@ -1,0 +1,153 @@
+"""`GarbageCollector`: collects the garbage of one database, round after round. Wiring only; see `slate_async.gc`.
+
+Any number of them may run, in any processes, beside writers, readers and compactors: they only repeat each other's
+work. Several databases are collected in one process by opening several in one `Environment`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from metastores.protocol import Register
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.gc.collector import Collector, Limits
+from slate_async.gc.report import CollectionProgress, CollectionReport
+from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.member import Member
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.opening import Place
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+SPREAD = 0.1
+"""Pauses vary by this share, so that collectors started together do not list together for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCollector:
+    """What a `GarbageCollector` is made of."""
+
+    collector: Collector
+    driver: ManifestDriver
+    register: Register | None
+
+
+async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollector:
+    """See `Environment.open_gc`."""
+    objects = MetaObjects(place.store)
+    settings = place.settings
+    with translating():
+        metastore = place.metadata.manifest(objects, place.name)
+    driver = ManifestDriver(
+        metastore,
+        place.runtime,
+        supervisor,
+        full_every=settings.manifest_full_every,
+        deadline_ms=settings.retry_deadline_ms,
+    )
+    try:
+        head = await driver.load()
+        if head is None:
+            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+        await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
+        register: Register | None = None
+        if head.log_protocol == "epoch_prefixed":
+            with translating():
+                register = place.metadata.register(objects, place.name)
+    except BaseException:
+        await to_the_end(driver.close())
+        raise
+    limits = Limits(settings.gc_min_age_ms, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round)
+    return OpenedCollector(Collector(place.store, driver, register, place.runtime, limits), driver, register)
+
+
+class GarbageCollector(Member):
+    """Made by `slate_async.open_gc` or `Environment.open_gc`, never directly.
+
+    It closes itself, with the cause, when something that lives cannot be read; a store that does not answer, and a
+    database that is gone for the moment, are logged and waited out."""
+
+    noun = "garbage collector"
+
+    def __init__(
+        self,
+        place: Place,
+        opened: OpenedCollector,
+        supervisor: Supervisor,
+        release: Callable[[], Awaitable[None]],
+        *,
+        periodic: bool,
+    ) -> None:
+        super().__init__(place.name, supervisor, release)
+        self._opened = opened
+        self._runtime = place.runtime
+        self._interval_s = place.settings.gc_interval_ms / 1000
+        self._one_at_a_time = asyncio.Lock()
+        self._last: CollectionReport | None = None
+        if periodic:
+            supervisor.spawn("garbage collection", self._run())
+
+    @property
+    def last(self) -> CollectionReport | None:
+        """What the last round did; ``None`` before the first one."""
+        return self._last
+
+    async def collect(
+        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
+    ) -> CollectionReport:
+        """Do one round now. ``dry_run`` changes nothing and tells what a round would do, and why.
+
+        ``on_progress`` is called after each request that deletes. A cancelled caller abandons the wait, not the round.
+
+        Raises `InvalidError` if the database is gone or was never finished, `CorruptionError` if something that lives
+        cannot be read (then nothing was deleted), `UnavailableError`, and what a closed collector raises."""
+        self._check()
+        round_ = self._round(dry_run, on_progress)
+        return await asyncio.shield(self._supervisor.spawn("one collection", round_, critical=False))
+
+    async def _round(
+        self, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
+    ) -> CollectionReport:
+        async with self._one_at_a_time:
+            report = await self._opened.collector.collect(dry_run=dry_run, on_progress=on_progress)
+        if not dry_run:
+            self._last = report
+        return report
+
+    async def _run(self) -> None:
+        """Rounds for ever; one that found more than it may delete is followed at once."""
+        while True:
+            try:
+                more = (await self._round()).truncated
+            except (UnavailableError, InvalidError) as error:
+                logger.warning("%s: garbage was not collected: %s", self._name, error)
+                more = False
+            if not more:
+                spread = self._runtime.rng.uniform(1 - SPREAD, 1)
+                await self._runtime.clock.sleep(self._interval_s * spread)
+
+    def metrics(self) -> dict[str, int]:
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
+        stats, commits = self._opened.collector.stats, self._opened.driver.stats
+        return {
+            "gc.rounds": stats.rounds,
+            "gc.objects": stats.objects,
+            "gc.deleted_bytes": stats.bytes,
+            "gc.manifest_versions": stats.manifest_versions,
+            "manifest.commits": commits.commits,
+            "manifest.conflicts": commits.conflicts,
+            "manifest.unknowns": commits.unknowns,
+            "manifest.loads": commits.loads,
+        }
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        register = self._opened.register
+        return [self._opened.driver.close, *([] if register is None else [register.close])]
+
+    def __repr__(self) -> str:
+        return f"<GarbageCollector {self._name} {self._state}>"
