@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from metastores.protocol import Register
+from slate_async.compaction.spec import LogSst
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
-from slate_async.format.header import ObjectKind
-from slate_async.log.extent import LogExtent, find_extent, log_keys
+from slate_async.format.header import ObjectHeader, ObjectKind
+from slate_async.format.stats import SstStats
+from slate_async.log.extent import find_extent, log_keys
 from slate_async.log.names import epoch_key
-from slate_async.log.protocol import LogObject, LogReader
+from slate_async.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
 from slate_async.log.recovery import ContiguousWalk, Verdict
-from slate_async.manifest.state import ManifestState
-from slate_async.objectstore.protocol import ObjectStore
+from slate_async.manifest.compactions import LogTaken
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.sst.locate import SstOpener
 
 logger = logging.getLogger(__name__)
 LOOKS = 8
@@ -32,32 +37,44 @@ class LogLook:
 
     state: the head that the look was validated against
     end: the last position, ``state.log_start - 1`` if there is none
-    floor: the highest epoch among valid objects up to there
-    objects: the SSTs at those positions, oldest first; fences and zombies' objects left out
+    ssts: what lies there, oldest first; fences and zombies' objects left out
+    taken: what a commit of all of it says
     """
 
     state: ManifestState
     end: int
-    floor: int
-    objects: tuple[LogObject, ...]
+    ssts: tuple[LogSst, ...]
+    taken: LogTaken
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read of one log object. ``ref`` and ``last_tick_ms`` are those of an SST; ``None`` of others."""
+
+    header: ObjectHeader
+    ref: SstRef | None
+    last_tick_ms: int
 
 
 class LogSource:
-    """Looks at the log of one database without a WAL. ``reader`` reads headers; ``register`` is ``None`` for a
-    contiguous log. A header is read once: an object of the log never changes."""
+    """Looks at the log of one database without a WAL. ``register``: the writer's, ``None`` for a contiguous log.
+
+    Each object is looked at once: it never changes while it belongs to the log."""
 
     def __init__(
         self,
         store: ObjectStore,
+        ssts: SstOpener,
         reader: LogReader,
         register: Register | None,
         load_head: Callable[[], Awaitable[ManifestState | None]],
     ) -> None:
         self._store = store
+        self._ssts = ssts
         self._reader = reader
         self._register = register
         self._load_head = load_head
-        self._known: dict[str, LogObject] = {}
+        self._known: dict[str, _Known] = {}
 
     async def look(self, *, limit: int) -> LogLook:
         """Up to ``limit`` positions from the log's start on.
@@ -67,12 +84,12 @@ class LogSource:
         for _ in range(LOOKS):
             extent = await find_extent(self._store, self._load_head, self._register)
             state = await self._head()
-            found, missing = await self._look(state, extent, limit)
+            end = min(extent.end, state.log_start + limit - 1)
+            wanted = log_keys(state.log_protocol, extent.ranges, state.log_start, end)
+            await self._learn(wanted)
             head = await self._head()
             if head.log_start == state.log_start:
-                if missing is not None:
-                    raise CorruptionError("is missing, though it is part of the log", object_name=missing)
-                return replace(found, state=head)
+                return self._judge(head, wanted)
             logger.debug("the log's start moved from %d to %d under a look", state.log_start, head.log_start)
         raise UnavailableError(f"the log's start moved under each of {LOOKS} looks at it")
 
@@ -82,36 +99,61 @@ class LogSource:
             raise InvalidError("there is no database here any more")
         return head
 
-    async def _look(self, state: ManifestState, extent: LogExtent, limit: int) -> tuple[LogLook, str | None]:
-        """What is there, and the key of the first object that is not."""
-        end = min(extent.end, state.log_start + limit - 1)
-        wanted = log_keys(state.log_protocol, extent.ranges, state.log_start, end)
-        walk = ContiguousWalk(state.log_start, state.log_floor)
-        objects: list[LogObject] = []
-        missing: str | None = None
-        for (log_id, key), one in zip(wanted, await self._read(wanted), strict=True):
-            if one is None:
-                missing = key
-                break
-            epoch = one.header.writer_epoch
-            if state.log_protocol == "epoch_prefixed" and key != epoch_key(epoch, log_id):
-                raise CorruptionError(f"made by epoch {epoch}", object_name=key)
-            if walk.offer(log_id, epoch) is Verdict.VALID and one.header.kind is not ObjectKind.FENCE:
-                objects.append(_sst(one))
-        return LogLook(state, walk.next_id - 1, walk.floor, tuple(objects)), missing
-
-    async def _read(self, wanted: list[tuple[int, str]]) -> list[LogObject | None]:
-        """The headers of ``wanted``; those of other positions are forgotten."""
+    async def _learn(self, wanted: list[tuple[int, str]]) -> None:
+        """Read what is not known of ``wanted``, and forget all else."""
         self._known = {key: self._known[key] for _, key in wanted if key in self._known}
         new = [(log_id, key) for log_id, key in wanted if key not in self._known]
-        if new:
-            for one in await self._reader.read_many(new):
-                if one is not None:
-                    self._known[one.key] = one
-        return [self._known.get(key) for _, key in wanted]
+        if not new:
+            return
+        objects = [one for one in await self._reader.read_many(new) if one is not None]
+        for one, known in zip(objects, await map_bounded(self._open, objects, READS_IN_PARALLEL), strict=True):
+            if known is not None:
+                self._known[one.key] = known
+
+    async def _open(self, one: LogObject) -> _Known | None:
+        """The object's header and, of an SST, its statistics; ``None`` if it was collected meanwhile."""
+        if one.header.kind is not ObjectKind.SST:
+            return _Known(one.header, None, 0)
+        reader = self._ssts.open_log(one.key, one.size, one.header.object_id, must_exist=False)
+        try:
+            stats = (await reader.load()).stats
+        except ObjectNotFoundError:
+            return None
+        return _Known(one.header, _ref(one, stats), stats.max_create_ms)
+
+    def _judge(self, state: ManifestState, wanted: list[tuple[int, str]]) -> LogLook:
+        walk = ContiguousWalk(state.log_start, state.log_floor)
+        ssts: list[LogSst] = []
+        tick = 0
+        for position, key in wanted:
+            known = self._known.get(key)
+            if known is None:
+                raise CorruptionError("is missing, though it is part of the log", object_name=key)
+            epoch = known.header.writer_epoch
+            if state.log_protocol == "epoch_prefixed" and key != epoch_key(epoch, position):
+                raise CorruptionError(f"made by epoch {epoch}", object_name=key)
+            if walk.offer(position, epoch) is not Verdict.VALID or known.header.kind is ObjectKind.FENCE:
+                continue
+            if known.ref is None:
+                raise CorruptionError(f"a {known.header.kind.name} where an SST belongs", object_name=key, offset=10)
+            ssts.append(LogSst(position, known.ref))
+            tick = max(tick, known.last_tick_ms)
+        last_seq = max((one.ref.max_seq for one in ssts), default=0)
+        return LogLook(state, walk.next_id - 1, tuple(ssts), LogTaken(state.log_start, walk.floor, last_seq, tick))
 
 
-def _sst(one: LogObject) -> LogObject:
-    if one.header.kind is not ObjectKind.SST:
-        raise CorruptionError(f"a {one.header.kind.name} where an SST belongs", object_name=one.key, offset=10)
-    return one
+def _ref(one: LogObject, stats: SstStats) -> SstRef:
+    return SstRef(
+        location=one.key,
+        object_id=one.header.object_id,
+        size=one.size,
+        rows=stats.rows,
+        tombstones=stats.tombstones,
+        first_key=stats.first_key,
+        last_key=stats.last_key,
+        min_seq=stats.min_seq,
+        max_seq=stats.max_seq,
+        min_expire_ms=stats.min_expire_ms,
+        max_expire_ms=stats.max_expire_ms,
+        writer_epoch=one.header.writer_epoch,
+    )

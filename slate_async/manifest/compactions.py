@@ -14,6 +14,7 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError
 from slate_async.manifest.edits import check_usable
+from slate_async.manifest.history import sampled
 from slate_async.manifest.inputs import Inputs, replace_inputs
 from slate_async.manifest.state import Compaction, ManifestState, RangeOutput
 
@@ -97,7 +98,7 @@ class LogTaken:
     """What a compaction of a log without a WAL took of it: positions ``start`` to the compaction's ``log_end``.
 
     floor: the highest epoch among its valid objects
-    last_seq, last_tick_ms: highest sequence number and write time of its rows; 0 without rows
+    last_seq, last_tick_ms: highest sequence number and write time of its rows
     """
 
     start: int
@@ -173,6 +174,7 @@ class CommitCompaction:
             log_floor=max(state.log_floor, self.log.floor),
             last_seq=max(state.last_seq, self.log.last_seq),
             last_tick_ms=max(state.last_tick_ms, self.log.last_tick_ms),
+            seq_times=sampled(state.seq_times, self.log.last_seq, self.log.last_tick_ms, state.history_floor),
         )
 
 

@@ -21,7 +21,7 @@ from slate_async.manifest.compactions import (
 )
 from slate_async.manifest.edits import AddL0, ClaimWriter, Edit
 from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SortedRun, SstRef, check_successor
+from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SeqTime, SortedRun, SstRef, check_successor
 from tests.unit.manifest.test_codec import sst
 
 
@@ -259,6 +259,7 @@ def test_taking_the_log_moves_its_start() -> None:
     assert (state.log_start, state.log_last_seen, state.log_floor) == (16, 15, 3)
     assert (state.last_seq, state.last_tick_ms, state.history_floor) == (140, 77, 140)
     assert [run.id for run in state.runs] == [3, 1]
+    assert state.seq_times == (SeqTime(140, 77),)
 
 
 def test_the_log_goes_to_one_compaction_at_a_time() -> None:

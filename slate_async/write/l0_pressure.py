@@ -1,0 +1,75 @@
+"""Backpressure from compaction: a writer that outruns it waits, and says so.
+
+A stall begins when somebody has to wait because L0 is full and ends when an SST fits in; it is logged when it begins
+and when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from slate_async.runtime.protocol import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class L0Pressure:
+    """Counts stalls and lets wait for their end.
+
+    limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; ``count()``: how many there are
+    compactor: says in words for people who compacts
+    """
+
+    def __init__(self, limit: int, count: Callable[[], int], compactor: Callable[[], str], clock: Clock) -> None:
+        self._limit = limit
+        self._count = count
+        self._compactor = compactor
+        self._clock = clock
+        self._fell = asyncio.Event()
+        self._since: float | None = None
+        self._seconds = 0.0
+        self.stalls = 0
+
+    @property
+    def over(self) -> int:
+        """By how many SSTs there are too many for one more; 0 or less if there is room."""
+        return self._count() + 1 - self._limit
+
+    @property
+    def reason(self) -> str | None:
+        """Why the writer waits, ``None`` if it does not."""
+        if self._since is None:
+            return None
+        return f"L0 has {self._count()} SSTs and may have {self._limit}; {self._compactor()}"
+
+    @property
+    def stalled_seconds(self) -> float:
+        """How long the writer has waited in all."""
+        return self._seconds + (0.0 if self._since is None else self._clock.monotonic() - self._since)
+
+    def begin(self) -> None:
+        """Somebody has to wait."""
+        if self._since is None:
+            self._since = self._clock.monotonic()
+            self.stalls += 1
+            logger.warning("writes wait for compaction: %s", self.reason)
+
+    def changed(self) -> None:
+        """The number of SSTs may have fallen."""
+        if self.over > 0:
+            return
+        self._fell.set()
+        if self._since is not None:
+            waited = self._clock.monotonic() - self._since
+            self._seconds += waited
+            self._since = None
+            logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._count())
+
+    async def room(self) -> None:
+        """Return once one more SST fits in."""
+        while self.over > 0:
+            self.begin()
+            self._fell.clear()
+            await self._fell.wait()
