@@ -8,7 +8,7 @@
 
 from slate_async.collector import GarbageCollector
 from slate_async.db import Db
-from slate_async.environment import Environment, OpeningDb, open_gc
+from slate_async.environment import Environment, OpeningDb, open_gc, open_reader
 from slate_async.environment import open_database as open
 from slate_async.errors import (
     ClosedError,
@@ -24,9 +24,10 @@ from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import Scan
+from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
-from slate_async.status import Status
+from slate_async.status import ReaderStatus, Status
 from slate_async.types import Row
 from slate_async.write.batch import WriteBatch
 from slate_async.write.group import WriteHandle
@@ -40,6 +41,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "Db",
+    "DbReader",
     "Environment",
     "FencedError",
     "Garbage",
@@ -48,6 +50,7 @@ __all__ = [
     "InvalidError",
     "OpeningDb",
     "Readable",
+    "ReaderStatus",
     "RecordBatch",
     "Row",
     "Scan",
@@ -59,5 +62,6 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "open",
+    "open_reader",
     "open_gc",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from uuid import UUID
 
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
@@ -29,6 +30,14 @@ def check_arguments(
     for argument, good, value, expected in kinds:
         if not good:
             raise InvalidError(f"{argument} is {expected}, not {type(value).__name__}")
+
+
+def check_reader_arguments(checkpoint: object, pin: object) -> None:
+    """Raise `InvalidError` for an argument of `Environment.open_reader` of the wrong kind."""
+    if checkpoint is not None and not isinstance(checkpoint, str | UUID):
+        raise InvalidError(f"checkpoint is an id, a name or None, not {type(checkpoint).__name__}")
+    if not isinstance(pin, bool):
+        raise InvalidError(f"pin is True or False, not {type(pin).__name__}")
 
 
 def _is_text_map(value: object) -> bool:

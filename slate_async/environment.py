@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
+from uuid import UUID
 
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
-from slate_async.arguments import check_arguments
+from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
@@ -29,6 +30,8 @@ from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import Place, open_writer
+from slate_async.reader import DbReader
+from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
@@ -136,6 +139,34 @@ class Environment:
         async def begin(part: Part) -> GarbageCollector:
             opened = await open_collector(part.place, part.supervisor)
             return GarbageCollector(part.place, opened, part.supervisor, part.release, periodic=periodic)
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_reader(
+        self,
+        path: Path,
+        *,
+        checkpoint: str | UUID | None = None,
+        pin: bool = True,
+        metastore: str | MetaStoreFactory | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+    ) -> Opening[DbReader]:
+        """Open a database to read it beside its writer, which is not disturbed.
+
+        checkpoint: id or name of the one to read, as it was; by default the reader follows the database
+        pin: a follower makes checkpoints of its own, in the manifest, that keep what it reads from being deleted.
+        Without, it writes nothing and needs no permission to; a scan that is overtaken by compaction and collection
+        then fails
+
+        Other arguments as of `open`. Raises `InvalidError` (no database, no such checkpoint), `UnavailableError`,
+        `CorruptionError`."""
+        check_arguments(path, metastore, settings, False, None, name)
+        check_reader_arguments(checkpoint, pin)
+
+        async def begin(part: Part) -> DbReader:
+            opened = await open_reading(part.place, part.supervisor, checkpoint=checkpoint, pin=pin)
+            return DbReader(part.place, opened, part.supervisor, part.polls, part.release)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 
@@ -401,6 +432,29 @@ def open_gc(
         environment,
         runtime,
         lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
+    )
+
+
+def open_reader(
+    path: Path,
+    *,
+    checkpoint: str | UUID | None = None,
+    pin: bool = True,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[DbReader]:
+    """Open a database to read it, in ``environment`` or a private one. See `Environment.open_reader`."""
+    check_arguments(path, metastore, settings, False, None, name)
+    check_reader_arguments(checkpoint, pin)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_reader(
+            path, checkpoint=checkpoint, pin=pin, metastore=metastore, settings=settings, name=name
+        ),
     )
 
 

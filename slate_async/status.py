@@ -43,3 +43,43 @@ class Status:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """A reader at one moment.
+
+    path: the database's URL, without credentials
+    state: ``"open"``, ``"closing"``, ``"closed"`` or ``"failed"``
+    following: whether it follows the database; else it reads one checkpoint
+    checkpoint: the checkpoint it reads, or the newest that it made; ``None`` without one
+    checkpoints: how many of its own it holds, those of unfinished scans included
+    manifest_version: the manifest version it reads
+    log_start, log_end: first log position not in L0 or runs; last position replayed
+    last_seq: highest sequence number it sees
+    behind_ms: age of what it shows: everything durable so long ago is in; ``None`` for a checkpoint
+    failed_polls: polls in a row that got no answer
+    memtables, memtable_bytes: tables of replayed rows; estimated bytes held
+    l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
+    sst_bytes: bytes of all SSTs the manifest names
+    """
+
+    path: str
+    database_id: str
+    state: Literal["open", "closing", "closed", "fenced", "failed"]
+    log_protocol: str
+    wal_enabled: bool
+    following: bool
+    checkpoint: str | None
+    checkpoints: int
+    manifest_version: int
+    log_start: int
+    log_end: int
+    last_seq: int
+    behind_ms: int | None
+    failed_polls: int
+    memtables: int
+    memtable_bytes: int
+    l0_ssts: int
+    sorted_runs: int
+    sst_bytes: int

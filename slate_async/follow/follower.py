@@ -8,7 +8,12 @@ they are replayed, else the round is dropped (rule 13) -> the head is adopted, o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import anyio
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.follow.picture import Picture
@@ -38,19 +43,38 @@ class Follower:
         self._driver = driver
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._turn_scope: anyio.CancelScope | None = None
+        self._closed = False
         self._news = asyncio.Event()
         self.rounds = self.dropped = 0
         self.caught_up_ms = 0
         """Wall clock: everything durable before then is in the picture."""
 
-    async def catch_up(self) -> None:
-        """Read the log and the manifest as they are now, or newer.
+    @property
+    def checkpoint_id(self) -> UUID | None:
+        """See `Source`."""
+        return None if self.pins is None else self.pins.current_id
+
+    def judged_at(self, now_ms: int) -> int:
+        """See `Source`: by the clock of the reader."""
+        return now_ms
+
+    async def catch_up(self, rounds: int = ROUNDS) -> bool:
+        """Read the log and the manifest as they are now, or newer, in up to so many rounds; whether that was all.
 
         Raises `UnavailableError`, `CorruptionError`, `InvalidError` if there is no usable database any more."""
+        async with self._turn():
+            for _ in range(rounds):
+                if self._closed or not await self._round():
+                    return True
+        return False
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One at a time, until `close` ends it, whoever's task it runs in."""
         async with self._lock:
-            for _ in range(ROUNDS):
-                if not await self._round():
-                    return
+            with anyio.CancelScope() as self._turn_scope:
+                yield
 
     async def _round(self) -> bool:
         """One round; whether another one should follow at once."""
@@ -77,6 +101,8 @@ class Follower:
         if head is None:
             raise InvalidError("there is no database here any more")
         check_usable(head)
+        if head.database_id != self.picture.state.database_id:
+            raise InvalidError("the database was destroyed, and another one made in its place; open a reader on that")
         return head
 
     async def _refuse_lost(self, gap: Gap | None, head: ManifestState) -> None:
@@ -98,34 +124,43 @@ class Follower:
             return False
         finally:
             if self.picture.last_seq > before:
-                self._tell()
+                self.tell()
         return True
 
     async def _adopt(self, head: ManifestState) -> None:
         state = head if self.pins is None else await self.pins.cover(head)
         self.picture.adopt(state)
-        self._tell()
+        self.tell()
         if self.pins is not None:
             await self.pins.upkeep()
 
+    async def close(self) -> None:
+        """Stop following and remove the checkpoints. Raises `UnavailableError`; what stays then expires."""
+        self._closed = True
+        if self._turn_scope is not None:
+            self._turn_scope.cancel()
+        async with self._lock:
+            if self.pins is not None:
+                await self.pins.close()
+
     # ---- who waits
 
-    def _tell(self) -> None:
+    async def news(self) -> None:
+        """Wait until the picture has changed, or `tell` is called."""
+        await self._news.wait()
+
+    def tell(self) -> None:
+        """Wake whoever waits for news."""
         self._news.set()
         self._news = asyncio.Event()
-
-    async def wait_for(self, seq: int) -> None:
-        """Wait until the picture holds sequence number ``seq``."""
-        while self.picture.last_seq < seq:
-            await self._news.wait()
 
     # ---- what is missing
 
     async def look_past(self, missing: MissingError) -> None:
         """Catch up to a state that does not name the object that was missed. Raises ``missing`` if the newest does."""
         begun = self.rounds
-        async with self._lock:
-            if self.rounds == begun:  # else somebody has looked since it was missed
+        async with self._turn():
+            if self.rounds == begun and not self._closed:  # else somebody has looked since it was missed
                 await self._round()
         if _names(self.picture.state, missing.object_name):
             raise missing

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from slate_async.follow.tail import Position, start_of
 from slate_async.format.header import ObjectKind
 from slate_async.log.protocol import READS_IN_PARALLEL, LogObject
-from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.manifest.state import ManifestState, SeqTime, SstRef
 from slate_async.memtable import Memtable
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
@@ -36,6 +36,15 @@ class _Replayed:
 
     table: Memtable
     last_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _LogSst:
+    """A log object that is an SST. ``written``: its highest sequence number and its latest write time."""
+
+    position: int
+    table: Table
+    written: SeqTime
 
 
 @dataclass(slots=True)
@@ -76,7 +85,7 @@ class Picture:
         self._looked_at = looked_at
         self._frozen: list[_Replayed] = []  # oldest first
         self._active = _Replayed(Memtable(), state.log_start - 1)
-        self._log_ssts: list[tuple[int, Table]] = []  # newest first
+        self._log_ssts: list[_LogSst] = []  # newest first
         self._ssts: dict[bytes, SstReader] = {}
         self.view = self._look()
 
@@ -89,6 +98,11 @@ class Picture:
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    @property
+    def samples(self) -> list[SeqTime]:
+        """When rows of the log were written, by its SSTs, ascending."""
+        return [one.written for one in reversed(self._log_ssts)]
 
     # ---- the log
 
@@ -130,7 +144,7 @@ class Picture:
         for one, reader, meta in zip(objects, readers, metas, strict=True):
             stats = meta.stats
             table = Table(stats.first_key, stats.last_key, reader, stats.max_expire_ms is not None)
-            self._log_ssts.insert(0, (one.id, table))
+            self._log_ssts.insert(0, _LogSst(one.id, table, SeqTime(stats.max_seq, stats.max_create_ms)))
             self.last_seq = max(self.last_seq, stats.max_seq)
             self._count(one, stats.rows)
         self.view = self._look()
@@ -163,7 +177,7 @@ class Picture:
         """Drop what is below ``log_start``; whether anything went."""
         before = len(self._frozen), len(self._log_ssts), self._active
         self._frozen = [one for one in self._frozen if one.last_position >= log_start]
-        self._log_ssts = [one for one in self._log_ssts if one[0] >= log_start]
+        self._log_ssts = [one for one in self._log_ssts if one.position >= log_start]
         if self._active.last_position < log_start and len(self._active.table):
             self._active = _Replayed(Memtable(), log_start - 1)
         return before != (len(self._frozen), len(self._log_ssts), self._active)
@@ -174,7 +188,7 @@ class Picture:
         known, self._ssts = self._ssts, {}
         l0 = [self._table(sst, known) for sst in self.state.l0]
         runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
-        log = [table for _, table in self._log_ssts]
+        log = [one.table for one in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, turns=self._turns)
         self._looked_at(view)
         return view

@@ -61,7 +61,7 @@ async def find_extent(
     state = await _existing(load_head)
     for _ in range(LOOKS):
         if register is not None:
-            held = await _read_register(store, register, state.log_start)
+            held = await read_register(store, register, state.log_start)
             return LogExtent(held.last_written, tuple((entry.epoch, entry.starting_sst) for entry in held.ranges))
         try:
             run = await contiguous_run(store, state.log_start, state.fence_width)
@@ -102,8 +102,10 @@ async def _after_gap(
     return head
 
 
-async def _read_register(store: ObjectStore, register: Register, log_start: int) -> WriterRegister:
-    """What the register holds. It is there whenever a log is: read again if it was made between the two looks."""
+async def read_register(store: ObjectStore, register: Register, log_start: int) -> WriterRegister:
+    """What the writer's register holds. It is there whenever a log is: read again if it was made between the two looks.
+
+    Raises `CorruptionError` if it was lost, `UnavailableError`."""
     for _ in range(2):
         cell = await translated(register.read())
         if cell is not None:

@@ -217,6 +217,15 @@ class Memtable:
         """How many rows have a sequence number of at most ``seq``: the first row after it."""
         return len(self._seqs) if seq >= self.last_seq else bisect_right(self._seqs, seq)
 
+    def seq_written_by(self, time_ms: int) -> int:
+        """The sequence number of the newest row created at ``time_ms`` or before, 0 if there is none."""
+        row = bisect_right(self._create, time_ms)
+        return self._seqs[row - 1] if row else 0
+
+    def time_of(self, seq: int) -> int:
+        """When the newest row up to ``seq``, which must not be below `first_seq`, was created, milliseconds."""
+        return self._create[self.row_after(seq) - 1]
+
     # conversion
 
     def slices(self, start: int, stop: int) -> Iterator[Columns]:

@@ -1,0 +1,40 @@
+"""Counters that every open part of a database has: manifest, metadata, block cache, store."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from metastores.protocol import Register
+from metastores.stats import Counted, MetaStats
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.opening import Place
+
+
+def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int]:
+    """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+    commits, cache, store = driver.stats, place.cache.stats(), place.store_stats
+    return {
+        "manifest.commits": commits.commits,
+        "manifest.conflicts": commits.conflicts,
+        "manifest.unknowns": commits.unknowns,
+        "manifest.loads": commits.loads,
+        "manifest.written_bytes": commits.bytes_written,
+        **_metadata_counters(driver, register),
+        "cache.hits": cache.hits,
+        "cache.misses": cache.misses,
+        "cache.evictions": cache.evictions,
+        "store.retries": store.retries,
+        "store.errors": store.errors,
+        "store.conflicts": store.conflicts,
+        "store.read_bytes": store.bytes_in,
+        "store.written_bytes": store.bytes_out,
+        **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
+    }
+
+
+def _metadata_counters(driver: ManifestDriver, register: Register | None) -> dict[str, int]:
+    """What the manifest's metastore and the writer's register counted, together."""
+    parts: tuple[object, ...] = (driver.metastore, register)
+    counted = [part.stats for part in parts if isinstance(part, Counted)]
+    names = [field.name for field in fields(MetaStats)]
+    return {f"metadata.{name}": sum(getattr(stats, name) for stats in counted) for name in names}

@@ -1,0 +1,92 @@
+"""Reads of the past: which sequence number a moment had, which moment a number, and whether that is still exact.
+
+Versions of a key above the manifest's ``history_floor`` are all kept, and the newest one at it, so a read at any number
+from there on shows what a read then would have shown. Below, it is refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from slate_async.errors import InvalidError
+from slate_async.manifest.history import seq_written_by
+from slate_async.manifest.state import ManifestState, SeqTime
+from slate_async.read.view import ReadView
+from slate_async.snapshot import Look
+
+Moment: TypeAlias = datetime | float
+"""A datetime with its time zone, or seconds since the epoch."""
+
+
+def look_at(
+    look: Look,
+    state: ManifestState,
+    samples: Sequence[SeqTime],
+    *,
+    seq: int | None = None,
+    time: Moment | None = None,
+) -> Look:
+    """What ``look`` shows of an earlier moment, given by one of the two; expiry is judged at that moment.
+
+    ``look`` is of now; ``samples`` are times known besides those of ``state``, ascending. Raises `InvalidError` for a
+    moment to come, or before what is kept."""
+    if (seq is None) == (time is None):
+        raise InvalidError("at() takes either seq= or time=")
+    if time is not None:
+        at_ms = _milliseconds(time)
+        if at_ms > look.now_ms:
+            raise InvalidError("at() looks back; that time has not come yet")
+        if at_ms < state.created_ms:
+            raise InvalidError("at() looks back as far as the database goes; it was made after that time")
+        found = min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
+    else:
+        assert seq is not None
+        found = _checked(seq, look.max_seq)
+        at_ms = _time_of(state, samples, look.view, found, look.now_ms)
+    if found < state.history_floor:
+        raise InvalidError(
+            f"history is kept from sequence number {state.history_floor} on, that moment's is {found}; the setting"
+            " retention_ms says how long later ones are kept"
+        )
+    return Look(look.view, found, at_ms)
+
+
+def _milliseconds(time: Moment) -> int:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidError("at(time=) takes a datetime with a time zone, or seconds since the epoch")
+        time = time.timestamp()
+    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < 2**53:
+        raise InvalidError(f"at(time=) takes a datetime with a time zone, or seconds since the epoch, not {time!r}")
+    return int(time * 1000)
+
+
+def _checked(seq: int, newest: int) -> int:
+    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+        raise InvalidError(f"at(seq=) takes a sequence number, not {seq!r}")
+    if seq > newest:
+        raise InvalidError(f"sequence number {seq} is not here yet, the newest is {newest}; wait for it, then look")
+    return seq
+
+
+def _seq_at(state: ManifestState, samples: Sequence[SeqTime], view: ReadView, at_ms: int) -> int:
+    """The highest number known to be written by then; exact where the rows of that time are in memory."""
+    known = [one.seq for one in samples if one.time_ms <= at_ms]
+    in_memory = [table.seq_written_by(at_ms) for table in view.memtables]
+    return max([seq_written_by(state, at_ms), *known, *in_memory])
+
+
+def _time_of(state: ManifestState, samples: Sequence[SeqTime], view: ReadView, seq: int, now_ms: int) -> int:
+    """When ``seq`` had been written for sure; exact where its row is in memory."""
+    for table in view.memtables:
+        if len(table) and table.first_seq <= seq <= table.last_seq:
+            return table.time_of(seq)
+    later = [one.time_ms for one in samples if one.seq >= seq]
+    if seq <= state.last_seq:
+        later.append(state.last_tick_ms)
+        number = bisect_left(state.seq_times, seq, key=lambda one: one.seq)
+        later += [one.time_ms for one in state.seq_times[number : number + 1]]
+    return min(later, default=now_ms)

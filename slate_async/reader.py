@@ -1,0 +1,228 @@
+"""`DbReader`: one database, open to be read beside its writer. Wiring only; see `Member` for its life."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from slate_async.counters import shared_counters
+from slate_async.errors import InvalidError, SlateError, UnavailableError
+from slate_async.follow.follower import Follower
+from slate_async.follow.source import Source
+from slate_async.member import Member
+from slate_async.opening import Place
+from slate_async.past import Moment, look_at
+from slate_async.read.renewal import check_same_moment
+from slate_async.reading import OpenedReader
+from slate_async.runtime.polling import Poll, PollScheduler
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.snapshot import Look, Snapshot, ViewReads
+from slate_async.sst.reader import MissingError
+from slate_async.status import ReaderStatus
+
+logger = logging.getLogger(__name__)
+POLL_ROUNDS = 4
+"""A poll that finds more of the log than this many rounds read gives its turn back to the others."""
+CLOSE_LIMIT_S = 10.0
+"""Closing waits no longer for its checkpoints to be removed; they expire by themselves."""
+
+
+class DbReader(Member, ViewReads):
+    """Made by `slate_async.open_reader` or `Environment.open_reader`, never directly. Satisfies `Readable`.
+
+    A follower shows states the database was in, one after another, each whole: prefixes of its writer's order. A reader
+    on a checkpoint shows that for ever, and judges expiry at the time the checkpoint was made. All rows it shows are
+    durable, so ``durable`` changes nothing.
+
+    Errors of every method: `ClosedError` after closing (``__cause__`` says why, if it closed itself: the database was
+    destroyed, stored bytes are wrong), `InvalidError` for wrong arguments or another event loop, or a checkpoint that
+    is gone, `UnavailableError`, `CorruptionError`; of scans and snapshots `ConflictError`, when what they read was
+    removed under them: without checkpoints (``pin=False``), or after the reader's were lost."""
+
+    noun = "reader"
+
+    def __init__(
+        self,
+        place: Place,
+        opened: OpenedReader,
+        supervisor: Supervisor,
+        polls: PollScheduler,
+        release: Callable[[], Awaitable[None]],
+    ) -> None:
+        Member.__init__(self, place.name, supervisor, release)
+        ViewReads.__init__(self, place.runtime.clock, opened.turns)
+        self._place = place
+        self._source: Source = opened.source
+        self._follower = opened.source if isinstance(opened.source, Follower) else None
+        self._driver = opened.driver
+        self._register = opened.register
+        self._polls = polls
+        self._polling = False
+        self._failed_polls = 0
+        self._reads = 0
+        self._poll: Poll | None = None
+        if self._follower is not None:
+            self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
+
+    # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
+
+    def _look(self, durable: bool) -> Look:
+        self._check()
+        self._reads += 1
+        return self._now()
+
+    def _now(self) -> Look:
+        picture = self._source.picture
+        return Look(picture.view, picture.last_seq, self._source.judged_at(self._clock.now_ms()))
+
+    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
+        await self._look_past(missing)
+        return self._now()
+
+    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+        await self._look_past(missing)
+        picture = self._source.picture
+        check_same_moment(look.view, look.max_seq, picture.state.last_seq, missing)
+        return look._replace(view=picture.view)
+
+    async def _look_past(self, missing: MissingError) -> None:
+        self._check()
+        await self._source.look_past(missing)
+        self._check()
+
+    def snapshot(self) -> Snapshot:
+        """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it."""
+        return Snapshot(self._look(True), self._clock, self._turns, self._check, self._same_look)
+
+    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+        """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
+        zone, or seconds since the epoch.
+
+        For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
+        as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
+        the setting ``retention_ms``), and for the future."""
+        picture = self._source.picture
+        look = look_at(self._look(True), picture.state, picture.samples, seq=seq, time=time)
+        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+
+    # ---- following
+
+    async def refresh(self) -> None:
+        """Catch up now: afterwards everything is here that was durable at the call. Nothing to do for a checkpoint.
+
+        Raises `UnavailableError`; reads go on with what is known."""
+        self._check()
+        if self._follower is not None:
+            work = self._supervisor.spawn("refresh", self._follower.catch_up(), critical=False)
+            await asyncio.wait([work])  # a caller that is cancelled stops waiting; the work goes on
+            self._check()
+            work.result()
+
+    async def wait_for(self, seq: int) -> None:
+        """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.
+
+        Raises `InvalidError` on a checkpoint that does not hold it."""
+        self._check()
+        picture = self._source.picture
+        if picture.last_seq >= seq:
+            return
+        if self._follower is None:
+            raise InvalidError(f"this reader stays at sequence number {picture.last_seq}; {seq} will never be here")
+        await self.refresh()
+        while picture.last_seq < seq:
+            await self._follower.news()
+            self._check()
+
+    def _poll_due(self) -> None:
+        if not self._polling and self._state == "open":
+            self._polling = True
+            self._supervisor.spawn("poll", self._polls.limited(self._poll_once))
+
+    async def _poll_once(self) -> None:
+        assert self._follower is not None
+        try:
+            await self._follower.catch_up(POLL_ROUNDS)
+        except UnavailableError as error:
+            self._failed_polls += 1
+            logger.warning("%s: this reader could not catch up: %s", self._name, error)
+        else:
+            self._failed_polls = 0
+        finally:
+            self._polling = False
+
+    # ---- status
+
+    def status(self) -> ReaderStatus:
+        """The reader at this moment. Works after closing, too."""
+        picture, follower = self._source.picture, self._follower
+        state, tables = picture.state, [table for table in picture.memtables if len(table)]
+        pins = None if follower is None else follower.pins
+        held = self._source.checkpoint_id
+        return ReaderStatus(
+            path=self._name,
+            database_id=str(state.database_id),
+            state=self._state,
+            log_protocol=state.log_protocol,
+            wal_enabled=state.wal_enabled,
+            following=follower is not None,
+            checkpoint=None if held is None else str(held),
+            checkpoints=0 if pins is None else pins.count,
+            manifest_version=state.version,
+            log_start=state.log_start,
+            log_end=picture.position.next_id - 1,
+            last_seq=picture.last_seq,
+            behind_ms=None if follower is None else max(0, self._clock.now_ms() - follower.caught_up_ms),
+            failed_polls=self._failed_polls,
+            memtables=len(tables),
+            memtable_bytes=sum(table.nbytes for table in tables),
+            l0_ssts=len(state.l0) + picture.log_sst_count,
+            sorted_runs=len(state.runs),
+            sst_bytes=sum(sst.size for sst in state.ssts()),
+        )
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name, as `Db.metrics`. ``reader.rounds`` counts looks at log and manifest,
+        ``reader.dropped_rounds`` those that a moving log undid."""
+        follower, replayed = self._follower, self._source.picture.stats
+        pins = None if follower is None else follower.pins
+        return {
+            "db.reads": self._reads,
+            "reader.rounds": 0 if follower is None else follower.rounds,
+            "reader.dropped_rounds": 0 if follower is None else follower.dropped,
+            "reader.checkpoints_made": 0 if pins is None else pins.made,
+            "reader.checkpoints_refreshed": 0 if pins is None else pins.refreshed,
+            "reader.checkpoints_lost": 0 if pins is None else pins.lost,
+            "log.objects": replayed.objects,
+            "log.rows": replayed.rows,
+            "log.read_bytes": replayed.nbytes,
+            **shared_counters(self._place, self._driver, self._register),
+        }
+
+    # ---- closing
+
+    def _halt(self, cause: BaseException | None) -> None:
+        if self._poll is not None:
+            self._polls.cancel(self._poll)
+        if self._follower is not None:
+            self._follower.tell()
+
+    async def _finish(self) -> None:
+        if self._follower is None:
+            return
+        with anyio.move_on_after(CLOSE_LIMIT_S) as limit:
+            try:
+                await self._follower.close()
+            except SlateError as error:
+                logger.warning("%s: this reader's checkpoints stay until they expire: %s", self._name, error)
+        if limit.cancelled_caught:
+            logger.warning("%s: this reader's checkpoints stay until they expire: the store is slow", self._name)
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        register = [] if self._register is None else [self._register.close]
+        return [self._driver.close, *register]
+
+    def __repr__(self) -> str:
+        return f"<DbReader {self._name} seq={self._source.picture.last_seq} {self._state}>"

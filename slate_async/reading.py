@@ -1,0 +1,181 @@
+"""Opening a database to read it: a follower of its head, or a checkpoint as it was.
+
+Ordering rule (rules 13, 20, 22): manifest -> checkpoint of one's own -> log -> head again. Nothing is served before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from metastores.protocol import Register
+from slate_async.checkpoint.load import load_checkpoint
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.follow.follower import Follower
+from slate_async.follow.picture import Picture
+from slate_async.follow.pins import ReaderPins
+from slate_async.follow.source import Fixed
+from slate_async.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
+from slate_async.log.extent import read_register
+from slate_async.log.protocol import LogReader
+from slate_async.log.recovery import EpochRange
+from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.checkpoints import living
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import Checkpoint, ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.opening import Place, follow_database
+from slate_async.read.view import ReadView
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.turns import FairTurns
+from slate_async.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedReader:
+    """A database that is read, its tasks not yet started."""
+
+    source: Follower | Fixed
+    driver: ManifestDriver
+    settings: Settings
+    register: Register | None
+    turns: FairTurns
+
+
+async def open_reading(
+    place: Place, supervisor: Supervisor, *, checkpoint: str | UUID | None, pin: bool
+) -> OpenedReader:
+    """See `Environment.open_reader`."""
+    objects = MetaObjects(place.store)
+    with translating():
+        metastore = place.metadata.manifest(objects, place.name)
+    driver = ManifestDriver(
+        metastore,
+        place.runtime,
+        supervisor,
+        full_every=place.settings.manifest_full_every,
+        deadline_ms=place.settings.retry_deadline_ms,
+    )
+    register: Register | None = None
+    try:
+        head = await driver.load()
+        if head is None:
+            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+        settings = follow_database(place.settings, head)
+        turns = FairTurns(place.runtime.clock)
+        await check_belonging(place.store, head, driver.load)
+        source: Follower | Fixed
+        if checkpoint is not None:
+            found = find_checkpoint(head, checkpoint, place.runtime.clock.now_ms())
+            source = await _fixed(place, settings, driver, found, turns)
+        else:
+            check_usable(head)
+            if head.log_protocol == "epoch_prefixed":
+                with translating():
+                    register = place.metadata.register(objects, place.name)
+            source = await _follower(place, settings, driver, register, head, turns, pin=pin)
+    except BaseException:
+        await to_the_end(_close(driver, register))
+        raise
+    return OpenedReader(source, driver, settings, register, turns)
+
+
+async def _close(driver: ManifestDriver, register: Register | None) -> None:
+    await driver.close()
+    if register is not None:
+        await register.close()
+
+
+def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int) -> Checkpoint:
+    """The living checkpoint with that id or name. Raises `InvalidError` if there is none, or several of the name."""
+    checkpoint_id = wanted if isinstance(wanted, UUID) else _uuid_of(wanted)
+    if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
+        return living(state, checkpoint_id, now_ms)
+    named = [one for one in state.checkpoints if one.name == wanted and not one.expired(now_ms)]
+    if not named:
+        raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
+    if len(named) > 1:
+        ids = ", ".join(str(one.id) for one in named)
+        raise InvalidError(f"several checkpoints are named {wanted!r}; say which one by its id: {ids}")
+    return named[0]
+
+
+def _uuid_of(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+async def _fixed(
+    place: Place, settings: Settings, driver: ManifestDriver, checkpoint: Checkpoint, turns: FairTurns
+) -> Fixed:
+    kept = await load_checkpoint(place.store, driver, checkpoint)
+    picture = _picture(place, settings, kept.state, turns)
+    await picture.replay(kept.objects, Position(kept.next_id, picture.position.floor))
+    return Fixed(picture, driver, checkpoint)
+
+
+async def _follower(
+    place: Place,
+    settings: Settings,
+    driver: ManifestDriver,
+    register: Register | None,
+    head: ManifestState,
+    turns: FairTurns,
+    *,
+    pin: bool,
+) -> Follower:
+    pins: ReaderPins | None = None
+    if pin:
+        lifetime = settings.checkpoint_lifetime_ms
+        pins = ReaderPins(driver, place.runtime, lifetime_ms=lifetime, name=place.name)
+    try:
+        state = head if pins is None else await pins.cover(head)
+        picture = _picture(place, settings, state, turns, (lambda view: None) if pins is None else pins.watch)
+        tail = _tail(place, state, register)
+        follower = Follower(picture, tail, driver, pins, place.runtime.clock)
+        await follower.catch_up()
+    except BaseException:
+        if pins is not None:
+            await to_the_end(_let_go(pins))
+        raise
+    return follower
+
+
+async def _let_go(pins: ReaderPins) -> None:
+    with contextlib.suppress(UnavailableError):  # what stays expires
+        await pins.close()
+
+
+def _picture(
+    place: Place,
+    settings: Settings,
+    state: ManifestState,
+    turns: FairTurns,
+    looked_at: Callable[[ReadView], None] = lambda view: None,
+) -> Picture:
+    return Picture(
+        state,
+        table_bytes=settings.max_memtable_bytes,
+        offload=place.runtime.offload,
+        ssts=place.ssts(state.database_id),
+        turns=turns,
+        looked_at=looked_at,
+    )
+
+
+def _tail(place: Place, state: ManifestState, register: Register | None) -> Tail:
+    reader = LogReader(place.store, state.database_id, whole=state.wal_enabled)
+    if register is None:
+        return ContiguousTail(place.store, reader)
+
+    async def committed() -> tuple[Sequence[EpochRange], int]:
+        held = await read_register(place.store, register, state.log_start)
+        return held.ranges, held.last_written
+
+    return EpochPrefixedTail(reader, committed)
