@@ -253,7 +253,7 @@ class Db(Member, ViewReads):
             self.fail(fenced)
             raise fenced
         if self._state == "open":
-            self._writer.adopt(head)
+            await self._writer.follow(head)
 
     @property
     def _token(self) -> str:
@@ -272,6 +272,15 @@ class Db(Member, ViewReads):
         """Make everything durable: raises the write error (with ``outcome``) if something written could not be, and
         its writer did not wait to be told."""
         await self._writer.flush()
+        await self._let_pins_go()
+
+    async def _let_pins_go(self) -> None:
+        """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
+        try:
+            with anyio.move_on_after(POLL_LIMIT_S):
+                await self._writer.pins.end()
+        except SlateError as error:
+            logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
     def _untold(self) -> SlateError | None:
         return write_failure(self._cause, "unknown") if self._writer.lost_untold else None

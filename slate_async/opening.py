@@ -19,7 +19,7 @@ from slate_async.log.protocol import Inherited, Log, LogObject
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.creation import create_first
 from slate_async.manifest.driver import ManifestDriver, translating
-from slate_async.manifest.edits import ClaimWriter, check_usable
+from slate_async.manifest.edits import ClaimWriter, WriterPin, check_usable
 from slate_async.manifest.lifecycle import MakeAgain
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
@@ -34,6 +34,7 @@ from slate_async.sst.cache import BlockCache
 from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
+from slate_async.write.pins import WriterPins
 from slate_async.write.replay import Replayed, replay
 from slate_async.write.writer import Writer
 
@@ -99,7 +100,14 @@ async def open_writer(
             state = await _create(place, driver, state, properties)
         settings = follow_database(place.settings, state)
         check_usable(state)
-        claim = ClaimWriter(place.runtime.ids.token(), settings.flush_parallelism)
+        pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
+        claim = ClaimWriter(
+            place.runtime.ids.token(),
+            settings.flush_parallelism,
+            pin,
+            settings.retention_ms,
+            settings.compaction,
+        )
         looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
         claimed = await driver.commit(claim)
         await looking  # before the log is touched
@@ -108,7 +116,9 @@ async def open_writer(
                 register = place.metadata.register(objects, place.name)
         log = log_of(claimed, place.store, register, driver.load, place.runtime, settings, whole=claimed.wal_enabled)
         inherited, replayed = await _take_over(place, settings, claimed, log, driver)
-        writer = _writer(place, settings, inherited, replayed, claimed.writer_epoch, log, driver, supervisor)
+        pins = WriterPins(claimed, pin.id, driver, place.runtime)
+        writer = _writer(place, settings, inherited, replayed, pins, log, driver, supervisor)
+        await writer.settle()
     except BaseException:
         await to_the_end(_close(driver, register))
         raise
@@ -199,14 +209,14 @@ def _writer(
     settings: Settings,
     inherited: Inherited,
     replayed: Replayed,
-    epoch: int,
+    pins: WriterPins,
     log: Log,
     driver: ManifestDriver,
     supervisor: Supervisor,
 ) -> Writer:
     encoder = Encoder(
         inherited.state.database_id,
-        epoch,
+        pins.epoch,
         settings.block_bytes,
         settings.compression,
         settings.filter_bits_per_key,
@@ -217,6 +227,7 @@ def _writer(
         replayed=replayed,
         log=log,
         driver=driver,
+        pins=pins,
         store=place.store,
         ssts=place.ssts(inherited.state.database_id),
         encoder=encoder,

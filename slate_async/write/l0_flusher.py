@@ -9,42 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slate_async.errors import ConflictError, InternalError
 from slate_async.format.sst import EncodedSst
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
-from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.sst.names import sst_key
+from slate_async.sst.reference import sst_ref
 from slate_async.write.encoding import Encoder
+from slate_async.write.pins import WriterPins
 from slate_async.write.tables import Slot, TableSet
 
 logger = logging.getLogger(__name__)
 REDO_LIMIT = 5
 LONG_LOG = 256
 """An opening that walked over this many log positions leaves the next one none of them."""
-
-
-def sst_ref(location: str, object_id: bytes, encoded: EncodedSst, writer_epoch: int) -> SstRef:
-    """The manifest's reference to a finished SST."""
-    stats = encoded.stats
-    return SstRef(
-        location=location,
-        object_id=object_id,
-        size=encoded.size,
-        rows=stats.rows,
-        tombstones=stats.tombstones,
-        first_key=stats.first_key,
-        last_key=stats.last_key,
-        min_seq=stats.min_seq,
-        max_seq=stats.max_seq,
-        min_expire_ms=stats.min_expire_ms,
-        max_expire_ms=stats.max_expire_ms,
-        writer_epoch=writer_epoch,
-    )
 
 
 @dataclass(slots=True)
@@ -57,7 +40,8 @@ class L0Stats:
 
 
 class L0Flusher:
-    """One task; ``adopt(state)`` installs the committed state in the same step that drops the memtable."""
+    """One task; ``adopt(state)`` installs the committed state, which a pin covers, in the same step that drops the
+    memtable."""
 
     def __init__(
         self,
@@ -68,6 +52,7 @@ class L0Flusher:
         driver: ManifestDriver,
         store: ObjectStore,
         runtime: Runtime,
+        pins: WriterPins,
         state: Callable[[], ManifestState],
         published_end: Callable[[], int],
         last_tick_ms: Callable[[], int],
@@ -79,6 +64,7 @@ class L0Flusher:
         self._driver = driver
         self._store = store
         self._runtime = runtime
+        self._pins = pins
         self._state = state
         self._published_end = published_end
         self._last_tick_ms = last_tick_ms
@@ -113,29 +99,33 @@ class L0Flusher:
 
     async def _flush(self, slot: Slot) -> None:
         for _ in range(REDO_LIMIT):
-            base = self._state().version
+            base = self._newest_version()
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
             location = sst_key(base, object_id)
             encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
             await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
             try:
-                state = await self._driver.commit(self._edit(slot, base, location, object_id, encoded))
+                await self._commit(self._edit(slot, base, location, object_id, encoded))
             except ConflictError as conflict:
                 logger.warning("flushing %s again under a new name: %s", location, conflict)
-                self._catch_up()
                 continue
             self.stats.ssts += 1
             self.stats.rows += encoded.stats.rows
             self.stats.bytes += encoded.size
-            self._adopt(state)
             return
         raise InternalError("an L0 SST was refused over and over: sst_floor moves faster than a flush")
 
-    def _catch_up(self) -> None:
-        """Adopt the head the refusal was judged on: a name begun at the old one would be refused again."""
+    def _newest_version(self) -> int:
+        """The version a name begins with: after a refusal that of the head it was judged on, adopted or not."""
         head = self._driver.head
-        if head is not None and head.writer_epoch == self._epoch:
-            self._adopt(head)
+        return self._state().version if head is None else head.version
+
+    async def _commit(self, edit: AddL0) -> None:
+        async with self._pins.lock:
+            if edit.sst is not None:
+                edit = replace(edit, pin=self._pins.for_flush())
+            state = await self._driver.commit(edit)
+            self._adopt(await self._pins.cover(state))
 
     async def _pass_over_fences(self) -> None:
         """A log that has become long, mostly of fences, without a row to flush: let it start behind them, for the next
@@ -154,7 +144,7 @@ class L0Flusher:
             log_floor=self._epoch,
             base_version=state.version,
         )
-        self._adopt(await self._driver.commit(edit))
+        await self._commit(edit)
 
     def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(
@@ -166,4 +156,5 @@ class L0Flusher:
             last_tick_ms=self._last_tick_ms(),
             log_floor=slot.log_floor,
             base_version=base,
+            last_write_ms=encoded.stats.max_create_ms,
         )

@@ -6,6 +6,7 @@ manifest state. Reads take the current `ReadView`, an immutable picture that suc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -33,6 +34,7 @@ from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import CommitGroup, WriteHandle
 from slate_async.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.write.log_flusher import LogFlusher
+from slate_async.write.pins import WriterPins
 from slate_async.write.policy import FlushPolicy
 from slate_async.write.replay import Replayed
 from slate_async.write.tables import Segment, Slot
@@ -52,6 +54,7 @@ class Writer:
         replayed: Replayed,
         log: Log,
         driver: ManifestDriver,
+        pins: WriterPins,
         store: ObjectStore,
         ssts: SstOpener,
         encoder: Encoder,
@@ -63,6 +66,7 @@ class Writer:
         self.turns = turns
         self.state = inherited.state
         self.epoch = encoder.epoch
+        self.pins = pins
         self._runtime = runtime
         self._ssts = ssts
         self._log = log
@@ -102,6 +106,7 @@ class Writer:
             driver=driver,
             store=store,
             runtime=runtime,
+            pins=pins,
             state=lambda: self.state,
             published_end=lambda: self.flusher.published_end,
             last_tick_ms=lambda: self._tick_ms,
@@ -110,6 +115,11 @@ class Writer:
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
         self.view = self._picture()
+
+    async def settle(self) -> None:
+        """Before the first read: see that everything reads may meet is pinned. Raises `FencedError`."""
+        async with self.pins.lock:
+            self.adopt(await self.pins.cover(self.state))
 
     def start(self) -> None:
         """Start the background tasks."""
@@ -199,7 +209,7 @@ class Writer:
         self.flusher.notify()
 
     def _table_frozen(self) -> None:
-        self.view = self._picture()
+        self._show()
         self.l0.notify()
 
     async def flush(self, *, l0: bool = False) -> None:
@@ -249,7 +259,7 @@ class Writer:
         expires = segment.slot.table.expires
         self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader, expires)))
         self.tables.frozen.remove(segment.slot)
-        self.view = self._picture()
+        self._show()
         segment.slot.stored.resolve()
         self.admission.release(segment.slot.reserved)
 
@@ -258,8 +268,23 @@ class Writer:
             self._relieve()  # what was let in since the last table went may be all that holds the room
         self.l0.notify()
 
+    async def follow(self, head: ManifestState) -> None:
+        """Adopt ``head``, or a later state that pins its SSTs; when nothing is to be pinned, let idle pins go."""
+        if head.version > self.state.version or self.pins.idle(head):
+            await asyncio.shield(self._supervisor.spawn("follow the manifest", self._follow(head), critical=False))
+
+    async def _follow(self, head: ManifestState) -> None:
+        async with self.pins.lock:
+            if head.version < self.state.version:
+                return
+            state = await self.pins.cover(head)
+            self.adopt(state)
+            if state is head:
+                await self.pins.let_go(head)
+
     def adopt(self, state: ManifestState) -> None:
-        """Install a newer manifest state. Rule 20: in one step, rows below its ``log_start`` leave memory.
+        """Install a newer manifest state, which a pin covers. Rule 20: in one step, rows below its ``log_start`` leave
+        memory.
 
         Rows that it covers are durable, acknowledged or not: without a WAL a landed object may be compacted first,
         and then older versions of its keys are gone, without which a durable read below it would find nothing."""
@@ -269,7 +294,8 @@ class Writer:
         self.durable_seq = max(self.durable_seq, state.last_seq)
         gone = self.tables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
-        self.view = self._picture()
+        self._show()
+        self.pins.adopted(state)
         for slot in gone:
             slot.stored.resolve()
             self.admission.release(slot.reserved)
@@ -309,6 +335,10 @@ class Writer:
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    def _show(self) -> None:
+        self.pins.retire(self.view)
+        self.view = self._picture()
 
     def _picture(self) -> ReadView:
         known = self._readers
