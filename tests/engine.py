@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.environment import OpeningDb
+from slate_async.environment import Opening, OpeningDb
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import Edit
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
@@ -229,3 +229,16 @@ def starts(*calls: Awaitable[T]) -> list[asyncio.Future[T]]:
 async def contents(db: slate.Readable) -> dict[bytes, bytes]:
     """Everything a full scan shows."""
     return {key: value async for key, value in db.scan()}
+
+
+def open_reader(store: ObjectStore, **options: Any) -> Opening[slate.DbReader]:
+    """Open a reader of the database in the root of ``store``, which polls only when told to. ``clock``, ``checkpoint``,
+    ``pin``, ``metastore`` and ``environment`` are not settings."""
+    clock = options.pop("clock", None)
+    passed = {
+        name: options.pop(name) for name in ("checkpoint", "pin", "metastore", "environment") if name in options
+    }
+    settings = slate.Settings(**{"manifest_poll_interval_ms": 60_000, **options})
+    if "environment" not in passed:
+        passed["runtime"] = runtime(clock)
+    return slate.open_reader(store, name="memory://test", settings=settings, **passed)

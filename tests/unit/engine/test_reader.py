@@ -1,0 +1,71 @@
+"""Followers beside a writer: what they see, what they write, what they hold."""
+
+from __future__ import annotations
+
+import slate_async as slate
+from slate_async.objectstore.protocol import ObjectStore
+from tests.engine import Kind, ManualClock, contents, open_db, open_reader
+
+
+async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
+    db: slate.Db, store: ObjectStore, clock: ManualClock
+) -> None:
+    await db.put(b"a", b"1")
+    async with open_reader(store, clock=clock, max_memtable_bytes=2_000) as reader:
+        assert await reader.get(b"a") == b"1"
+        expected = {b"a": b"1"}
+        for number in range(200):
+            key, value = b"%03d" % (number % 70), b"%d" % number * 20
+            await db.put(key, value, await_durable=number % 10 == 9)
+            expected[key] = value
+            if number % 60 == 59:
+                await db.flush(l0=True)
+        await db.delete(b"a")
+        del expected[b"a"]
+        assert await reader.get(b"a") == b"1", "nothing new before it looks"
+        await reader.refresh()
+        assert await contents(reader) == await contents(db) == expected
+        assert await reader.get_many([b"a", b"000", b"069"]) == [None, expected[b"000"], expected[b"069"]]
+        row = await reader.get_row(b"069")
+        assert row == await db.get_row(b"069")
+        status = reader.status()
+        assert (status.last_seq, status.following, status.state) == (201 + 1, True, "open")
+
+
+async def test_a_follower_that_finds_nothing_changed_writes_nothing(
+    db: slate.Db, store: ObjectStore, clock: ManualClock
+) -> None:
+    await db.put(b"a", b"1")
+    await db.flush(l0=True)
+    async with open_reader(store, clock=clock) as reader:
+        version = reader.status().manifest_version
+        for _ in range(5):
+            await db.put(b"b", b"2")
+            await reader.refresh()
+        assert await reader.get(b"b") == b"2"
+        assert reader.metrics()["manifest.commits"] == 1, "its checkpoint"
+        await db.confirm()
+        assert db.status().manifest_version == version
+
+
+async def test_expiry_is_judged_by_the_readers_clock(db: slate.Db, store: ObjectStore, clock: ManualClock) -> None:
+    await db.put(b"a", b"1", ttl=10)
+    async with open_reader(store, clock=clock) as reader:
+        snapshot = reader.snapshot()
+        assert await reader.get(b"a") == b"1"
+        clock.wall_ms += 10_000
+        assert await reader.get(b"a") is None
+        assert await snapshot.get(b"a") == b"1"
+        snapshot.close()
+
+
+async def test_a_follower_through_take_overs(store: ObjectStore, kind: Kind) -> None:
+    async with open_db(store, kind) as db:
+        await db.put(b"a", b"1")
+    async with open_reader(store) as reader:
+        for number in range(3):
+            async with open_db(store, kind) as db:
+                await db.put(b"%d" % number, b"x")
+            await reader.refresh()
+            assert await reader.get(b"%d" % number) == b"x"
+        assert len(await contents(reader)) == 4
