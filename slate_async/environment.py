@@ -24,6 +24,7 @@ from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.manifest.driver import translating
 from slate_async.member import Member
+from slate_async.objectstore.neighbours import Neighbours
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
@@ -196,9 +197,9 @@ class Environment:
         try:
             factory = self._factory_of(metastore, settings, give_backs)
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
-            neighbour = self._neighbours(path, settings, give_backs)
+            neighbours = self._neighbours(path, settings, give_backs)
             cache = self._shared_cache(settings)
-            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, neighbour)
+            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, neighbours)
             supervisor = Supervisor(display, lambda cause: opened[0].fail(cause))  # only what is open has tasks
             member = await begin(Part(place, supervisor, self._shared_polls(), release))
             opened.append(member)
@@ -278,29 +279,12 @@ class Environment:
 
     def _neighbours(
         self, path: Path, settings: Settings, give_backs: list[Callable[[], Awaitable[None]]]
-    ) -> Callable[[str], ObjectStore]:
-        """The folders of other databases by name: of the stores given to this environment, else by URL, reached as
-        ``path`` is: with the same kind of store, endpoint, region and client."""
+    ) -> Neighbours:
         policy = _policy(settings)
         own = parse_url(path) if isinstance(path, str | os.PathLike) else None
-        found: dict[str, ObjectStore] = {}
-
-        def open_neighbour(name: str) -> ObjectStore:
-            if name in self._named_stores:
-                return RetryingStore(self._named_stores[name], self.runtime.clock, self.runtime.rng, policy)
-            url = parse_url(name)
-            if own is not None:
-                if url.scheme != own.scheme:
-                    raise InvalidError(f"{url} is not in the same kind of store as {own}")
-                url = replace(own, bucket=url.bucket, prefix=url.prefix)
-            return PrefixedStore(self._client(url, policy, give_backs), url.prefix)
-
-        def neighbour(name: str) -> ObjectStore:
-            if name not in found:
-                found[name] = open_neighbour(name)
-            return found[name]
-
-        return neighbour
+        clock, rng = self.runtime.clock, self.runtime.rng
+        named = {name: RetryingStore(store, clock, rng, policy) for name, store in self._named_stores.items()}
+        return Neighbours(own, named, lambda url: self._client(url, policy, give_backs))
 
     async def close(self) -> None:
         """Close what is still open of it, then give up threads and polling. Idempotent.

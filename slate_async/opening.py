@@ -6,7 +6,7 @@ Ordering rule (rule 9, rule 16): claim -> fence -> replay -> read the head again
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from uuid import UUID
@@ -23,6 +23,7 @@ from slate_async.manifest.edits import ClaimWriter, WriterPin, check_usable
 from slate_async.manifest.lifecycle import MakeAgain
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.neighbours import Neighbours
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.concurrent import to_the_end
@@ -46,8 +47,8 @@ TAKEOVERS = 8
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
-    metastores and logs, without credentials; ``store_stats`` counts the requests of its client; ``neighbour`` is the
-    folder of another database, a clone's parent, by its name."""
+    metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
+    ``neighbours`` are the folders of other databases, a clone's parents."""
 
     name: str
     store: ObjectStore
@@ -56,11 +57,11 @@ class Place:
     settings: Settings
     runtime: Runtime
     cache: BlockCache
-    neighbour: Callable[[str], ObjectStore]
+    neighbours: Neighbours
 
     def ssts(self, database_id: UUID) -> SstOpener:
         """What opens the SSTs of the database here."""
-        return SstOpener(self.store, database_id, self.neighbour, self.cache, self.runtime.offload)
+        return SstOpener(self.store, database_id, self.neighbours.folder, self.cache, self.runtime.offload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Databases made of others, and unmade: shallow clones, their detaching, destroying."""

@@ -1,0 +1,171 @@
+"""Destroying a database, softly or for good.
+
+Order: claim the writer's epoch and fence the log -> mark the database destroyed -> (for good, when no checkpoint holds
+it:) commit a version that names nothing -> delete log objects and SSTs -> give the parent's checkpoint back -> delete
+the older versions.
+
+What stays is the last version, the tombstone, and what keeps late writers out: the fences of a contiguous log, the
+writer's register of an epoch-prefixed one. Everything deleted lies below what the tombstone says: names of SSTs begun
+before it, lower log positions or epochs. So a remover that sleeps while a database is made again on the path never
+deletes that one's objects (rule 29); and each step may be repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from metastores.protocol import VersionRef
+from slate_async.clone.detach import release_parents
+from slate_async.clone.register import ensure_register
+from slate_async.clone.site import OpenSite, Site
+from slate_async.errors import CorruptionError, FencedError, UnavailableError
+from slate_async.format.header import HEADER_BYTES
+from slate_async.log import names
+from slate_async.log.choose import log_of
+from slate_async.manifest.driver import translated
+from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed, RemoveContents, check_database, refuse_held
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.probe import PROBE_FOLDER
+from slate_async.objectstore.protocol import ObjectInfo
+from slate_async.sst.names import SST_PREFIX, parse_sst_key
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 8
+"""How often a writer that claims the database meanwhile is fenced, too."""
+DELETED_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal deleted, by kind."""
+
+    versions: int = 0
+    log_objects: int = 0
+    ssts: int = 0
+
+
+async def destroy(site: Site, open_site: OpenSite, *, soft: bool = False) -> ManifestState:
+    """Destroy the database at ``site``; the state it is left in. Called again it goes on where it stopped.
+
+    soft: only fence the writer and mark it: a collector removes it once its grace is over and no checkpoint holds it
+
+    Raises `InvalidError` (no database; checkpoints hold it, unless ``soft``), `UnavailableError`, `CorruptionError`."""
+    state = await site.head()
+    database_id = state.database_id
+    for _ in range(ATTEMPTS):
+        check_database(state, database_id)
+        if state.destroyed_at_ms is not None:
+            break
+        if not soft:
+            refuse_held(state, site.runtime.clock.now_ms())  # before a writer is fenced for nothing
+        try:
+            state = await (_mark(site, state, soft) if state.initialized else _mark_unfinished(site, state))
+        except FencedError as error:
+            logger.info("%s: destroying it again: %s", site.name, error)
+            state = await site.head()
+    else:
+        raise UnavailableError(f"{site.name}: each of {ATTEMPTS} times another writer took over; try again")
+    if not soft:
+        await remove_all(site, open_site, database_id)
+        state = await site.head()
+    return state
+
+
+async def remove_unfinished(site: Site, open_site: OpenSite, database_id: UUID) -> None:
+    """Destroy a clone that can never be finished."""
+    state = await site.head()
+    check_database(state, database_id)
+    if state.destroyed_at_ms is None:
+        await _mark_unfinished(site, state)
+    await remove_all(site, open_site, database_id)
+
+
+async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Removed:
+    """Remove the contents of a destroyed database, which no living checkpoint holds. Called again it goes on.
+
+    Raises `InvalidError` if it is not destroyed, or held, or another database was made in its place."""
+    tombstone = await site.driver.commit(RemoveContents(database_id, site.runtime.clock.now_ms()))
+    if not tombstone.initialized:
+        await ensure_register(site, tombstone)
+    log_objects = await _delete(site, _dead_log_objects(site, tombstone))
+    ssts = await _delete(site, _dead_ssts(site, tombstone))
+    await _delete(site, _all_of(site, f"{PROBE_FOLDER}/"))
+    tombstone = await release_parents(site, open_site, tombstone)
+    versions = await translated(site.driver.metastore.collect(await _bases(site, tombstone), as_of=tombstone.ref))
+    logger.info("%s: removed %d versions, %d log objects, %d SSTs", site.name, versions, log_objects, ssts)
+    return Removed(versions, log_objects, ssts)
+
+
+# ---- marking
+
+
+async def _mark(site: Site, state: ManifestState, soft: bool) -> ManifestState:
+    """Fence every writer, then mark."""
+    token = site.runtime.ids.token()
+    claimed = await site.driver.commit(ClaimToDestroy(state.database_id, token))
+    async with site.register(state.log_protocol) as register:
+        log = log_of(claimed, site.store, register, site.driver.load, site.runtime, site.settings, whole=False)
+        inherited = await log.take_over(claimed)
+    now = site.runtime.clock.now_ms()
+    fenced_to = inherited.next_id - 1
+    return await site.driver.commit(MarkDestroyed(state.database_id, token, now, fenced_to, refuse_held=not soft))
+
+
+async def _mark_unfinished(site: Site, state: ManifestState) -> ManifestState:
+    """A clone that was never finished had no writer; its copiers go no further than its manifest says."""
+    edit = MarkDestroyed(state.database_id, None, site.runtime.clock.now_ms(), state.log_last_seen, refuse_held=False)
+    return await site.driver.commit(edit)
+
+
+# ---- removing
+
+
+async def _bases(site: Site, tombstone: ManifestState) -> list[VersionRef]:
+    """What the tombstone needs besides itself: nothing, unless somebody else committed it as a change of a version."""
+    stored = await site.driver.read_stored(tombstone.ref)
+    return [] if stored is None or stored.base is None else [stored.base]
+
+
+async def _dead_ssts(site: Site, tombstone: ManifestState) -> AsyncIterator[str]:
+    """Those begun before the tombstone: names of a database made again here begin with later versions."""
+    async for info in site.store.list(SST_PREFIX):
+        name = parse_sst_key(info.key)
+        if name is not None and name.base_version <= tombstone.version:
+            yield info.key
+
+
+async def _dead_log_objects(site: Site, tombstone: ManifestState) -> AsyncIterator[str]:
+    async for info in site.store.list(names.PREFIX):
+        if _is_dead(info, tombstone):
+            yield info.key
+
+
+def _is_dead(info: ObjectInfo, tombstone: ManifestState) -> bool:
+    """Whether a log object is the removed database's, and no fence: a fence is a header and nothing more."""
+    try:
+        if tombstone.log_protocol == "contiguous":
+            return names.parse_contiguous(info.key) < tombstone.log_start and info.size != HEADER_BYTES
+        return names.parse_epoch_prefixed(info.key)[0] <= tombstone.writer_epoch
+    except CorruptionError:
+        return False  # not a log object's name: a database that nests below, say
+
+
+async def _all_of(site: Site, prefix: str) -> AsyncIterator[str]:
+    async for info in site.store.list(prefix):
+        yield info.key
+
+
+async def _delete(site: Site, keys: AsyncIterator[str]) -> int:
+    """Delete in portions; how many."""
+    deleted, portion = 0, list[str]()
+    async for key in keys:
+        portion.append(key)
+        if len(portion) == DELETED_AT_ONCE:
+            await site.store.delete(portion)
+            deleted, portion = deleted + len(portion), []
+    if portion:
+        await site.store.delete(portion)
+    return deleted + len(portion)

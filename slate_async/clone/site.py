@@ -1,0 +1,78 @@
+"""A database as whoever clones, detaches or destroys it sees it: its folder, its manifest, its writer's register.
+
+Such work concerns two databases at once, a clone and its parent, so it takes a way to open others by their path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from metastores.protocol import MetaStoreFactory, Register
+from slate_async.errors import InvalidError
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.state import LogProtocol, ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """See the module docstring. ``name``: its URL, without credentials. ``driver`` commits full versions only: what a
+    removed database leaves must stand without a base."""
+
+    name: str
+    store: ObjectStore
+    metadata: MetaStoreFactory
+    driver: ManifestDriver
+    runtime: Runtime
+    settings: Settings
+
+    async def head(self) -> ManifestState:
+        """The newest state. Raises `InvalidError` if there is no database."""
+        state = await self.driver.load()
+        if state is None:
+            raise InvalidError(f"there is no database at {self.name}")
+        return state
+
+    @asynccontextmanager
+    async def register(self, log_protocol: LogProtocol) -> AsyncIterator[Register | None]:
+        """The writer's register, if a log of that protocol has one."""
+        if log_protocol == "contiguous":
+            yield None
+            return
+        with translating():
+            register = self.metadata.register(MetaObjects(self.store), self.name)
+        try:
+            yield register
+        finally:
+            await to_the_end(register.close())
+
+
+OpenSite: TypeAlias = Callable[[str], AbstractAsyncContextManager[Site]]
+"""Opens the database at a path. Nothing is sent before its first use."""
+
+
+@asynccontextmanager
+async def open_site(
+    name: str,
+    store: ObjectStore,
+    metadata: MetaStoreFactory,
+    supervisor: Supervisor,
+    runtime: Runtime,
+    settings: Settings,
+) -> AsyncIterator[Site]:
+    """The site ``name`` in ``store``. ``metadata`` is of the kind its metadata is kept in."""
+    with translating():
+        metastore = metadata.manifest(MetaObjects(store), name)
+    driver = ManifestDriver(metastore, runtime, supervisor, full_every=1, deadline_ms=settings.takeover_deadline_ms)
+    try:
+        yield Site(name, store, metadata, driver, runtime, settings)
+    finally:
+        await to_the_end(driver.close())
