@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from slate_async.errors import ConflictError, InternalError
@@ -41,7 +41,7 @@ class L0Stats:
 
 class L0Flusher:
     """One task; ``adopt(state)`` installs the committed state, which a pin covers, in the same step that drops the
-    memtable."""
+    memtable. ``room`` returns once L0 may have one more SST."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class L0Flusher:
         published_end: Callable[[], int],
         last_tick_ms: Callable[[], int],
         adopt: Callable[[ManifestState], None],
+        room: Callable[[], Awaitable[None]],
     ) -> None:
         self._epoch = epoch
         self._tables = tables
@@ -69,6 +70,7 @@ class L0Flusher:
         self._published_end = published_end
         self._last_tick_ms = last_tick_ms
         self._adopt = adopt
+        self._room = room
         self._wake = asyncio.Event()
         self.stats = L0Stats()
 
@@ -82,8 +84,10 @@ class L0Flusher:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while (slot := self._ready()) is not None:
-                await self._flush(slot)
+            while self._ready() is not None:
+                await self._room()
+                if (slot := self._ready()) is not None:
+                    await self._flush(slot)
 
     def _ready(self) -> Slot | None:
         """The oldest table, once every row of it is acknowledged (rule 19)."""

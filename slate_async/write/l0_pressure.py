@@ -13,23 +13,28 @@ from collections.abc import Callable
 from slate_async.runtime.protocol import Clock
 
 logger = logging.getLogger(__name__)
+SLOWER_BY_S = 0.1
+SLOWEST_S = 1.0
+"""Without a WAL each flush is an SST: from the limit on they come further apart by `SLOWER_BY_S` with each SST that is
+too many, up to this. They do not stop, for then a write that waits to be durable could wait for ever."""
 
 
 class L0Pressure:
     """Counts stalls and lets wait for their end.
 
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; ``count()``: how many there are
-    compactor: says in words for people who compacts
+    compactor: says in words for people who compacts; set by whoever knows
     """
 
-    def __init__(self, limit: int, count: Callable[[], int], compactor: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, limit: int, count: Callable[[], int], clock: Clock) -> None:
         self._limit = limit
         self._count = count
-        self._compactor = compactor
+        self.compactor: Callable[[], str] = lambda: "nobody compacts"
         self._clock = clock
         self._fell = asyncio.Event()
         self._since: float | None = None
         self._seconds = 0.0
+        self._lifted = False
         self.stalls = 0
 
     @property
@@ -42,7 +47,7 @@ class L0Pressure:
         """Why the writer waits, ``None`` if it does not."""
         if self._since is None:
             return None
-        return f"L0 has {self._count()} SSTs and may have {self._limit}; {self._compactor()}"
+        return f"L0 has {self._count()} SSTs and may have {self._limit}; {self.compactor()}"
 
     @property
     def stalled_seconds(self) -> float:
@@ -66,6 +71,17 @@ class L0Pressure:
             self._seconds += waited
             self._since = None
             logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._count())
+
+    def slowdown(self) -> float:
+        """Seconds that should lie between two flushes that each make an SST."""
+        if self.over <= 0 or self._lifted:
+            return 0.0
+        self.begin()
+        return min(SLOWEST_S, SLOWER_BY_S * self.over)
+
+    def lift(self) -> None:
+        """The writer ends: nothing is slowed any more."""
+        self._lifted = True
 
     async def room(self) -> None:
         """Return once one more SST fits in."""

@@ -35,7 +35,8 @@ class LogFlusher:
     """The two tasks between a memtable and an acknowledgement.
 
     ``encode(segment)`` makes the object's bytes; ``acknowledged(segment)`` is called in order, synchronously,
-    when a segment may be acknowledged; ``published(log_id)`` when the log holds everything up to there for good.
+    when a segment may be acknowledged; ``published(log_id)`` when the log holds everything up to there for good;
+    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class LogFlusher:
         encode: Callable[[Segment], Awaitable[bytes]],
         acknowledged: Callable[[Segment], None],
         published: Callable[[int], None],
+        slowdown: Callable[[], float],
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
@@ -60,6 +62,7 @@ class LogFlusher:
         self._encode = encode
         self._acknowledged = acknowledged
         self._published = published
+        self._slowdown = slowdown
         self._runtime = runtime
         self._supervisor = supervisor
         self._wake = asyncio.Event()
@@ -123,6 +126,7 @@ class LogFlusher:
                     pending_bytes=self._tables.pending_bytes,
                     forced=bool(self._tables.queue),
                 )
+                delay = max(delay, self._last_start + self._slowdown() - self._runtime.clock.monotonic())
                 if delay > 0:
                     await self._wait_at_most(delay)
                     continue

@@ -33,6 +33,7 @@ from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import CommitGroup, WriteHandle
 from slate_async.write.l0_flusher import LONG_LOG, L0Flusher
+from slate_async.write.l0_pressure import L0Pressure
 from slate_async.write.log_flusher import LogFlusher
 from slate_async.write.pins import WriterPins
 from slate_async.write.policy import FlushPolicy
@@ -83,6 +84,8 @@ class Writer:
         self._readers: dict[bytes, SstReader] = {}
         self.admission = Admission(settings.max_unflushed_bytes)
         self.admission.force(sum(slot.reserved for slot in (*self.tables.frozen, self.tables.active)))
+        self.pressure = L0Pressure(settings.l0_max_ssts, lambda: self.l0_count, runtime.clock)
+        self.on_ssts_changed: Callable[[], None] = lambda: None
         self.flusher = LogFlusher(
             tables=self.tables,
             log=log,
@@ -96,6 +99,7 @@ class Writer:
             encode=self._encode,
             acknowledged=self._acknowledged,
             published=self._published,
+            slowdown=self._slowdown,
             runtime=runtime,
             supervisor=supervisor,
         )
@@ -111,6 +115,7 @@ class Writer:
             published_end=lambda: self.flusher.published_end,
             last_tick_ms=lambda: self._tick_ms,
             adopt=self.adopt,
+            room=self.pressure.room,
         )
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
@@ -262,6 +267,11 @@ class Writer:
         self._show()
         segment.slot.stored.resolve()
         self.admission.release(segment.slot.reserved)
+        self.on_ssts_changed()
+
+    def _slowdown(self) -> float:
+        """Without a WAL a flush makes an SST, and waits longer the more of them wait for compaction."""
+        return 0.0 if self.state.wal_enabled else self.pressure.slowdown()
 
     def _published(self, log_id: int) -> None:
         if self.admission.waiting:
@@ -299,6 +309,9 @@ class Writer:
         for slot in gone:
             slot.stored.resolve()
             self.admission.release(slot.reserved)
+        self.pressure.changed()
+        self.on_ssts_changed()
+        self.flusher.notify()
         if self.admission.waiting:
             self._relieve()
 
@@ -306,6 +319,7 @@ class Writer:
         """No row is applied any more; writes that wait for room are out."""
         self._refusal = lambda: closed_failure(cause)
         self.admission.fail(self._refusal)
+        self.pressure.lift()
 
     def fail(self, cause: BaseException | None) -> None:
         """The epoch has ended. Whoever waits is told, with the outcome of its own write."""
@@ -335,6 +349,11 @@ class Writer:
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    @property
+    def l0_count(self) -> int:
+        """SSTs that no compaction has taken yet."""
+        return len(self.state.l0) + len(self._log_ssts)
 
     def _show(self) -> None:
         self.pins.retire(self.view)
