@@ -1,0 +1,112 @@
+"""`LocalExecutor`: one key range in this process, merged slice by slice on worker threads.
+
+Memory of a range, whatever the size of the runs, about::
+
+    sources x (2 x read ahead + metadata of one SST) + rows of a round x 3 + 2 x sst_bytes
+    + all kept versions of the largest key
+
+with a read ahead, in bytes after decompression, of `READ_AHEAD_BYTES` shared by the sources, at least
+`LEAST_READ_AHEAD_BYTES` and at most `MOST_READ_AHEAD_BYTES` each. Index and filter of an SST take about 2 % of it.
+
+The output depends on nothing but the task, the inputs and the ids drawn for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.compaction.merge import Merge, SourceRows, Tally
+from slate_async.compaction.output import SstOutput
+from slate_async.format.columns import Columns
+from slate_async.format.sst import SstMeta
+from slate_async.manifest.state import SstRef
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.read.merge import MergedRows, Stream
+from slate_async.runtime.protocol import Runtime
+from slate_async.sst.reader import SstReader
+
+OpenSst: TypeAlias = Callable[[SstRef], SstReader]
+
+READ_AHEAD_BYTES = 32 << 20
+LEAST_READ_AHEAD_BYTES = 512 << 10
+MOST_READ_AHEAD_BYTES = 4 << 20
+ROUND_ROWS = 16_384
+"""Rows merged before the next look at the loop: some ten milliseconds of a worker thread, which shares the
+interpreter with the loop at each of its many calls."""
+
+
+class LocalExecutor:
+    """Implements `slate_async.compaction.executor.Executor`. ``open_sst`` gives a reader of an input, wherever it
+    lies (a clone's inputs may be its parent's); output goes to ``store``."""
+
+    def __init__(self, store: ObjectStore, open_sst: OpenSst, runtime: Runtime) -> None:
+        self._store = store
+        self._open_sst = open_sst
+        self._runtime = runtime
+
+    async def run(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
+        """Merge the range and upload its output. See `Executor.run`."""
+        tally = Tally()
+        merge = Merge(tally, keep_above=task.keep_above, expired_at_ms=task.expired_at_ms, bottom=task.bottom)
+        epoch = max(sst.writer_epoch for source in task.sources for sst in source)
+        output = SstOutput(task, epoch, self._store, self._runtime, tally)
+        rows = MergedRows([Stream(rows) for rows in self._sources(task, tally)], round_rows=ROUND_ROWS)
+        try:
+            while await rows.fill():
+                left = await self._runtime.offload.run(lambda: output.add(merge.keep(rows.step())))
+                while len(left):
+                    await output.seal()
+                    left = await self._runtime.offload.run(lambda rest=left: output.add(rest))  # type: ignore[misc]
+                if progress is not None:
+                    progress(tally.counts())
+            return RangeResult(await output.finish(), tally.counts())
+        finally:
+            await rows.aclose()
+            await output.close()
+
+    def _sources(self, task: RangeTask, tally: Tally) -> list[SourceRows]:
+        share = READ_AHEAD_BYTES // len(task.sources)
+        read_ahead = min(MOST_READ_AHEAD_BYTES, max(LEAST_READ_AHEAD_BYTES, share))
+        return [
+            SourceRows(self._read(source, task.start, task.end, read_ahead), tally, task.keep_above)
+            for source in task.sources
+        ]
+
+    async def _read(
+        self, ssts: tuple[SstRef, ...], start: bytes | None, end: bytes | None, read_ahead: int
+    ) -> AsyncGenerator[Columns, None]:
+        """The rows of ``[start, end)`` that ``ssts`` hold, the part of each that counts, with the numbers that count.
+
+        ``read_ahead`` is in bytes after decompression."""
+        for sst in ssts:
+            low, high = _within(sst, start, end)
+            if (high is not None and high <= sst.first_key) or (low is not None and low > sst.last_key):
+                continue
+            reader = self._open_sst(sst)
+            meta = await reader.load()
+            stored = max(1, int(read_ahead * _stored_share(meta)))
+            async with aclosing(reader.scan(low, high, read_ahead_bytes=stored, fill_cache=False)) as batches:
+                async for rows in batches:
+                    yield rows if sst.global_seq is None else _renumbered(rows, sst.global_seq)
+
+
+def _within(sst: SstRef, start: bytes | None, end: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """``[start, end)``, cut to the part of ``sst`` that counts."""
+    lows = [key for key in (start, sst.visible_first) if key is not None]
+    highs = [key for key in (end, sst.visible_end) if key is not None]
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _stored_share(meta: SstMeta) -> float:
+    """Stored bytes for each byte of a block after decompression."""
+    return sum(meta.index.stored_bytes) / max(1, meta.stats.raw_block_bytes)
+
+
+def _renumbered(rows: Columns, seq: int) -> Columns:
+    return replace(rows, seqs=np.full(len(rows), seq, np.uint64))
