@@ -48,7 +48,7 @@ class ReaderPins:
         self._name = name
         self._current: _Held | None = None
         self._older: list[_Held] = []
-        self._doubtful: dict[UUID, None] = {}  # may be in the manifest; nothing is read under them
+        self._doubtful: dict[UUID, None] = {}  # may be in the manifest, and should not be
         self.made = self.refreshed = self.lost = 0
 
     @property
@@ -129,6 +129,7 @@ class ReaderPins:
         self.lost += 1
         scans = "; a scan or snapshot under it may fail" if one.read_from else ""
         logger.warning("%s: this reader's checkpoint %s was lost (%s)%s", self._name, one.id, why, scans)
+        self._doubtful[one.id] = None
         if one is self._current:
             self._current = None
         else:
