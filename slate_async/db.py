@@ -10,7 +10,10 @@ from typing import Any
 import anyio
 
 from metastores.stats import Counted, MetaStats
-from slate_async.errors import FencedError, InvalidError, SlateError, UnavailableError
+from slate_async.compacting import resident_beside
+from slate_async.compaction.manual import Manual
+from slate_async.compaction.progress import EventSink
+from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.member import Member
 from slate_async.opening import Opened, Place
@@ -56,7 +59,11 @@ class Db(Member, ViewReads):
         self._polls = polls
         self._polling = False
         self._writes = self._batches = self._reads = 0
+        self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
+        self._writer.pressure.compactor = lambda: self._compaction.resident.situation
+        self._writer.on_ssts_changed = self._compaction.resident.notify
         self._writer.start()
+        supervisor.spawn("compactor", self._compaction.resident.run())
         self._poll: Poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
 
     # ---- writes
@@ -107,6 +114,34 @@ class Db(Member, ViewReads):
         """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
         self._check()
         await self._writer.flush(l0=l0)
+
+    async def compact(
+        self,
+        *,
+        full: bool = False,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        level: int | None = None,
+        progress: EventSink | None = None,
+    ) -> int:
+        """Flush to L0 and compact now; how many compactions and moves that took.
+
+        full: everything into one run; ``start``, ``end``: whatever holds keys of ``[start, end)``; ``level``: all of
+        one level into the next, 0 is L0; none of them: what is due
+        progress: called with each `CompactionEvent` meanwhile
+
+        A compactor elsewhere is fenced. May be cancelled: what was begun goes on. Raises `FencedError` if another
+        compactor takes over, `InvalidError` for a level that does not exist."""
+        self._check()
+        manual = Manual(full, None if start is None else own_key(start), None if end is None else own_key(end), level)
+        await self._writer.flush(l0=True)
+        remove = self._compaction.listeners.add(progress or (lambda event: None))
+        try:
+            taken = await self._compaction.resident.compact(manual)
+        finally:
+            remove()
+        await self._look_at_head()
+        return taken
 
     # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
 
@@ -179,6 +214,9 @@ class Db(Member, ViewReads):
             l0_ssts=len(state.l0) + writer.log_sst_count,
             sorted_runs=len(state.runs),
             sst_bytes=sum(sst.size for sst in ssts),
+            compactor=self._compaction.resident.situation,
+            compactions=len(state.compactions),
+            l0_stall=writer.pressure.reason,
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -200,7 +238,10 @@ class Db(Member, ViewReads):
             "l0.ssts": writer.l0.stats.ssts,
             "l0.rows": writer.l0.stats.rows,
             "l0.written_bytes": writer.l0.stats.bytes,
+            "l0.stalls": writer.pressure.stalls,
+            "l0.stalled_seconds": writer.pressure.stalled_seconds,
             "backpressure.stalls": writer.admission.stalls,
+            **self._compaction.stats.metrics(),
             "manifest.commits": commits.commits,
             "manifest.conflicts": commits.conflicts,
             "manifest.unknowns": commits.unknowns,
@@ -243,6 +284,7 @@ class Db(Member, ViewReads):
             logger.warning("%s: the manifest could not be polled: %s", self._name, error)
         finally:
             self._polling = False
+            self._compaction.resident.notify()
 
     async def _look_at_head(self) -> None:
         """Read the head; stop if another writer owns it, adopt it if not."""
@@ -253,7 +295,11 @@ class Db(Member, ViewReads):
             self.fail(fenced)
             raise fenced
         if self._state == "open":
-            await self._writer.follow(head)
+            try:
+                await self._writer.follow(head)
+            except ClosedError:
+                self._check()  # says why it closed
+                raise
 
     @property
     def _token(self) -> str:
@@ -264,6 +310,7 @@ class Db(Member, ViewReads):
     def _halt(self, cause: BaseException | None) -> None:
         self._polls.cancel(self._poll)
         self._writer.fail(cause)
+        self._compaction.resident.close(lambda: closed_failure(cause))
 
     def _refuse(self) -> None:
         self._writer.refuse_writes(None)

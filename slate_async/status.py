@@ -22,6 +22,9 @@ class Status:
     waiting_writes: writes held back by ``max_unflushed_bytes``
     l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
     sst_bytes: bytes of all SSTs the manifest names
+    compactor: what compacts the database, in words
+    compactions: compactions under way, here or elsewhere
+    l0_stall: why the writer waits for compaction, ``None`` if it does not
     """
 
     path: str
@@ -43,6 +46,9 @@ class Status:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+    compactor: str
+    compactions: int
+    l0_stall: str | None
 
 
 @dataclass(frozen=True, slots=True)

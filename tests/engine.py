@@ -33,6 +33,8 @@ from slate_async.settings import LogProtocol
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000
+UNCOMPACTED: dict[str, Any] = {"compactor": False, "l0_max_ssts": 100_000}
+"""Settings of a database whose L0 stays as it was flushed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Kind:
     def settings(self, **more: Any) -> slate.Settings:
         """Settings of such a database; small ones unless ``more`` says otherwise."""
         longest = min(60_000, more.get("takeover_deadline_ms", 60_000))
-        small = {"flush_interval_ms": 5, "manifest_poll_interval_ms": longest}
+        small = {"flush_interval_ms": 5, "manifest_poll_interval_ms": longest, **UNCOMPACTED}
         return slate.Settings(log_protocol=self.log_protocol, wal_enabled=self.wal_enabled, **{**small, **more})
 
 

@@ -70,7 +70,8 @@ class Compactor:
     token: makes the mark of a claim, unlike any other's
     head: the newest state known; ``log_due``: whether a look at the log (without a WAL) may find something
     committed: is told of every state a compaction made
-    interval_s: between looks at the head, if nothing else wakes it
+    interval_s: between looks at the head; ``None``: whoever looks at it calls `notify`
+    automatic: whether to compact without being asked
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Compactor:
         head: Callable[[], Awaitable[ManifestState | None]],
         log_due: Callable[[], bool] = lambda: True,
         committed: Callable[[], None] = lambda: None,
-        interval_s: float,
+        interval_s: float | None = None,
         automatic: bool = True,
     ) -> None:
         self._bench = bench
@@ -177,7 +178,7 @@ class Compactor:
                     logger.warning("%s: no compaction is planned: %s", self._name, error)
                     again = False
                 if not again:
-                    with anyio.move_on_after(self._interval_s):
+                    with anyio.move_on_after(self._interval_s):  # None: no limit
                         await self._wake.wait()
         except FencedError:
             self.epoch = 0
@@ -233,8 +234,9 @@ class Compactor:
     async def _start(self, state: ManifestState, manual: Manual, request: _Request | None = None) -> bool:
         """Register, or move, what ``manual`` plans on ``state``. Whether anything was."""
         log: tuple[LogSst, ...] = ()
-        taken = any(compaction.log_end is not None for compaction in state.compactions)
-        if self._bench.log is not None and (request is not None or taken or self._log_due()):
+        if any(compaction.log_end is not None for compaction in state.compactions):
+            return False  # what else may run depends on what that one took; it is not for long
+        if self._bench.log is not None and (request is not None or self._log_due()):
             look = await self._look(self._bench.log)
             state, log = look.state, tuple(reversed(look.ssts))
         now_ms = self._runtime.clock.now_ms()
@@ -317,10 +319,10 @@ class Compactor:
             if compaction.id in self._jobs or (failure is not None and now < failure.not_before):
                 continue
             self._bench.stats.resumed += 1
-            self._run_job(compaction)
+            self._run_job(compaction, resumed=True)
 
-    def _run_job(self, compaction: Compaction) -> None:
-        work = Job(self._bench, compaction).run()
+    def _run_job(self, compaction: Compaction, *, resumed: bool = False) -> None:
+        work = Job(self._bench, compaction, resumed=resumed).run()
         task = self._supervisor.spawn(f"compaction {compaction.id}", work, critical=False)
         task.add_done_callback(lambda _: self._wake.set())
         self._jobs[compaction.id] = task
@@ -342,7 +344,7 @@ class Compactor:
 
     def _put_off(self, compaction_id: UUID, error: UnavailableError) -> None:
         times = 1 if (before := self._failures.get(compaction_id)) is None else before.times + 1
-        pause = min(LONGEST_PAUSE_S, self._interval_s * 2 ** min(times - 1, 16))
+        pause = min(LONGEST_PAUSE_S, 2.0 ** min(times - 1, 16))
         self._failures[compaction_id] = _Failure(times, self._runtime.clock.monotonic() + pause)
         self._bench.stats.failed += 1
         logger.warning("%s: compaction %s is tried again in %.1f s: %s", self._name, compaction_id, pause, error)

@@ -50,8 +50,9 @@ class Bench:
 class Job:
     """One run at a registered compaction. Run it once."""
 
-    def __init__(self, bench: Bench, compaction: Compaction) -> None:
+    def __init__(self, bench: Bench, compaction: Compaction, *, resumed: bool) -> None:
         self._bench = bench
+        self._resumed = resumed
         self.compaction = compaction
         self._rows_total = 0
         self._merged: dict[int, MergeCounts] = {}
@@ -66,7 +67,7 @@ class Job:
         try:
             sources, log = await self._inputs()
             self._rows_total = sum(sst.rows for source in sources for sst in source)
-            self._tell("resumed" if self._finished else "begun")
+            self._tell("resumed" if self._resumed else "begun")
             await self._merge(sources)
             await self._bench.driver.commit(
                 CommitCompaction(self.compaction.epoch, self.compaction.id, tuple(self._kept_back), log)

@@ -12,8 +12,6 @@ import logging
 import re
 from collections.abc import Callable
 
-import anyio
-
 from slate_async.compaction.compactor import Compactor
 from slate_async.compaction.manual import Manual
 from slate_async.errors import FencedError, SlateError, UnavailableError
@@ -23,6 +21,8 @@ from slate_async.runtime.protocol import Clock
 logger = logging.getLogger(__name__)
 PATIENCE_S = 30.0
 """A key range takes a few seconds, and each one that is finished is a change."""
+CLAIM_PAUSE_S = 1.0
+"""Between tries to claim the role of a metastore that does not answer; each try has its own deadline."""
 _RESIDENT = re.compile(r"writer-(\d+)\.[0-9a-f]+")
 
 
@@ -56,7 +56,6 @@ class Resident:
         state: Callable[[], ManifestState],
         due: Callable[[], bool],
         clock: Clock,
-        interval_s: float,
         automatic: bool,
     ) -> None:
         self._compactor = compactor
@@ -65,7 +64,6 @@ class Resident:
         self._state = state
         self._due = due
         self._clock = clock
-        self._interval_s = interval_s
         self._automatic = automatic
         self._wake = asyncio.Event()
         self._failure: SlateError | None = None
@@ -84,7 +82,7 @@ class Resident:
         return "standing by" if self._automatic else "off, and no other compactor holds the role"
 
     def notify(self) -> None:
-        """Something changed: look whether there is work."""
+        """Something changed, or time has passed: look whether there is work."""
         self._wake.set()
         self._compactor.notify()
 
@@ -113,7 +111,7 @@ class Resident:
                 self._compactor.refuse(lambda cause=fenced: FencedError(str(cause)))  # type: ignore[misc]
             except UnavailableError as error:
                 logger.warning("%s: the role of the compactor could not be claimed: %s", self._name, error)
-                await self._clock.sleep(self._interval_s)
+                await self._clock.sleep(CLAIM_PAUSE_S)
             except SlateError as error:
                 logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)
                 self._failure = error
@@ -139,5 +137,4 @@ class Resident:
             else:
                 attended = None
             self._wake.clear()
-            with anyio.move_on_after(self._interval_s):
-                await self._wake.wait()
+            await self._wake.wait()

@@ -117,5 +117,7 @@ def _settings(**chosen: Any) -> Settings:
         retry_deadline_ms=10_000,
         request_timeout_ms=5_000,
         takeover_deadline_ms=60_000,
+        compactor=False,
+        l0_max_ssts=100_000,
         **chosen,
     )

@@ -1,0 +1,203 @@
+"""Putting a compactor together: for a process of its own, or to live beside a writer. Wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metastores.protocol import Register
+from slate_async.compaction.compactor import Compactor
+from slate_async.compaction.job import Bench, Sources
+from slate_async.compaction.local_executor import LocalExecutor
+from slate_async.compaction.log_source import LogSource
+from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
+from slate_async.compaction.resident import Resident, resident_token
+from slate_async.errors import InvalidError
+from slate_async.format.compression import Compression
+from slate_async.log.protocol import LogReader
+from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.opening import Opened, Place, follow_database
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+from slate_async.sst.reader import SstReader
+
+logger = logging.getLogger(__name__)
+
+
+async def unsplit(sources: Sources) -> tuple[bytes, ...]:
+    return ()
+
+
+class Listeners:
+    """Who is told of compactions. One that raises is logged and still told of the next event."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[int, EventSink] = {}
+        self._next = 0
+
+    def add(self, sink: EventSink) -> Callable[[], None]:
+        """Tell ``sink`` until what is returned is called."""
+        number = self._next
+        self._next += 1
+        self._sinks[number] = sink
+
+        def remove() -> None:
+            self._sinks.pop(number, None)
+
+        return remove
+
+    def tell(self, event: CompactionEvent) -> None:
+        """Tell everybody."""
+        for sink in tuple(self._sinks.values()):
+            try:
+                sink(event)
+            except Exception:
+                logger.exception("a listener to compactions failed")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCompactor:
+    """A claimed compactor, its task not yet started."""
+
+    compactor: Compactor
+    driver: ManifestDriver
+    register: Register | None
+    settings: Settings
+    stats: CompactorStats
+    listeners: Listeners
+
+
+async def open_compaction(place: Place, supervisor: Supervisor) -> OpenedCompactor:
+    """See `Environment.open_compactor`."""
+    Compression.of(place.settings.compression)  # an extra that is missing is told now
+    objects = MetaObjects(place.store)
+    with translating():
+        metastore = place.metadata.manifest(objects, place.name)
+    driver = ManifestDriver(
+        metastore,
+        place.runtime,
+        supervisor,
+        full_every=place.settings.manifest_full_every,
+        deadline_ms=place.settings.retry_deadline_ms,
+    )
+    register: Register | None = None
+    try:
+        state = await driver.load()
+        if state is None:
+            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+        settings = follow_database(place.settings, state)
+        check_usable(state)
+        await check_belonging(place.store, state, driver.load)
+        if state.log_protocol == "epoch_prefixed" and not state.wal_enabled:
+            with translating():
+                register = place.metadata.register(objects, place.name)
+        stats, listeners = CompactorStats(), Listeners()
+        compactor = Compactor(
+            _bench(place, settings, state, driver, register, stats, listeners),
+            unsplit,
+            name=place.name,
+            token=place.runtime.ids.token,
+            runtime=place.runtime,
+            supervisor=supervisor,
+            head=driver.load,
+            interval_s=settings.manifest_poll_interval_ms / 1000,
+        )
+        await compactor.claim()
+    except BaseException:
+        await to_the_end(_close(driver, register))
+        raise
+    return OpenedCompactor(compactor, driver, register, settings, stats, listeners)
+
+
+async def _close(driver: ManifestDriver, register: Register | None) -> None:
+    await driver.close()
+    if register is not None:
+        await register.close()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedResident:
+    """A compactor beside a writer, its task not yet started."""
+
+    resident: Resident
+    stats: CompactorStats
+    listeners: Listeners
+
+
+def resident_beside(
+    place: Place, opened: Opened, supervisor: Supervisor, committed: Callable[[], None]
+) -> OpenedResident:
+    """The compactor that lives beside ``opened``'s writer and shares its manifest driver; ``committed`` is called when
+    the writer should look at the head."""
+    writer, settings, driver = opened.writer, opened.settings, opened.driver
+    stats, listeners = CompactorStats(), Listeners()
+
+    def log_due() -> bool:
+        return writer.log_sst_count >= settings.l0_compact_ssts
+
+    def due() -> bool:
+        return writer.l0_count >= settings.l0_compact_ssts or bool(writer.state.compactions)
+
+    async def head() -> ManifestState | None:
+        return driver.head
+
+    compactor = Compactor(
+        _bench(place, settings, writer.state, driver, opened.register, stats, listeners),
+        unsplit,
+        name=place.name,
+        token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
+        runtime=place.runtime,
+        supervisor=supervisor,
+        head=head,
+        log_due=log_due,
+        committed=committed,
+        automatic=settings.compactor,
+    )
+    resident = Resident(
+        compactor,
+        name=place.name,
+        writer_epoch=writer.epoch,
+        state=lambda: writer.state,
+        due=due,
+        clock=place.runtime.clock,
+        automatic=settings.compactor,
+    )
+    return OpenedResident(resident, stats, listeners)
+
+
+def _bench(
+    place: Place,
+    settings: Settings,
+    state: ManifestState,
+    driver: ManifestDriver,
+    register: Register | None,
+    stats: CompactorStats,
+    listeners: Listeners,
+) -> Bench:
+    ssts = place.ssts(state.database_id)
+    log: LogSource | None = None
+    if not state.wal_enabled:
+        log = LogSource(
+            place.store, ssts, LogReader(place.store, state.database_id, whole=False), register, driver.load
+        )
+
+    def open_sst(sst: SstRef) -> SstReader:
+        head = driver.head
+        return ssts.open(sst, () if head is None else head.parents, must_exist=False)
+
+    return Bench(
+        driver=driver,
+        executor=LocalExecutor(place.store, open_sst, place.runtime),
+        log=log,
+        settings=settings,
+        room=asyncio.Semaphore(settings.compaction_parallelism),
+        stats=stats,
+        tell=listeners.tell,
+    )
