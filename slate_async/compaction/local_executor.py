@@ -36,9 +36,9 @@ OpenSst: TypeAlias = Callable[[SstRef], SstReader]
 READ_AHEAD_BYTES = 32 << 20
 LEAST_READ_AHEAD_BYTES = 512 << 10
 MOST_READ_AHEAD_BYTES = 4 << 20
-ROUND_ROWS = 16_384
-"""Rows merged before the next look at the loop: some ten milliseconds of a worker thread, which shares the
-interpreter with the loop at each of its many calls."""
+ROUND_BYTES = 4 << 20
+"""What is merged before the next look at the loop: some ten milliseconds of a worker thread, which lets go of the
+interpreter at each of its calls into numpy, Arrow and the codecs."""
 
 
 class LocalExecutor:
@@ -56,7 +56,7 @@ class LocalExecutor:
         merge = Merge(tally, keep_above=task.keep_above, expired_at_ms=task.expired_at_ms, bottom=task.bottom)
         epoch = max(sst.writer_epoch for source in task.sources for sst in source)
         output = SstOutput(task, epoch, self._store, self._runtime, tally)
-        rows = MergedRows([Stream(rows) for rows in self._sources(task, tally)], round_rows=ROUND_ROWS)
+        rows = MergedRows([Stream(rows) for rows in self._sources(task, tally)], gather_bytes=ROUND_BYTES)
         try:
             while await rows.fill():
                 left = await self._runtime.offload.run(lambda: output.add(merge.keep(rows.step())))

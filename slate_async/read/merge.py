@@ -52,12 +52,14 @@ class MergedRows(AsyncIterator[Columns]):
     A step that was cancelled or failed leaves the merge unusable; `aclose` it.
     """
 
-    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False, round_rows: int | None = None) -> None:
-        """``round_rows``: about how many rows a round takes instead of `ROUND_ROWS`, when it runs off the loop."""
-        rows = max(LEAST_ROWS, (round_rows or ROUND_ROWS) // max(1, len(streams)))
+    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False, gather_bytes: int = 0) -> None:
+        """``gather_bytes``: a round waits for so much from all sources together. 0 gives the first rows soonest; for
+        rounds that run off the loop some megabytes are worth a hand-over."""
+        rows = max(LEAST_ROWS, ROUND_ROWS // max(1, len(streams)))
         nbytes = ROUND_BYTES // max(1, len(streams))
+        gather = gather_bytes // max(1, len(streams))
         self._reverse = reverse
-        self._cursors = [_Cursor(stream, reverse, rows, nbytes) for stream in streams]
+        self._cursors = [_Cursor(stream, reverse, rows, nbytes, gather) for stream in streams]
         self._open = [stream.batches for stream in streams]
         self._single_rows: deque[Columns] = deque()
 
@@ -112,9 +114,9 @@ class _Cursor:
     they were fetched.
     """
 
-    __slots__ = ("_ahead", "_ended", "_nbytes", "_reverse", "_rows", "stream", "window")
+    __slots__ = ("_ahead", "_ended", "_gather", "_held", "_nbytes", "_reverse", "_rows", "stream", "window")
 
-    def __init__(self, stream: Stream, reverse: bool, rows: int, nbytes: int) -> None:
+    def __init__(self, stream: Stream, reverse: bool, rows: int, nbytes: int, gather: int) -> None:
         self.stream = stream
         self.window: list[Columns] = []
         self._ahead: deque[Columns] = deque()
@@ -122,6 +124,8 @@ class _Cursor:
         self._reverse = reverse
         self._rows = rows
         self._nbytes = nbytes
+        self._gather = gather
+        self._held = 0
 
     @property
     def finished(self) -> bool:
@@ -135,10 +139,14 @@ class _Cursor:
 
     @property
     def ready(self) -> bool:
-        """Whether the window holds a whole key, or all that is left."""
+        """Whether the window holds a whole key and as many bytes as a round waits for, or all that is left."""
         if self.finished:
             return True
-        return bool(self.window) and key_at(self.window[0], -1 if self._reverse else 0) != self.edge
+        return (
+            bool(self.window)
+            and self._held >= self._gather
+            and key_at(self.window[0], -1 if self._reverse else 0) != self.edge
+        )
 
     async def fill(self) -> None:
         """Fetch until `ready`."""
@@ -150,7 +158,9 @@ class _Cursor:
                     self._ended = True
                     continue
             if self._ahead:
-                self.window.append(self._ahead.popleft())
+                part = self._ahead.popleft()
+                self.window.append(part)
+                self._held += part.nbytes
 
     def _cut(self, batch: Columns) -> None:
         total = len(batch)
@@ -173,6 +183,7 @@ class _Cursor:
                 self.window[0] = part.slice(0, low) if self._reverse else part.slice(high, rows)
                 break
             del self.window[0]
+        self._held = sum(part.nbytes for part in self.window)
         return taken[::-1] if self._reverse else taken
 
     def _split(self, part: Columns, bound: bytes | None) -> int:

@@ -1,7 +1,7 @@
 """What merging costs: rows and bytes a second of one key range, memory, and how far it holds up the event loop.
 
 ``python -m tests.benchmarks.merging --megabytes 100 2000`` merges overlapping sources of a local store and prints a
-line for each case. Every case is built and merged in processes of its own, because the highest memory of a process never
+line for each case. Every case is built and merged in a process of its own, for the highest memory of a process never
 goes down.
 """
 
