@@ -59,9 +59,15 @@ class ReplaceAll:
         if any(run.id == self.run.id for run in state.runs):
             return None
         assert list(state.ssts()) == list(self.state.ssts()), "somebody else was faster"
-        floor = max(state.log_floor, self.log_floor)
-        moved = {"log_start": max(state.log_start, self.log_start), "log_floor": floor, "last_seq": self.last_seq}
-        return replace(state, l0=(), runs=(self.run,), last_run_id=self.run.id, **moved)
+        return replace(
+            state,
+            l0=(),
+            runs=(self.run,),
+            last_run_id=self.run.id,
+            log_start=max(state.log_start, self.log_start),
+            log_floor=max(state.log_floor, self.log_floor),
+            last_seq=self.last_seq,
+        )
 
 
 async def compact(store: ObjectStore) -> ManifestState:
