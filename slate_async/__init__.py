@@ -7,8 +7,10 @@
 """
 
 from slate_async.collector import GarbageCollector
+from slate_async.compaction.progress import CompactionEvent
+from slate_async.compactor import DbCompactor
 from slate_async.db import Db
-from slate_async.environment import Environment, OpeningDb, open_gc, open_reader
+from slate_async.environment import Environment, OpeningDb, open_compactor, open_gc, open_reader
 from slate_async.environment import open_database as open
 from slate_async.errors import (
     ClosedError,
@@ -27,7 +29,7 @@ from slate_async.read.scan import Scan
 from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
-from slate_async.status import ReaderStatus, Status
+from slate_async.status import CompactorStatus, ReaderStatus, Status
 from slate_async.types import Row
 from slate_async.write.batch import WriteBatch
 from slate_async.write.group import WriteHandle
@@ -38,9 +40,12 @@ __all__ = [
     "ClosedError",
     "CollectionProgress",
     "CollectionReport",
+    "CompactionEvent",
+    "CompactorStatus",
     "ConflictError",
     "CorruptionError",
     "Db",
+    "DbCompactor",
     "DbReader",
     "Environment",
     "FencedError",
@@ -62,6 +67,7 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "open",
+    "open_compactor",
     "open_reader",
     "open_gc",
 ]

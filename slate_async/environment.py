@@ -20,6 +20,9 @@ from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.collector import GarbageCollector, open_collector
+from slate_async.compacting import open_compaction
+from slate_async.compaction.progress import EventSink
+from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.manifest.driver import translating
@@ -118,6 +121,29 @@ class Environment:
         async def begin(part: Part) -> Db:
             claimed = await open_writer(part.place, part.supervisor, create=create, properties=properties)
             return Db(part.place, claimed, part.supervisor, part.polls, part.release)
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_compactor(
+        self,
+        path: Path,
+        *,
+        metastore: str | MetaStoreFactory | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+        progress: EventSink | None = None,
+    ) -> Opening[DbCompactor]:
+        """Open a compactor of the database at ``path``; see `open` for the arguments. One that runs elsewhere, the
+        writer's own included, is fenced.
+
+        progress: called with each `CompactionEvent`
+
+        Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
+        check_arguments(path, metastore, settings, True, None, name)
+
+        async def begin(part: Part) -> DbCompactor:
+            opened = await open_compaction(part.place, part.supervisor)
+            return DbCompactor(part.place, opened, part.supervisor, part.release, progress=progress)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 
@@ -397,6 +423,25 @@ def open_database(
         lambda env: env.open(
             path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
         ),
+    )
+
+
+def open_compactor(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    progress: EventSink | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[DbCompactor]:
+    """Open a compactor, in ``environment`` or a private one. See `Environment.open_compactor`."""
+    check_arguments(path, metastore, settings, True, None, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_compactor(path, metastore=metastore, settings=settings, name=name, progress=progress),
     )
 
 

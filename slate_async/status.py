@@ -89,3 +89,29 @@ class ReaderStatus:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactorStatus:
+    """A compactor at one moment.
+
+    path: the database's URL, without credentials
+    state: ``"open"``, ``"closing"``, ``"closed"``, ``"fenced"`` or ``"failed"``
+    epoch: this compactor's epoch; 0 once it has given the role up
+    style: ``"size_tiered"`` or ``"leveled"``
+    manifest_version: the newest manifest version seen
+    running, registered: compactions under way in this process; those the manifest holds
+    l0_ssts, sorted_runs, sst_bytes: of that manifest version
+    """
+
+    path: str
+    database_id: str
+    state: Literal["open", "closing", "closed", "fenced", "failed"]
+    epoch: int
+    style: Literal["size_tiered", "leveled"]
+    manifest_version: int
+    running: int
+    registered: int
+    l0_ssts: int
+    sorted_runs: int
+    sst_bytes: int

@@ -1,0 +1,131 @@
+"""`DbCompactor`: compacts one database from a process of its own. Wiring only; see `slate_async.compaction`.
+
+One compactor of a database lives: who opens another takes the role over, and the older one closes with `FencedError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from slate_async.compacting import OpenedCompactor
+from slate_async.compaction.manual import Manual
+from slate_async.compaction.progress import EventSink
+from slate_async.counters import shared_counters
+from slate_async.errors import ClosedError, SlateError
+from slate_async.member import Member
+from slate_async.opening import Place
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.status import CompactorStatus
+from slate_async.write.rows import BytesLike, own_key
+
+logger = logging.getLogger(__name__)
+CLOSE_LIMIT_S = 10.0
+"""Closing waits no longer for the role to be released; the next compactor then waits a little for its turn."""
+
+
+class DbCompactor(Member):
+    """Made by `slate_async.open_compactor` or `Environment.open_compactor`, never directly.
+
+    It claims the role when it is opened, goes on with what an earlier compactor left, and compacts for as long as it is
+    open. A store that does not answer is logged and waited out. It closes itself with the cause when another compactor
+    takes over, when the database is gone, or when stored bytes are wrong. What it is about when it closes is left to
+    the next one, which does no finished key range again."""
+
+    noun = "compactor"
+
+    def __init__(
+        self,
+        place: Place,
+        opened: OpenedCompactor,
+        supervisor: Supervisor,
+        release: Callable[[], Awaitable[None]],
+        *,
+        progress: EventSink | None,
+    ) -> None:
+        super().__init__(place.name, supervisor, release)
+        self._place = place
+        self._opened = opened
+        self._compactor = opened.compactor
+        if progress is not None:
+            opened.listeners.add(progress)
+        self._task = supervisor.spawn("compactor", self._run(), critical=False)
+
+    async def _run(self) -> None:
+        try:
+            await self._compactor.run()
+        except asyncio.CancelledError:
+            if self._state == "open":
+                self.fail(ClosedError("the compactor's task was cancelled"))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever ended it is what it closes with
+            self.fail(error)
+
+    async def compact(
+        self,
+        *,
+        full: bool = False,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        level: int | None = None,
+    ) -> int:
+        """Compact now, after what is under way; how many compactions and moves that took.
+
+        full: everything into one run; ``start``, ``end``: whatever holds keys of ``[start, end)``; ``level``: all of
+        one level into the next, 0 is L0; none of them: what is due. What a writer holds in memory is its own to flush
+
+        May be cancelled: what was begun goes on. Raises `InvalidError` for a level that does not exist, and what closed
+        the compactor."""
+        self._check()
+        first, last = (None if key is None else own_key(key) for key in (start, end))
+        return await self._compactor.compact(Manual(full, first, last, level))
+
+    def status(self) -> CompactorStatus:
+        """The compactor at this moment. Works after closing, too."""
+        state = self._opened.driver.head
+        assert state is not None  # it was claimed in one
+        return CompactorStatus(
+            path=self._name,
+            database_id=str(state.database_id),
+            state=self._state,
+            epoch=self._compactor.epoch,
+            style=state.compaction,
+            manifest_version=state.version,
+            running=self._compactor.running,
+            registered=len(state.compactions),
+            l0_ssts=len(state.l0),
+            sorted_runs=len(state.runs),
+            sst_bytes=sum(sst.size for sst in state.ssts()),
+        )
+
+    def metrics(self) -> dict[str, int]:
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
+
+        ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+        opened = self._opened
+        return {**opened.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
+
+    # ---- its life (see `Member`)
+
+    def _halt(self, cause: BaseException | None) -> None:
+        self._compactor.close(self._closed_failure)
+
+    async def _finish(self) -> None:
+        """Stop, and let the next compactor have the role at once. Not worth a failure, nor a long wait."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        try:
+            with anyio.move_on_after(CLOSE_LIMIT_S):
+                await self._compactor.release()
+        except SlateError as error:
+            logger.info("%s: the compactor's role was not released: %s", self._name, error)
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        register = self._opened.register
+        return [self._opened.driver.close, *([] if register is None else [register.close])]
+
+    def __repr__(self) -> str:
+        return f"<DbCompactor {self._name} epoch={self._compactor.epoch} {self._state}>"
