@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import fields
 from typing import Any
 
 import anyio
 
-from metastores.stats import Counted, MetaStats
 from slate_async.compacting import resident_beside
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import EventSink
+from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.member import Member
 from slate_async.opening import Opened, Place
+from slate_async.past import Moment, look_at
 from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
@@ -177,6 +177,11 @@ class Db(Member, ViewReads):
         Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
         return Snapshot(self._look(durable), self._clock, self._turns, self._check, self._same_look)
 
+    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+        """The database as it was at an earlier moment; see `DbReader.at`."""
+        look = look_at(self._look(False), self._writer.state, (), seq=seq, time=time)
+        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.
 
@@ -225,8 +230,7 @@ class Db(Member, ViewReads):
         ``db.writes`` counts calls of `put` and `delete`, ``db.reads`` gets, scans and snapshots begun on the database.
 
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
-        writer, commits, cache = self._writer, self._driver.stats, self._place.cache.stats()
-        store = self._place.store_stats
+        writer = self._writer
         return {
             "db.writes": self._writes,
             "db.batches": self._batches,
@@ -242,29 +246,8 @@ class Db(Member, ViewReads):
             "l0.stalled_seconds": writer.pressure.stalled_seconds,
             "backpressure.stalls": writer.admission.stalls,
             **self._compaction.stats.metrics(),
-            "manifest.commits": commits.commits,
-            "manifest.conflicts": commits.conflicts,
-            "manifest.unknowns": commits.unknowns,
-            "manifest.loads": commits.loads,
-            "manifest.written_bytes": commits.bytes_written,
-            **self._metadata_counters(),
-            "cache.hits": cache.hits,
-            "cache.misses": cache.misses,
-            "cache.evictions": cache.evictions,
-            "store.retries": store.retries,
-            "store.errors": store.errors,
-            "store.conflicts": store.conflicts,
-            "store.read_bytes": store.bytes_in,
-            "store.written_bytes": store.bytes_out,
-            **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
+            **shared_counters(self._place, self._driver, self._register),
         }
-
-    def _metadata_counters(self) -> dict[str, int]:
-        """What the manifest's metastore and the writer's register counted, together."""
-        parts: tuple[object, ...] = (self._driver.metastore, self._register)
-        counted = [part.stats for part in parts if isinstance(part, Counted)]
-        names = [field.name for field in fields(MetaStats)]
-        return {f"metadata.{name}": sum(getattr(stats, name) for stats in counted) for name in names}
 
     # ---- background
 

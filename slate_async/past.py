@@ -61,7 +61,7 @@ def _milliseconds(time: Moment) -> int:
         time = time.timestamp()
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < 2**53:
         raise InvalidError(f"at(time=) takes a datetime with a time zone, or seconds since the epoch, not {time!r}")
-    return int(time * 1000)
+    return int(time * 1000 + 0.001)  # whole milliseconds are not whole as seconds; what is finer is cut off
 
 
 def _checked(seq: int, newest: int) -> int:

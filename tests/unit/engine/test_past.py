@@ -1,0 +1,129 @@
+"""Reads of the past: exact above the history floor, refused below it and for the future."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import slate_async as slate
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import ObjectStore
+from tests.engine import START_MS, ManualClock, contents, open_db, open_reader
+from tests.unit.engine.manifests import commit
+
+
+async def history(db: slate.Db, clock: ManualClock) -> list[tuple[int, int, dict[bytes, bytes]]]:
+    """Some writes, a second apart, parts of them in L0: after each its sequence number, its time and the contents."""
+    steps: list[tuple[int, int, dict[bytes, bytes]]] = []
+    rows: dict[bytes, bytes] = {}
+    for number in range(12):
+        clock.wall_ms += 1000
+        key = b"%d" % (number % 4)
+        if number % 5 == 4:
+            handle = await db.delete(key)
+            rows.pop(key, None)
+        else:
+            handle = await db.put(key, b"%d" % number)
+            rows[key] = b"%d" % number
+        steps.append((handle.seq, clock.wall_ms, dict(rows)))
+        if number in (3, 7):
+            await db.flush(l0=True)
+    clock.wall_ms += 1000
+    return steps
+
+
+async def test_every_past_state_by_its_number(db: slate.Db, store: ObjectStore, clock: ManualClock) -> None:
+    steps = await history(db, clock)
+    async with open_reader(store, clock=clock) as reader:
+        for seq, _, rows in steps:
+            async with reader.at(seq=seq) as then:
+                assert (then.seq, await contents(then)) == (seq, rows)
+                assert await then.get_many([b"0", b"1"]) == [rows.get(b"0"), rows.get(b"1")]
+        async with reader.at(seq=0) as then:
+            assert await contents(then) == {}
+
+
+async def test_a_past_state_by_its_time(db: slate.Db, store: ObjectStore, clock: ManualClock) -> None:
+    """Exact while the rows are in the log; once they are not, the newest that is known to be no later."""
+    steps = await history(db, clock)
+    recent = steps if not db.status().wal_enabled else [steps[3], *steps[7:]]
+    async with open_reader(store, clock=clock) as reader:
+        for seq, time_ms, rows in recent:
+            for time in (time_ms / 1000, datetime.fromtimestamp((time_ms + 999) / 1000, UTC)):
+                async with reader.at(time=time) as then:
+                    assert (then.seq, await contents(then)) == (seq, rows)
+        async with reader.at(time=steps[5][1] / 1000) as then:
+            assert then.seq == (steps[5] if not db.status().wal_enabled else steps[3])[0]
+        async with reader.at(time=START_MS / 1000) as then:
+            assert await contents(then) == {}
+
+
+@pytest.fixture
+async def small(memory: MemoryStore, clock: ManualClock):  # type: ignore[no-untyped-def]
+    """A database in memory with three rows, written a second apart, and a reader of it."""
+    async with open_db(memory, clock=clock) as db:
+        for number in range(3):
+            clock.wall_ms += 1000
+            await db.put(b"k", b"%d" % number, ttl=1.5)
+        async with open_reader(memory, clock=clock) as reader:
+            yield reader
+
+
+async def test_expiry_is_judged_at_that_moment(small: slate.DbReader, clock: ManualClock) -> None:
+    clock.wall_ms += 60_000
+    assert await small.get(b"k") is None
+    for number in range(3):
+        async with small.at(seq=number + 1) as then:
+            assert await then.get(b"k") == b"%d" % number
+    async with small.at(time=START_MS / 1000 + 4.4) as then:
+        assert await then.get(b"k") == b"2"
+    async with small.at(time=START_MS / 1000 + 4.5) as then:
+        assert await then.get(b"k") is None
+
+
+@dataclass(frozen=True)
+class RaiseFloor:
+    """What a compaction that keeps no history says it has dropped."""
+
+    floor: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        return None if state.history_floor >= self.floor else replace(state, history_floor=self.floor)
+
+
+async def test_below_the_floor_and_in_the_future_it_is_refused(
+    small: slate.DbReader, memory: MemoryStore, clock: ManualClock
+) -> None:
+    await commit(memory, RaiseFloor(2))
+    await small.refresh()
+    async with small.at(seq=2) as then:
+        assert await then.get(b"k") == b"1"
+    with pytest.raises(slate.InvalidError, match="kept from sequence number 2"):
+        small.at(seq=1)
+    with pytest.raises(slate.InvalidError, match="kept from sequence number 2"):
+        small.at(time=START_MS / 1000 + 1.5)
+    with pytest.raises(slate.InvalidError, match="not here yet"):
+        small.at(seq=4)
+    with pytest.raises(slate.InvalidError, match="has not come yet"):
+        small.at(time=datetime.fromtimestamp(clock.wall_ms / 1000, UTC) + timedelta(seconds=1))
+    with pytest.raises(slate.InvalidError, match="made after that"):
+        small.at(time=1.0)
+
+
+async def test_what_is_no_moment_is_refused(small: slate.DbReader) -> None:
+    for wrong in ({}, {"seq": 1, "time": 1.0}, {"seq": -1}, {"seq": True}, {"seq": "1"}, {"time": "now"}):
+        with pytest.raises(slate.InvalidError):
+            small.at(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(slate.InvalidError, match="time zone"):
+        small.at(time=datetime(2025, 6, 16))  # noqa: DTZ001 - that is the mistake
+
+
+async def test_a_database_open_for_writing_looks_back_too(memory: MemoryStore, clock: ManualClock) -> None:
+    async with open_db(memory, clock=clock) as db:
+        await db.put(b"k", b"1")
+        await db.put(b"k", b"2")
+        async with db.at(seq=1) as then:
+            assert await then.get(b"k") == b"1"
