@@ -8,8 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.rules.switch import Switch
-from tests.simulation.rules.table import HIDDEN, SWITCHES
-from tests.simulation.runner import run_seed
+from tests.simulation.rules.table import SWITCHES
+from tests.simulation.runner import run_seed, run_seeds
+from tests.simulation.scenarios.engine.scripts import SCRIPTS
+from tests.simulation.scenarios.recreated import RECREATED
+from tests.slices import seeds
+
+SLICE_SEEDS = 10
+FULL_SEEDS = 500
 
 
 @pytest.mark.timeout(300)
@@ -23,8 +29,13 @@ def test_a_rule_switched_off_is_caught(switch: Switch) -> None:
     pytest.fail(f"rule {switch.rule} off ({switch.broken}): nobody noticed in {switch.within} seeds")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("switch", HIDDEN, ids=lambda switch: switch.name)
-def test_a_rule_behind_another_is_not_needed_alone(switch: Switch) -> None:
-    """Documented as unobservable while other rules hold. If this fails, it has become observable: move it."""
-    assert [seed for seed in range(switch.within) if run_seed(f"rule-{switch.name}", seed).failed] == []
+@pytest.mark.parametrize("switch", [one for one in SWITCHES if one.hidden], ids=lambda switch: switch.name)
+def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
+    """Documented as hidden while others hold. If this fails, it is hidden no more: say so in the table."""
+    assert [seed for seed in range(switch.within) if run_seed(f"alone-{switch.name}", seed).failed] == []
+
+
+@pytest.mark.parametrize("scenario", [one.name for one in (*SCRIPTS, RECREATED)])
+def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
+    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []

@@ -9,14 +9,21 @@ from metastores import names
 from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.errors import InternalError
+from slate_async.errors import FencedError, InternalError
 from slate_async.log import register as codec
 from slate_async.log.contiguous import ContiguousLog
+from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
+from slate_async.log.protocol import Backoff, Inherited, LogObject
+from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.driver import ManifestDriver, translated
-from slate_async.manifest.edits import AddL0
+from slate_async.manifest.edits import AddL0, ClaimWriter, Edit
 from slate_async.manifest.state import ManifestState
 from slate_async.write.tables import Slot
+from slate_async.write.writer import Writer
 from tests.simulation.history import Write
+from tests.simulation.metadata import SimCell
+from tests.simulation.scenarios.engine.compactor import Compact
 from tests.simulation.scenarios.tiny import TinyDb
 
 
@@ -109,8 +116,27 @@ async def gaps_unnoticed(self: ContiguousLog, first: int, width: int) -> Any:
 
 
 def fence_counts(self: ContiguousLog, base: ManifestState, head: ManifestState, fence_id: int) -> bool:
-    """Rule 21: only the fence is judged, not what was replayed."""
+    """Rules 13 and 21: only the fence is judged, not what was replayed."""
     return head.log_start <= fence_id
+
+
+async def present_without_deleted(self: ContiguousLog, first: int, width: int) -> list[LogObject]:
+    """Rule 21: what was listed and is gone when it is read is left out."""
+    wanted: list[tuple[int, str]] = []
+    async for info in self._store.list(PREFIX, start_after=contiguous_key(first - 1)):
+        if parse_contiguous(info.key) != first + len(wanted):
+            break
+        wanted.append((first + len(wanted), info.key))
+    return [found for found in await self._reader.read_many(wanted) if found is not None]
+
+
+_offer = ContiguousWalk.offer
+
+
+def offer_behind_a_gap(self: ContiguousWalk, log_id: int, epoch: int) -> Verdict:
+    """Next to it: a walk goes on behind what is missing."""
+    self.next_id = log_id
+    return _offer(self, log_id, epoch)
 
 
 async def narrow_fence(self: ContiguousLog, state: ManifestState, fence_id: int) -> int:
@@ -146,6 +172,69 @@ def floor_from_head(state: ManifestState) -> int:
 
 
 # ---- the epoch-prefixed log
+
+
+_replay = EpochPrefixedLog._replay
+
+
+async def replay_without_deleted(
+    self: EpochPrefixedLog, state: ManifestState, next_id: int
+) -> tuple[list[LogObject], int | None]:
+    """Rule 21: what is missing is left out, and the replay stands."""
+    objects, missing = await _replay(self, state, next_id)
+    while missing is not None:
+        more, missing = await _replay(self, replace(state, log_start=missing + 1), next_id)
+        objects += more
+    return objects, None
+
+
+_validated_head = EpochPrefixedLog._validated_head
+
+
+async def head_as_claimed(self: EpochPrefixedLog, claimed: ManifestState) -> ManifestState:
+    """Rule 21: the head is asked for the claim, not where the log starts."""
+    return replace(await _validated_head(self, claimed), log_start=claimed.log_start)
+
+
+_compare_and_set = SimCell.compare_and_set
+
+
+def owner_is_enough(self: SimCell, expected_tag: str | None, value: bytes) -> Any:
+    """Rule 15: a register in which ``last_written`` is set IF ``writer_epoch`` = mine, however late."""
+    mine = self.cell is not None and codec.decode(self.cell.value).epoch == codec.decode(value).epoch
+    return _compare_and_set(self, self.cell.tag if mine and self.cell is not None else expected_tag, value)
+
+
+_claim = codec.WriterRegister.claim
+
+
+def start_behind_inherited(
+    self: codec.WriterRegister, epoch: int, token: str, *, inherited_end: int, log_start: int
+) -> codec.WriterRegister:
+    """Rule 16: ``starting_sst`` behind what is inherited, wherever the manifest's log starts."""
+    return _claim(self, epoch, token, inherited_end=inherited_end, log_start=min(log_start, inherited_end + 1))
+
+
+_commit = ManifestDriver.commit
+_take_over = EpochPrefixedLog.take_over
+
+
+async def plan_claim(self: ManifestDriver, edit: Edit) -> ManifestState:
+    """Rule 16: a claim is made up only; `register_first` commits it."""
+    head = await self.load() if isinstance(edit, ClaimWriter) else None
+    planned = None if head is None else edit.apply(head)
+    return await _commit(self, edit) if planned is None else planned
+
+
+async def register_first(self: EpochPrefixedLog, claimed: ManifestState) -> Inherited:
+    """Rule 16: the register is taken, then the claim committed."""
+    driver: ManifestDriver = self._load_head.__self__  # type: ignore[attr-defined]
+    self._epoch = claimed.writer_epoch
+    await self._take_register(claimed, Backoff(self._runtime, self._takeover_deadline_ms, "taking the register"))
+    committed = await _commit(driver, ClaimWriter(claimed.writer_token, claimed.fence_width))
+    if committed.writer_epoch != claimed.writer_epoch:
+        raise FencedError("another writer claimed meanwhile")
+    return await _take_over(self, committed)
 
 
 async def publish_over_anybody(self: Any, log_id: int) -> bool:
@@ -207,6 +296,16 @@ def oldest_frozen(self: Any) -> Slot | None:
     return self._tables.frozen[0] if self._tables.frozen else None
 
 
+_adopt = Writer.adopt
+
+
+def adopt_silently(self: Writer, state: ManifestState) -> None:
+    """Next to rule 19: what the manifest covers and is not acknowledged counts as not durable."""
+    before = self.durable_seq
+    _adopt(self, state)
+    self.durable_seq = before
+
+
 def all_rows(rows: list[Any], state: ManifestState) -> list[Any]:
     """Rule 20, too: not even by sequence number."""
     return rows
@@ -215,3 +314,21 @@ def all_rows(rows: list[Any], state: ManifestState) -> list[Any]:
 def keep_all(pieces: list[Any], head: ManifestState) -> list[Any]:
     """Rule 20: what a follower has read it keeps."""
     return pieces
+
+
+# ---- compaction
+
+
+def compact_anyway(self: Compact, state: ManifestState) -> ManifestState | None:
+    """Next to rule 13: a compaction applies whoever compacts now, and whatever became of its inputs."""
+    if state.runs == self.runs != self.base.runs:
+        return None
+    return replace(
+        state,
+        runs=self.runs,
+        l0=state.l0[: len(state.l0) - len(self.base.l0)],
+        log_start=max(state.log_start, (self.log_end or 0) + 1),
+        log_floor=max(state.log_floor, self.log_floor),
+        last_seq=max(state.last_seq, self.last_seq),
+        last_tick_ms=max(state.last_tick_ms, self.last_tick_ms),
+    )

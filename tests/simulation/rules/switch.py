@@ -28,8 +28,12 @@ class Switch:
     name: of the scenario that runs it, ``rule-...``
     rule: its number
     broken: how it is broken, in words
+    patches: what makes it so
     fixed: `Params` of the engine under which that matters; everything else by chance
-    tiny: runs the metastore alone instead, under this scenario
+    stage: runs this scenario instead of the engine's play
+    behind: other rules or assertions that would notice too early, or make up for it: off as well, but also when the
+    same seed is run with the rule on
+    hidden: whether nobody notices as long as they hold
     within: so many seeds are enough to notice (the test's limit: several times what was seen)
     """
 
@@ -39,38 +43,38 @@ class Switch:
     patches: tuple[Patch, ...]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     within: int = 200
-    tiny: Scenario | None = None
+    stage: Scenario | None = None
+    behind: tuple[Patch, ...] = ()
+    hidden: bool = False
 
-    @contextlib.contextmanager
-    def off(self) -> Iterator[None]:
-        """The rule does not hold inside."""
-        kept = [(patch, getattr(patch.owner, patch.name)) for patch in self.patches]
-        try:
-            for patch in self.patches:
-                setattr(patch.owner, patch.name, patch.instead)
-            yield
-        finally:
-            for patch, original in kept:
-                setattr(patch.owner, patch.name, original)
+    def scenarios(self) -> Iterator[Scenario]:
+        """For the runner and ``scripts/simulate``: ``rule-`` is to fail, ``on-`` and, of a hidden one, ``alone-`` are
+        not."""
+        yield self._scenario("rule", f"rule {self.rule} off: {self.broken}", (*self.patches, *self.behind))
+        yield self._scenario("on", f"rule {self.rule} on, else as rule-{self.name}", self.behind)
+        if self.hidden:
+            yield self._scenario("alone", f"rule {self.rule} off, what hides that on: {self.broken}", self.patches)
 
-    async def play(self, world: World) -> Stats:
-        """A run without the rule."""
-        with self.off():
-            return await self._run(world)
+    def _scenario(self, kind: str, summary: str, patches: tuple[Patch, ...]) -> Scenario:
+        async def play(world: World) -> Stats:
+            with _patched(patches):
+                return await (Play(world, self.fixed).run() if self.stage is None else self.stage.play(world))
 
-    async def _run(self, world: World) -> Stats:
-        return await (Play(world, self.fixed).run() if self.tiny is None else self.tiny.play(world))
+        return Scenario(f"{kind}-{self.name}", summary, self._make, play, broken=True)
 
-    def make(self, seed: int, keep_trace: bool) -> World:
-        """Its world."""
-        if self.tiny is None:
+    def _make(self, seed: int, keep_trace: bool) -> World:
+        if self.stage is None:
             return make_world(seed, keep_trace, self.fixed)
-        return self.tiny.make(seed, keep_trace)
+        return self.stage.make(seed, keep_trace)
 
-    def scenario(self) -> Scenario:
-        """For the runner and ``scripts/simulate``."""
-        return Scenario(f"rule-{self.name}", f"rule {self.rule} off: {self.broken}", self.make, self.play, broken=True)
 
-    def control(self) -> Scenario:
-        """The same with the rule on: what is not to fail."""
-        return Scenario(f"on-{self.name}", f"rule {self.rule} on, as rule-{self.name}", self.make, self._run, True)
+@contextlib.contextmanager
+def _patched(patches: tuple[Patch, ...]) -> Iterator[None]:
+    kept = [(patch, getattr(patch.owner, patch.name)) for patch in patches]
+    try:
+        for patch in patches:
+            setattr(patch.owner, patch.name, patch.instead)
+        yield
+    finally:
+        for patch, original in kept:
+            setattr(patch.owner, patch.name, original)

@@ -9,18 +9,26 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.log.recovery import ContiguousWalk
+from slate_async.log.register import WriterRegister
 from slate_async.log.window import FlushWindow
 from slate_async.manifest import driver
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
 from slate_async.write.l0_flusher import L0Flusher
 from slate_async.write.log_flusher import LogFlusher
+from slate_async.write.writer import Writer
+from tests.simulation.metadata import SimCell
 from tests.simulation.rules import instead
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import actors, compactor, follower, tail
+from tests.simulation.scenarios.engine.compactor import Compact
+from tests.simulation.scenarios.engine.scripts import SCRIPTS
+from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.tiny import TINY, TinyDb
 
 _TINY = {scenario.name: scenario for scenario in TINY}
+_SCRIPTS = {scenario.name.removeprefix("script-"): scenario for scenario in SCRIPTS}
 COLLECTED_PUT_IF_ABSENT = _TINY["tiny-put-if-absent-collected"]
 COLLECTED_IF_MATCH = _TINY["tiny-if-match-collected"]
 CONTIGUOUS = {"protocol": "contiguous", "ack": "committed", "create_by_writers": False}
@@ -46,6 +54,8 @@ CROWDED = {
 }
 SLEEPY = {"freezes": 1.0, "crashes": 0.0, "lives": 1}
 GAPS = Patch(ContiguousLog, "_present_from", instead.gaps_unnoticed)
+UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
+UNACKNOWLEDGED = Patch(L0Flusher, "_covered", instead.always)
 
 SWITCHES: Sequence[Switch] = (
     Switch(
@@ -54,7 +64,7 @@ SWITCHES: Sequence[Switch] = (
         "an edit is repeated without looking for its mark",
         (Patch(TinyDb, "append", instead.append_without_looking),),
         within=100,
-        tiny=COLLECTED_PUT_IF_ABSENT,
+        stage=COLLECTED_PUT_IF_ABSENT,
     ),
     Switch(
         "1-unknown-is-success",
@@ -76,16 +86,17 @@ SWITCHES: Sequence[Switch] = (
         "2-unasserted",
         "2",
         "the same, the manifest's own assertions off as well",
-        (Patch(AddL0, "apply", instead.add_l0_again), Patch(driver, "check_successor", instead.unchecked)),
+        (Patch(AddL0, "apply", instead.add_l0_again),),
         {**WAL, **ROUGH, **MOVING, **COMPACTED},
         within=200,
+        behind=(UNASSERTED,),
     ),
     Switch(
         "4-boundary",
         "4",
         "a committer does not read the deletion boundary after its put",
         (Patch(PutIfAbsentMetaStore, "_boundary_allows", instead.allowed),),
-        tiny=COLLECTED_PUT_IF_ABSENT,
+        stage=COLLECTED_PUT_IF_ABSENT,
         within=100,
     ),
     Switch(
@@ -93,8 +104,16 @@ SWITCHES: Sequence[Switch] = (
         "5",
         "a reader asks for the version after the one it knows, and believes that none is there",
         (Patch(PutIfAbsentMetaStore, "latest", instead.next_is_not_there),),
-        tiny=COLLECTED_PUT_IF_ABSENT,
+        stage=COLLECTED_PUT_IF_ABSENT,
         within=50,
+    ),
+    Switch(
+        "5-etag",
+        "5",
+        "a reader does not compare the etag of what it gets with the one that was listed",
+        (Patch(PutIfAbsentMetaStore, "_etag_still_listed", instead.always),),
+        within=20,
+        stage=RECREATED,
     ),
     Switch(
         "7-body-name",
@@ -109,7 +128,7 @@ SWITCHES: Sequence[Switch] = (
         "8",
         "bodies above the head that was read are collected, too",
         (Patch(RegisterMetaStore, "_collectable", instead.always),),
-        tiny=COLLECTED_IF_MATCH,
+        stage=COLLECTED_IF_MATCH,
         within=50,
     ),
     Switch(
@@ -119,18 +138,19 @@ SWITCHES: Sequence[Switch] = (
         (
             Patch(ContiguousLog, "_validated_head", instead.claim_is_enough),
             Patch(ContiguousLog, "_replay_still_holds", instead.always),
-            GAPS,
         ),
         {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
         within=400,
+        behind=(GAPS,),
     ),
     Switch(
         "9-log-start",
         "9",
         "the head read after fencing is not asked where the log starts",
-        (Patch(ContiguousLog, "_replay_still_holds", instead.always), GAPS),
+        (Patch(ContiguousLog, "_replay_still_holds", instead.always),),
         {**CONTIGUOUS, **ROUGH, **SLEEPY, "wal": False, **COMPACTED, **COLLECTED},
         within=500,
+        behind=(GAPS,),
     ),
     Switch(
         "10-narrow",
@@ -144,12 +164,10 @@ SWITCHES: Sequence[Switch] = (
         "10-narrow-blind",
         "10",
         "a take-over fences one id, and a live writer takes an older one's object at its id for its own",
-        (
-            Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),
-            Patch(ContiguousLog, "write", instead.taken_for_own),
-        ),
+        (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
         within=300,
+        behind=(Patch(ContiguousLog, "write", instead.taken_for_own),),
     ),
     Switch(
         "10-window",
@@ -200,6 +218,32 @@ SWITCHES: Sequence[Switch] = (
         within=50,
     ),
     Switch(
+        "13-follower",
+        "13",
+        "a follower believes ids without a head read afterwards",
+        (Patch(follower, "still_holds", instead.always),),
+        within=60,
+        stage=_SCRIPTS["stale-ids"],
+    ),
+    Switch(
+        "13-compactor",
+        "13",
+        "a compactor without a WAL believes ids without a head read afterwards, and its commit applies to any state",
+        (Patch(compactor, "still_holds", instead.always),),
+        within=20,
+        stage=_SCRIPTS["stale-compactor"],
+        behind=(Patch(Compact, "apply", instead.compact_anyway),),
+        hidden=True,
+    ),
+    Switch(
+        "15-late",
+        "15",
+        "last_written is set by whoever owns the register, also to less than it is",
+        (Patch(SimCell, "compare_and_set", instead.owner_is_enough),),
+        within=20,
+        stage=_SCRIPTS["late-publish"],
+    ),
+    Switch(
         "15-owner",
         "15",
         "last_written is set whoever owns the register",
@@ -216,12 +260,53 @@ SWITCHES: Sequence[Switch] = (
         within=50,
     ),
     Switch(
+        "16-order",
+        "16",
+        "a take-over takes the register before it claims in the manifest",
+        (
+            Patch(ManifestDriver, "commit", instead.plan_claim),
+            Patch(EpochPrefixedLog, "take_over", instead.register_first),
+        ),
+        {**EPOCHS, **ROUGH, "crashes": 0.7},
+        within=100,
+    ),
+    Switch(
+        "16-start",
+        "16",
+        "a take-over starts behind what it inherits, wherever the manifest's log starts",
+        (Patch(WriterRegister, "claim", instead.start_behind_inherited),),
+        within=20,
+        stage=_SCRIPTS["flush-ahead-then-crash"],
+        behind=(UNACKNOWLEDGED,),
+        hidden=True,
+    ),
+    Switch(
         "17-inherit",
         "17",
         "a take-over does not look for objects past last_written",
         (Patch(EpochPrefixedLog, "_end_of", instead.end_at_last_written),),
         {**EPOCHS, "ack": "flushed", "crashes": 0.7, "lives": 2},
         within=300,
+    ),
+    Switch(
+        "19-acknowledged",
+        "19",
+        "an L0 flush covers log positions that are not acknowledged, and durable reads do not know what it covered",
+        (UNACKNOWLEDGED,),
+        within=40,
+        stage=_SCRIPTS["flush-ahead"],
+        behind=(Patch(Writer, "adopt", instead.adopt_silently),),
+        hidden=True,
+    ),
+    Switch(
+        "19-acknowledged-epochs",
+        "19",
+        "the same, and a take-over starts behind what it inherits, wherever the manifest's log starts",
+        (UNACKNOWLEDGED,),
+        within=20,
+        stage=_SCRIPTS["flush-ahead-then-crash"],
+        behind=(Patch(WriterRegister, "claim", instead.start_behind_inherited),),
+        hidden=True,
     ),
     Switch(
         "19-whole",
@@ -240,6 +325,37 @@ SWITCHES: Sequence[Switch] = (
         within=300,
     ),
     Switch(
+        "21-replay",
+        "21",
+        "a replay stands although the compactor has moved the log's start meanwhile",
+        (Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),),
+        within=20,
+        stage=_SCRIPTS["stale-ids"],
+    ),
+    Switch(
+        "21-missing",
+        "21",
+        "a replay leaves out what is missing, and stands although the log's start has moved",
+        (
+            Patch(ContiguousLog, "_present_from", instead.present_without_deleted),
+            Patch(ContiguousWalk, "offer", instead.offer_behind_a_gap),
+            Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),
+        ),
+        within=20,
+        stage=_SCRIPTS["deleted-under-an-opener"],
+    ),
+    Switch(
+        "21-missing-epochs",
+        "21",
+        "the same with the epoch-prefixed log",
+        (
+            Patch(EpochPrefixedLog, "_replay", instead.replay_without_deleted),
+            Patch(EpochPrefixedLog, "_validated_head", instead.head_as_claimed),
+        ),
+        within=20,
+        stage=_SCRIPTS["deleted-under-an-opener-epochs"],
+    ),
+    Switch(
         "order",
         "§3",
         "an object that landed acknowledges every earlier one",
@@ -251,31 +367,3 @@ SWITCHES: Sequence[Switch] = (
         within=100,
     ),
 )
-
-HIDDEN: Sequence[Switch] = (
-    Switch(
-        "21-replay",
-        "21",
-        "a replay stands although the compactor has moved the log's start meanwhile",
-        (Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),),
-        {**CONTIGUOUS, **ROUGH, **SLEEPY, "wal": False, **COMPACTED, **COLLECTED},
-        within=40,
-    ),
-    Switch(
-        "13-validate",
-        "13",
-        "followers and the compactor believe ids without a head read afterwards",
-        (Patch(follower, "still_holds", instead.always), Patch(compactor, "still_holds", instead.always), GAPS),
-        {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED, **FOLLOWED, "lag": 1},
-        within=40,
-    ),
-    Switch(
-        "19-acknowledged",
-        "19",
-        "an L0 flush covers log positions that are not acknowledged",
-        (Patch(L0Flusher, "_covered", instead.always),),
-        {"wal": True, **ROUGH, **PARALLEL, **MOVING},
-        within=40,
-    ),
-)
-"""Rules that the engine does not need as long as the others hold; see ``docs/simulation.md``."""

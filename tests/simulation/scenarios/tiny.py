@@ -203,7 +203,8 @@ async def _collect(cell: ManifestCell, node: Node) -> None:
             await cell.collect()
 
 
-def _view(history: History, observer: str, kind: Kind, entries: Entries) -> None:
+def note_view(history: History, observer: str, kind: Kind, entries: Entries) -> None:
+    """What a process found in the cell."""
     history.view(observer, kind, [(entry[0], seq) for seq, entry in enumerate(entries, 1)], _values(entries))
 
 
@@ -251,7 +252,7 @@ def _play(
         await world.network.quiet()
         observer = world.node("observer")
         entries, _ = await observer.run(TinyDb(open_cell(world, observer), observer).load())
-        _view(history, observer.name, Kind.FINAL, entries)
+        note_view(history, observer.name, Kind.FINAL, entries)
         check_history(history)
         acked = sum(write.is_acked for write in history.writes.values())
         return {"writes": len(history.writes), "acknowledged": acked, "crashes": crashes}
@@ -259,7 +260,8 @@ def _play(
     return play
 
 
-def _world(seed: int, keep_trace: bool, plan: FaultPlan | None = None) -> World:
+def tiny_world(seed: int, keep_trace: bool, plan: FaultPlan | None = None) -> World:
+    """A world for one seed, with the usual faults if no ``plan`` is given."""
     return World(
         seed,
         plan=FaultPlan() if plan is None else plan,
@@ -287,8 +289,10 @@ def _register_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable
     return open_cell
 
 
-def _manifest_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[[World, Node], CellProtocol]:
-    def open_cell(world: World, node: Node) -> CellProtocol:
+def manifest_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[[World, Node], ManifestCell]:
+    """The list as the head of such a manifest."""
+
+    def open_cell(world: World, node: Node) -> ManifestCell:
         metastore = factory(world, node).manifest(_objects(world, node), "memory://tiny")
         return ManifestCell(metastore, node.runtime.ids.token)
 
@@ -299,7 +303,8 @@ def _server(world: World, node: Node) -> MetaStoreFactory:
     return world.cloud.metastore(node)
 
 
-def _put_if_absent(world: World, node: Node) -> MetaStoreFactory:
+def put_if_absent(world: World, node: Node) -> MetaStoreFactory:
+    """The product's default."""
     return world.cloud.put_if_absent(node)
 
 
@@ -309,28 +314,28 @@ def _if_match(world: World, node: Node) -> MetaStoreFactory:
 
 def _slow_world(seed: int, keep_trace: bool) -> World:
     """Many requests take so long that much happens while they are under way."""
-    return _world(seed, keep_trace, FaultPlan(delayed=0.2, delay=(0.05, 1.0), late=0.15, lateness=(0.02, 3.0)))
+    return tiny_world(seed, keep_trace, FaultPlan(delayed=0.2, delay=(0.05, 1.0), late=0.15, lateness=(0.02, 3.0)))
 
 
 def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **how: Any) -> Scenario:
-    make = _slow_world if how.get("collectors") else _world
+    make = _slow_world if how.get("collectors") else tiny_world
     return Scenario(f"tiny-{name}", summary, make, _play(open_cell, **how), broken=summary.startswith("wrong"))
 
 
 TINY: Sequence[Scenario] = (
     _scenario("object", "a list of writes in one object, by If-Match", _object),
     _scenario("register", "in a register of a server", _register_of(_server)),
-    _scenario("manifest", "as the head of a manifest of a server", _manifest_of(_server)),
-    _scenario("object-register", "in the product's register over objects", _register_of(_put_if_absent)),
-    _scenario("put-if-absent", "as the head of the product's manifest by put-if-absent", _manifest_of(_put_if_absent)),
-    _scenario("if-match", "as the head of the product's manifest by If-Match", _manifest_of(_if_match)),
+    _scenario("manifest", "as the head of a manifest of a server", manifest_of(_server)),
+    _scenario("object-register", "in the product's register over objects", _register_of(put_if_absent)),
+    _scenario("put-if-absent", "as the head of the product's manifest by put-if-absent", manifest_of(put_if_absent)),
+    _scenario("if-match", "as the head of the product's manifest by If-Match", manifest_of(_if_match)),
     _scenario(
         "put-if-absent-collected",
         "the same while old versions are collected",
-        _manifest_of(_put_if_absent),
+        manifest_of(put_if_absent),
         collectors=2,
     ),
-    _scenario("if-match-collected", "the same by If-Match", _manifest_of(_if_match), collectors=2),
+    _scenario("if-match-collected", "the same by If-Match", manifest_of(_if_match), collectors=2),
     _scenario("overwrite", "wrong: writes without a condition", _unconditional),
     _scenario("blind", "wrong: repeats without looking", _object, looks=False),
 )

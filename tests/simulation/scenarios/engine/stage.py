@@ -1,0 +1,122 @@
+"""A stage for scripts: a calm world, one database, and processes that do what the script says, one step at a time.
+
+Rules that only a rare interleaving needs are tried here: the script brings it about, the seed draws what may differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from slate_async.errors import ConflictError, FencedError
+from slate_async.manifest.state import ManifestState
+from tests.simulation.checkers import Violation, check_history
+from tests.simulation.history import History, Kind
+from tests.simulation.node import Node
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.params import Params
+from tests.simulation.scenarios.engine.play import make_world
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.hold import Hold
+from tests.simulation.scenarios.protocol import Scenario, Stats
+from tests.simulation.world import World
+
+CALM = {
+    "ack": "committed",
+    "create_by_writers": False,
+    "faults": 0.0,
+    "crashes": 0.0,
+    "freezes": 0.0,
+    "parallelism": 4,
+    "l0_rows": 1000,
+    "bite": 8,
+}
+NO_POLLS_MS = 60_000
+FINAL_SKEW_MS = 3_600_000
+"""The last writer's clock is ahead of all others, so that what was to expire has."""
+
+
+class Stage:
+    """See the module docstring."""
+
+    def __init__(self, world: World, fixed: Mapping[str, Any]) -> None:
+        self.world = world
+        self.rng = world.rng
+        params = Params.draw(derived_rng(world.seed, "params"), fixed)
+        self.site = Site(world, params, History(world.loop.time))
+        self._helper = self.site.handle(world.node("helper"))
+
+    def session(self, name: str) -> Session:
+        """A process that is to open the database, and never looks at the head unless it must."""
+        return Session(self.site, self.world.node(name), poll_ms=NO_POLLS_MS)
+
+    async def writer(self, name: str) -> Session:
+        """A process that has opened it."""
+        session = self.session(name)
+        if not await session.node.run(session.open()):
+            raise Violation("stuck", f"{name} could not take over a calm database")
+        return session
+
+    async def write(self, session: Session, times: int) -> None:
+        """So many writes, all durable."""
+
+        async def work() -> None:
+            for _ in range(times):
+                await session.write()
+            await session.db.flush()
+
+        await session.node.run(work())
+
+    def begin(self, node: Node, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Work in that process that may take long, and may end because somebody took over its role."""
+
+        async def guarded() -> None:
+            with contextlib.suppress(FencedError, ConflictError):
+                await work
+
+        return node.spawn(guarded())
+
+    def hold(self, node: Node, operation: str, key: str = "") -> Hold:
+        """See `Hold`."""
+        return Hold(self.world, node, operation, key)
+
+    async def head(self) -> ManifestState:
+        """The manifest as it is."""
+        state = await self._helper.node.run(self._helper.driver.load())
+        assert state is not None
+        return state
+
+    async def collect(self, *keys: str) -> None:
+        """Delete log objects, in that order."""
+        self.site.collected.update(dict.fromkeys(keys))
+        await self._helper.node.run(self._helper.store.delete(keys))
+
+    async def end(self) -> Stats:
+        """A fresh writer takes over when nothing is under way any more; what it finds is the final order."""
+        await self.world.network.quiet()
+        last = Session(self.site, self.world.node("last", skew_ms=FINAL_SKEW_MS), poll_ms=NO_POLLS_MS)
+        if not await last.node.run(last.open()):
+            raise Violation("stuck", "nobody could take over a calm database")
+        await self.write(last, 2)
+        if not await last.node.run(last.look(Kind.FINAL)):
+            raise Violation("stuck", "the last writer could not read")
+        check_history(self.site.history)
+        acked = sum(write.is_acked for write in self.site.history.writes.values())
+        return {"writes": len(self.site.history.writes), "acknowledged": acked, **self.site.counts}
+
+
+def scripted(name: str, script: Callable[[Stage], Coroutine[Any, Any, None]], **fixed: Any) -> Scenario:
+    """A scenario that follows ``script``, described by its docstring; ``fixed`` as for `engine_scenario`."""
+    chosen = {**CALM, **fixed}
+
+    async def play(world: World) -> Stats:
+        stage = Stage(world, chosen)
+        await stage.site.create()
+        await script(stage)
+        return await stage.end()
+
+    summary = (script.__doc__ or "").strip().splitlines()[0]
+    return Scenario(f"script-{name}", summary, lambda seed, keep: make_world(seed, keep, chosen), play)
