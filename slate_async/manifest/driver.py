@@ -193,9 +193,7 @@ class ManifestDriver:
         """Commit ``edit`` and return a committed state that holds it.
 
         Raises what the edit raises, or `UnavailableError` (outcome ``"unknown"``) past the deadline."""
-        return await asyncio.shield(
-            self._supervisor.spawn(f"commit {type(edit).__name__}", self._commit(edit), critical=False)
-        )
+        return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
 
     async def create(self, state: ManifestState) -> ManifestState:
         """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""

@@ -41,6 +41,18 @@ class Supervisor:
         task.add_done_callback(lambda done: self._done(number, done, critical))
         return task
 
+    async def run(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` in a task of its own and return what it returns or raise what it raises. A cancelled caller
+        abandons the wait, never the work. Raises `ClosedError` if the owner's closing ends it first."""
+        if self._closing:
+            work.close()
+            raise ClosedError(f"{self._owner} is closed; {name} was not begun", outcome="not_applied")
+        task = self.spawn(name, work, critical=False)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise ClosedError(f"{self._owner} closed before {name} came to its end", outcome="unknown")
+        return task.result()
+
     def _done(self, number: int, task: asyncio.Task[Any], critical: bool) -> None:
         self._tasks.pop(number, None)
         if task.cancelled() and (self._closing or not critical):

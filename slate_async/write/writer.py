@@ -6,7 +6,6 @@ manifest state. Reads take the current `ReadView`, an immutable picture that suc
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 
@@ -281,7 +280,7 @@ class Writer:
     async def follow(self, head: ManifestState) -> None:
         """Adopt ``head``, or a later state that pins its SSTs; when nothing is to be pinned, let idle pins go."""
         if head.version > self.state.version or self.pins.idle(head):
-            await asyncio.shield(self._supervisor.spawn("follow the manifest", self._follow(head), critical=False))
+            await self._supervisor.run("follow the manifest", self._follow(head))
 
     async def _follow(self, head: ManifestState) -> None:
         async with self.pins.lock:

@@ -289,3 +289,17 @@ async def test_a_flush_notes_when_its_rows_were_written() -> None:
         [sample] = (await head(store)).seq_times
         assert (sample.seq, sample.time_ms) == (handle.seq, round(handle.create_time * 1000))
         await settle()
+
+
+async def test_whoever_waits_for_a_pin_is_told_why_the_database_closed() -> None:
+    inner = memory_store()
+    store = StoreInHand(inner, watch="manifest/")
+    db = await filled(store, CONTIGUOUS)  # type: ignore[arg-type]
+    await compact(inner)
+    store.hold = True
+    confirming = asyncio.ensure_future(db.confirm())
+    await until(lambda: bool(store.held), "the pin's commit")
+    db.fail(slate.FencedError("writer epoch 9 took over"))
+    with pytest.raises(slate.FencedError, match="epoch 9"):
+        await confirming
+    await db.close()
