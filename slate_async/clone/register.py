@@ -39,6 +39,6 @@ def _closed(ranges: tuple[tuple[int, int], ...], state: ManifestState) -> tuple[
     ends = [*(min(start - 1, last) for _, start in ranges[1:]), last]
     return tuple(
         EpochRange(epoch, start, end)
-        for (epoch, start), end in zip(ranges, ends, strict=True)
+        for (epoch, start), end in zip(ranges, ends, strict=False)  # of no ranges there is one end too many
         if end >= max(start, state.log_start)
     )
