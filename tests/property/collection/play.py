@@ -1,0 +1,64 @@
+"""One world from one seed: it lives, then it is left alone, and looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from slate_async.gc.collector import Collector, Limits
+from slate_async.manifest.state import ManifestState
+from slate_async.runtime.protocol import Runtime
+from tests.engine import InlineOffload, ManualClock, memory_store
+from tests.property.collection.actors import (
+    MIN_AGE_MS,
+    SKEW_MS,
+    World,
+    checkpointer,
+    collector,
+    compactor,
+    living,
+    writer,
+)
+from tests.property.collection.oracle import Oracle, driver_of
+from tests.property.collection.turnstile import GatedStore, Turnstile
+from tests.simulation.runtime import SimIds
+
+NEW = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_enabled=True, created_ms=0)
+LIVES = ((writer, 3), (writer, 1), (compactor, 3), (compactor, 1), (checkpointer, 2), (collector, 4), (collector, 3))
+LAST_ROUNDS = 10
+
+
+class VirtualClock(ManualClock):
+    """Time passes only when told, or slept away."""
+
+    def monotonic(self) -> float:
+        return self.wall_ms / 1_000
+
+    async def sleep(self, seconds: float) -> None:
+        self.wall_ms += int(seconds * 1_000)
+        await asyncio.sleep(0)
+
+
+def play(seed: int) -> int:
+    """Raises `AssertionError` at the first step that is wrong; returns how many requests the actors made."""
+    return asyncio.run(_play(seed))
+
+
+async def _play(seed: int) -> int:
+    turnstile, clock, raw = Turnstile(seed), VirtualClock(), memory_store()
+    runtime = Runtime(clock, turnstile.random, SimIds(turnstile.random), InlineOffload())
+    oracle = Oracle(raw, runtime)
+    world = World(GatedStore(raw, turnstile, oracle.changed), oracle, runtime, clock, turnstile.random)
+    await driver_of(raw, runtime).create(NEW)
+    await turnstile.run([asyncio.ensure_future(living(world, life, count)) for life, count in LIVES])
+    turnstile.open, world.deaths = True, False
+    await compactor(world)  # finishes or drops what dead ones left
+    head = await world.driver().load()
+    assert head is not None
+    await world.put_sst(head.version, (b"a", b"z"), (1, 1))  # a flush dies, and nothing happens any more
+    last = Collector(world.store, world.driver(), None, runtime, Limits(MIN_AGE_MS, SKEW_MS, 1_000))
+    for _ in range(LAST_ROUNDS):
+        clock.wall_ms += MIN_AGE_MS
+        await last.collect()
+    await oracle.check_exact()
+    return turnstile.steps
