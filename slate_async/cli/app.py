@@ -31,10 +31,14 @@ app = typer.Typer(
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
 
+BESIDE = "A writer that runs elsewhere is not disturbed."
 TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."
 
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal, in and out.")]
 Base64 = Annotated[bool, typer.Option("--base64", help="Keys and values are Base64, in and out.")]
+AtCheckpoint = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="ID", help="Read it as that checkpoint (id or name) kept it.")
+]
 Raw = Annotated[bool, typer.Option("--raw", help="Print bytes as they are stored.")]
 
 
@@ -117,17 +121,18 @@ def put(
     _finish(context, keyvalue.put(context.obj, key, value, file=file, ttl=ttl, create=create, encoding=encoding))
 
 
-@app.command(help=f"Print the value of KEY; exit code 1 if there is none. {TAKES_OVER}")
+@app.command(help=f"Print the value of KEY; exit code 1 if there is none. {BESIDE}")
 def get(
     context: typer.Context,
     key: Annotated[str, typer.Argument()],
+    checkpoint: AtCheckpoint = None,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
     raw: Raw = False,
 ) -> None:
     """See ``help``."""
     encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.get(context.obj, key, encoding=encoding, raw=raw))
+    _finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw))
 
 
 @app.command(help=f"Remove KEY, once that is durable; no error if it is not there. {TAKES_OVER}")
@@ -142,7 +147,7 @@ def delete(
     _finish(context, keyvalue.delete(context.obj, key, encoding=encoding))
 
 
-@app.command(help=f"Print rows in key order. {TAKES_OVER}")
+@app.command(help=f"Print rows in key order. {BESIDE}")
 def scan(
     context: typer.Context,
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin so; not with --start or --end.")] = None,
@@ -151,6 +156,10 @@ def scan(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Largest key first.")] = False,
     keys_only: Annotated[bool, typer.Option("--keys-only", help="Leave values out.")] = False,
+    checkpoint: AtCheckpoint = None,
+    pin: Annotated[
+        bool, typer.Option("--pin/--no-pin", help="Keep what is scanned from being deleted; --no-pin writes nothing.")
+    ] = True,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
     raw: Raw = False,
@@ -158,7 +167,12 @@ def scan(
     """See ``help``."""
     encoding = _encoding(context, hexadecimal, base64_)
     bounds = keyvalue.Bounds(prefix, start, end, limit=limit, reverse=reverse)
-    _finish(context, keyvalue.scan(context.obj, bounds, keys_only=keys_only, encoding=encoding, raw=raw))
+    _finish(
+        context,
+        keyvalue.scan(
+            context.obj, bounds, checkpoint=checkpoint, pin=pin, keys_only=keys_only, encoding=encoding, raw=raw
+        ),
+    )
 
 
 @app.command(help=f"Load a CSV, TSV, JSON Lines or Parquet file; exit code 1 if rows were bad. {TAKES_OVER}")
@@ -187,7 +201,7 @@ def load(
     _finish(context, transfer.load(context.obj, job))
 
 
-@app.command(help=f"Show what the database is and how it is doing. {TAKES_OVER}")
+@app.command(help=f"Show what the database is and how it is doing. {BESIDE}")
 def status(
     context: typer.Context,
     metrics: Annotated[bool, typer.Option("--metrics", help="Add the counters of this opening.")] = False,

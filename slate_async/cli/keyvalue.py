@@ -1,5 +1,5 @@
 """``put``, ``get``, ``delete``, ``scan`` and ``status``. Arguments are checked before the database is opened, since
-opening takes it over."""
+opening it as a writer takes it over."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _value(value: str | None, file: Path | None, encoding: Encoding) -> bytes:
     raise InvalidError("give either VALUE or --file")
 
 
-async def get(session: Session, key: str, *, encoding: Encoding, raw: bool) -> int:
+async def get(session: Session, key: str, *, checkpoint: str | None, encoding: Encoding, raw: bool) -> int:
     """Print one value."""
     key_bytes = parse(key, encoding, what="KEY")
     output = session.output
-    async with session.reading() as database:
+    async with session.reading(checkpoint=checkpoint) as database:
         value = await database.get(key_bytes)
     if raw:
         output.raw(value or b"")
@@ -91,7 +91,16 @@ class Bounds:
     reverse: bool
 
 
-async def scan(session: Session, bounds: Bounds, *, keys_only: bool, encoding: Encoding, raw: bool) -> int:
+async def scan(
+    session: Session,
+    bounds: Bounds,
+    *,
+    checkpoint: str | None,
+    pin: bool,
+    keys_only: bool,
+    encoding: Encoding,
+    raw: bool,
+) -> int:
     """Print rows in key order, as they arrive."""
     if bounds.prefix is not None and (bounds.start is not None or bounds.end is not None):
         raise InvalidError("--prefix excludes --start and --end")
@@ -99,7 +108,7 @@ async def scan(session: Session, bounds: Bounds, *, keys_only: bool, encoding: E
     start = None if bounds.start is None else parse(bounds.start, encoding, what="--start")
     end = None if bounds.end is None else parse(bounds.end, encoding, what="--end")
     printer = _Printer(session, keys_only=keys_only, encoding=encoding, raw=raw)
-    async with session.reading() as database:
+    async with session.reading(checkpoint=checkpoint, pin=pin) as database:
         rows = database.scan(start, end, prefix=prefix, reverse=bounds.reverse, limit=bounds.limit)
         count = await printer.print(rows)
     session.output.note(f"{count:,} row{'' if count == 1 else 's'}")

@@ -1,8 +1,7 @@
 """The one place where the command line opens a database, and how a command runs from start to exit code.
 
-There is no read-only way in yet: `reading` opens the database as its writer, which **takes it over from a
-running writer**, exactly as `writing` does. A reader, once there is one, replaces the body of `reading` and nothing
-else.
+`writing` opens it as its writer, which **takes it over from a running writer**. `reading` opens a reader, which
+disturbs nobody.
 """
 
 from __future__ import annotations
@@ -89,16 +88,21 @@ class Session:
 
     def writing(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
         """The database, opened as its writer. With ``create`` a missing one is made."""
-        return self._open(create=create)
+        return slate_async.open(self._path(), metastore=self.metastore, settings=self.settings(), create=create)
 
-    def reading(self) -> AbstractAsyncContextManager[ReadableDatabase]:
-        """The database, to look at. See the module docstring for what that does to a running writer."""
-        return self._open(create=False)
+    def reading(
+        self, *, checkpoint: str | None = None, pin: bool = False
+    ) -> AbstractAsyncContextManager[ReadableDatabase]:
+        """The database, to look at as it is now, or at a checkpoint. With ``pin`` what is read is kept from being
+        deleted meanwhile, which writes to the manifest."""
+        return slate_async.open_reader(
+            self._path(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
+        )
 
-    def _open(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
+    def _path(self) -> str:
         if not self.path:
             raise InvalidError("which database? Give --path URL before the command, or set SLATE_PATH")
-        return slate_async.open(self.path, metastore=self.metastore, settings=self.settings(), create=create)
+        return self.path
 
     def run(self, command: Coroutine[Any, Any, int]) -> int:
         """Run a command to its end, report its error if it fails, and return the exit code."""

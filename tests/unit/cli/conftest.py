@@ -62,6 +62,13 @@ class FakeDatabase:
         self.opened.append({"path": path, "metastore": metastore, "settings": settings, "create": create})
         return self
 
+    def open_reader(
+        self, path: str, *, checkpoint: str | None, pin: bool, metastore: str | None, settings: Settings
+    ) -> Self:
+        found = self.open(path, metastore=metastore, settings=settings, create=False)
+        self.opened[-1].update(checkpoint=checkpoint, pin=pin)
+        return found
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -148,6 +155,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> FakeDatabase:
     """The fake that every path opens."""
     fake = FakeDatabase()
     monkeypatch.setattr(slate_async, "open", fake.open, raising=False)
+    monkeypatch.setattr(slate_async, "open_reader", fake.open_reader, raising=False)
     return fake
 
 

@@ -89,7 +89,7 @@ def test_a_reader_of_the_output_that_goes_away_is_no_error() -> None:
         "@asynccontextmanager\n"
         "async def open_(path, **options):\n"
         "    yield Endless()\n"
-        "slate_async.open = open_\n"
+        "slate_async.open_reader = open_\n"
         "import slate_async.cli\n"
         "slate_async.cli.main()\n"
     )

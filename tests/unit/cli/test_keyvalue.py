@@ -180,3 +180,11 @@ def test_bad_settings_name_the_setting(slate: Run, database: FakeDatabase, monke
     monkeypatch.setenv("SLATE_FLUSH_BYTES", "many")
     result = slate("get", "k")
     assert (result.code, "flush_bytes" in result.err) == (2, True)
+
+
+def test_get_writes_nothing_and_scan_is_pinned_unless_told(slate: Run, database: FakeDatabase) -> None:
+    database.rows = {b"k": b"v"}
+    for command in (("get", "k"), ("scan",), ("scan", "--no-pin"), ("scan", "--checkpoint", "monday")):
+        assert slate(*command).code == 0
+    opened = [(one["create"], one["pin"], one["checkpoint"]) for one in database.opened]
+    assert opened == [(False, False, None), (False, True, None), (False, False, None), (False, True, "monday")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import slate_async
 from tests.unit.cli.conftest import Run
 
 COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
@@ -38,8 +40,26 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     assert slate("delete", "user:1", path=path).code == 0
     assert slate("get", "user:1", path=path).code == 1
     status = slate("status", "--metrics", path=path, options=("--json",)).objects[0]
-    assert (status["state"], status["epoch"], status["last_seq"]) == ("open", 8, 3)
-    assert status["metrics"]["db.writes"] == 0
+    assert (status["state"], status["following"], status["last_seq"]) == ("open", True, 3)
+    assert status["metrics"]["manifest.commits"] == 0
+
+
+def test_commands_that_only_look_disturb_no_writer(tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    command = [*COMMAND, "--path", path]
+
+    async def look_while_writing() -> list[str]:
+        async with slate_async.open(path) as database:
+            await database.put(b"k", b"v")
+            looks = [("get", "k"), ("scan",), ("scan", "--no-pin"), ("status", "--json")]
+            done = [await asyncio.to_thread(subprocess.check_output, [*command, *look], text=True) for look in looks]
+            await database.put(b"k", b"w")
+            assert database.status().state == "open"
+        return done
+
+    got, scanned, unpinned, status = asyncio.run(look_while_writing())
+    assert (got, scanned, unpinned) == ("v\n", "k\tv\n", "k\tv\n")
+    assert json.loads(status)["last_seq"] == 1
 
 
 def test_load_and_scan_back(slate: Run, tmp_path: Path) -> None:

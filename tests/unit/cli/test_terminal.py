@@ -37,7 +37,9 @@ def test_a_scan_is_a_table_and_markup_in_values_is_text(terminal: Terminal, data
     database.rows = {b"k1": b"[bold]not markup[/bold]", b"k2": b":smile:", b"k3": b"\x1b[2J"}
     bounds = keyvalue.Bounds(None, None, None, limit=None, reverse=False)
     code = terminal.session.run(
-        keyvalue.scan(terminal.session, bounds, keys_only=False, encoding=Encoding.TEXT, raw=False)
+        keyvalue.scan(
+            terminal.session, bounds, checkpoint=None, pin=True, keys_only=False, encoding=Encoding.TEXT, raw=False
+        )
     )
     shown = terminal.out.getvalue()
     assert code == 0
