@@ -22,7 +22,7 @@ from slate_async.log.extent import read_register
 from slate_async.log.protocol import LogReader
 from slate_async.log.recovery import EpochRange
 from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.checkpoints import living
+from slate_async.manifest.checkpoints import find_checkpoint
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import Checkpoint, ManifestState
@@ -88,27 +88,6 @@ async def _close(driver: ManifestDriver, register: Register | None) -> None:
     await driver.close()
     if register is not None:
         await register.close()
-
-
-def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int) -> Checkpoint:
-    """The living checkpoint with that id or name. Raises `InvalidError` if there is none, or several of the name."""
-    checkpoint_id = wanted if isinstance(wanted, UUID) else _uuid_of(wanted)
-    if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
-        return living(state, checkpoint_id, now_ms)
-    named = [one for one in state.checkpoints if one.name == wanted and not one.expired(now_ms)]
-    if not named:
-        raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
-    if len(named) > 1:
-        ids = ", ".join(str(one.id) for one in named)
-        raise InvalidError(f"several checkpoints are named {wanted!r}; say which one by its id: {ids}")
-    return named[0]
-
-
-def _uuid_of(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 async def _fixed(

@@ -58,6 +58,10 @@ class CreateCheckpoint:
         return replace(state, checkpoints=self._others(state, made), log_last_seen=seen)
 
     def _copy_of(self, source: Checkpoint) -> Checkpoint:
+        if source.log_end is None:
+            raise InvalidError(
+                f"checkpoint {source.id} is a {source.owner}'s own and moves with it; make one of the database itself"
+            )
         return replace(
             source,
             id=self.id,
@@ -109,3 +113,24 @@ def living(state: ManifestState, checkpoint_id: UUID, now_ms: int) -> Checkpoint
     if found.expired(now_ms):
         raise InvalidError(f"checkpoint {checkpoint_id} has expired; make another one")
     return found
+
+
+def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int) -> Checkpoint:
+    """The living checkpoint with that id or name. Raises `InvalidError` if there is none, or several of the name."""
+    checkpoint_id = wanted if isinstance(wanted, UUID) else _uuid_of(wanted)
+    if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
+        return living(state, checkpoint_id, now_ms)
+    named = [one for one in state.checkpoints if one.name == wanted and not one.expired(now_ms)]
+    if not named:
+        raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
+    if len(named) > 1:
+        ids = ", ".join(str(one.id) for one in named)
+        raise InvalidError(f"several checkpoints are named {wanted!r}; say which one by its id: {ids}")
+    return named[0]
+
+
+def _uuid_of(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
