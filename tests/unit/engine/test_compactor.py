@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import slate_async as slate
-from slate_async import compacting
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.compaction.job import Sources
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.environment import Opening
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ObjectStore, PutMode
@@ -89,11 +87,11 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
         merged.append(task.start)
         return result
 
-    async def split(*_: Sources) -> tuple[bytes, ...]:
+    async def split(*_: object) -> tuple[bytes, ...]:
         return BOUNDS
 
     monkeypatch.setattr(LocalExecutor, "run", counted)
-    monkeypatch.setattr(compacting, "unsplit", split)
+    monkeypatch.setattr("slate_async.compaction.compactor.split", split)
     return merged
 
 

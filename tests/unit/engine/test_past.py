@@ -116,7 +116,7 @@ async def test_below_the_floor_and_in_the_future_it_is_refused(
 async def test_what_is_no_moment_is_refused(small: slate.DbReader) -> None:
     for wrong in ({}, {"seq": 1, "time": 1.0}, {"seq": -1}, {"seq": True}, {"seq": "1"}, {"time": "now"}):
         with pytest.raises(slate.InvalidError):
-            small.at(**wrong)  # type: ignore[arg-type]
+            small.at(**wrong)
     with pytest.raises(slate.InvalidError, match="time zone"):
         small.at(time=datetime(2025, 6, 16))  # noqa: DTZ001 - that is the mistake
 
