@@ -10,8 +10,9 @@ from slate_async.collector import GarbageCollector
 from slate_async.compaction.progress import CompactionEvent
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
-from slate_async.environment import Environment, OpeningDb, open_compactor, open_gc, open_reader
-from slate_async.environment import open_database as open
+from slate_async.entry import open_compactor, open_gc, open_reader
+from slate_async.entry import open_database as open
+from slate_async.environment import Environment, OpeningDb
 from slate_async.errors import (
     ClosedError,
     ConflictError,

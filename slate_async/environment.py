@@ -206,7 +206,7 @@ class Environment:
         begin: Callable[[Part], Awaitable[M]],
     ) -> M:
         """What ``begin`` makes of its part; what was taken for it is given back when it closes or fails to open."""
-        _require_loop()
+        require_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
@@ -341,7 +341,8 @@ class Environment:
             logger.exception("closing an Environment failed too, while another error was on its way")
 
 
-def _require_loop() -> None:
+def require_loop() -> None:
+    """Raise `InvalidError` outside of an asyncio event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError as error:
@@ -402,109 +403,3 @@ class Opening(Generic[M]):
 
 
 OpeningDb: TypeAlias = Opening[Db]
-
-
-def open_database(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    create: bool = True,
-    properties: Mapping[str, str] | None = None,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> OpeningDb:
-    """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
-    check_arguments(path, metastore, settings, create, properties, name)
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open(
-            path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
-        ),
-    )
-
-
-def open_compactor(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    progress: EventSink | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[DbCompactor]:
-    """Open a compactor, in ``environment`` or a private one. See `Environment.open_compactor`."""
-    check_arguments(path, metastore, settings, True, None, name)
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_compactor(path, metastore=metastore, settings=settings, name=name, progress=progress),
-    )
-
-
-def open_gc(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    periodic: bool = True,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[GarbageCollector]:
-    """Open a garbage collector, in ``environment`` or a private one. See `Environment.open_gc`."""
-    check_arguments(path, metastore, settings, True, None, name)
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
-    )
-
-
-def open_reader(
-    path: Path,
-    *,
-    checkpoint: str | UUID | None = None,
-    pin: bool = True,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[DbReader]:
-    """Open a database to read it, in ``environment`` or a private one. See `Environment.open_reader`."""
-    check_arguments(path, metastore, settings, False, None, name)
-    check_reader_arguments(checkpoint, pin)
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_reader(
-            path, checkpoint=checkpoint, pin=pin, metastore=metastore, settings=settings, name=name
-        ),
-    )
-
-
-def opening_in(
-    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[M]]
-) -> Opening[M]:
-    """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
-    if environment is not None:
-        if runtime is not None:
-            raise InvalidError("runtime= goes with a private Environment; the one given has its own")
-        return begin(environment)
-
-    async def start() -> M:
-        _require_loop()
-        private = Environment(runtime=runtime)
-        try:
-            member = await begin(private)
-        except BaseException:
-            await to_the_end(private.close())
-            raise
-        member.on_closed(private.close)
-        return member
-
-    return Opening(start)

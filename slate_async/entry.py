@@ -1,0 +1,128 @@
+"""Opening something in the `Environment` given, or in a private one that ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+from uuid import UUID
+
+from metastores.protocol import MetaStoreFactory
+from slate_async.arguments import check_arguments, check_reader_arguments
+from slate_async.collector import GarbageCollector
+from slate_async.compaction.progress import EventSink
+from slate_async.compactor import DbCompactor
+from slate_async.environment import Environment, Opening, OpeningDb, Path, require_loop
+from slate_async.errors import InvalidError
+from slate_async.member import Member
+from slate_async.reader import DbReader
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.protocol import Runtime
+from slate_async.settings import Settings
+
+M = TypeVar("M", bound=Member)
+
+
+def open_database(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    create: bool = True,
+    properties: Mapping[str, str] | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> OpeningDb:
+    """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
+    check_arguments(path, metastore, settings, create, properties, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open(
+            path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
+        ),
+    )
+
+
+def open_compactor(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    progress: EventSink | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[DbCompactor]:
+    """Open a compactor, in ``environment`` or a private one. See `Environment.open_compactor`."""
+    check_arguments(path, metastore, settings, True, None, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_compactor(path, metastore=metastore, settings=settings, name=name, progress=progress),
+    )
+
+
+def open_gc(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    periodic: bool = True,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[GarbageCollector]:
+    """Open a garbage collector, in ``environment`` or a private one. See `Environment.open_gc`."""
+    check_arguments(path, metastore, settings, True, None, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
+    )
+
+
+def open_reader(
+    path: Path,
+    *,
+    checkpoint: str | UUID | None = None,
+    pin: bool = True,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[DbReader]:
+    """Open a database to read it, in ``environment`` or a private one. See `Environment.open_reader`."""
+    check_arguments(path, metastore, settings, False, None, name)
+    check_reader_arguments(checkpoint, pin)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_reader(
+            path, checkpoint=checkpoint, pin=pin, metastore=metastore, settings=settings, name=name
+        ),
+    )
+
+
+def opening_in(
+    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[M]]
+) -> Opening[M]:
+    """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
+    if environment is not None:
+        if runtime is not None:
+            raise InvalidError("runtime= goes with a private Environment; the one given has its own")
+        return begin(environment)
+
+    async def start() -> M:
+        require_loop()
+        private = Environment(runtime=runtime)
+        try:
+            member = await begin(private)
+        except BaseException:
+            await to_the_end(private.close())
+            raise
+        member.on_closed(private.close)
+        return member
+
+    return Opening(start)
