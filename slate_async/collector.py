@@ -9,19 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metastores.protocol import Register
+from slate_async.clone.destroy import remove_all
+from slate_async.clone.detach import detach_if_free
+from slate_async.counters import shared_counters
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
 from slate_async.gc.report import CollectionProgress, CollectionReport
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.lifecycle import holders
+from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.sites import sites_of
 
 logger = logging.getLogger(__name__)
 SPREAD = 0.1
@@ -84,6 +90,7 @@ class GarbageCollector(Member):
         periodic: bool,
     ) -> None:
         super().__init__(place.name, supervisor, release)
+        self._place = place
         self._opened = opened
         self._runtime = place.runtime
         self._interval_s = place.settings.gc_interval_ms / 1000
@@ -115,9 +122,39 @@ class GarbageCollector(Member):
     ) -> CollectionReport:
         async with self._one_at_a_time:
             report = await self._opened.collector.collect(dry_run=dry_run, on_progress=on_progress)
+            report = await self._tended(report)
         if not dry_run:
             self._last = report
         return report
+
+    async def _tended(self, report: CollectionReport) -> CollectionReport:
+        """Besides garbage: end a destroyed database whose time has come, and a clone's hold on its parents."""
+        state = self._opened.driver.head
+        if state is None or not (state.parents or state.destroyed_at_ms is not None):
+            return report
+        open_site = sites_of(self._place, self._supervisor)
+        if state.destroyed_at_ms is not None:
+            due = self._is_due(state)
+            if due and not report.dry_run:
+                async with open_site(self._name) as site:
+                    await remove_all(site, open_site, state.database_id)
+            return replace(report, removed=due)
+        if report.dry_run:
+            return report
+        try:
+            async with open_site(self._name) as site:
+                return replace(report, detached=await detach_if_free(site, open_site))
+        except (UnavailableError, InvalidError) as error:
+            logger.warning("%s: could not be detached from its parents: %s", self._name, error)
+            return report
+
+    def _is_due(self, state: ManifestState) -> bool:
+        """Whether a destroyed database is to be removed, or to be rid of what its removal left undone."""
+        if state.removed:
+            return bool(state.parents)
+        now_ms, settings = self._runtime.clock.now_ms(), self._place.settings
+        end_ms = (state.destroyed_at_ms or 0) + settings.gc_destroy_grace_ms + settings.gc_clock_skew_ms
+        return now_ms >= end_ms and not holders(state, now_ms - settings.gc_clock_skew_ms)
 
     async def _run(self) -> None:
         """Rounds for ever; one that found more than it may delete is followed at once."""
@@ -132,18 +169,11 @@ class GarbageCollector(Member):
                 await self._runtime.clock.sleep(self._interval_s * spread)
 
     def metrics(self) -> dict[str, int]:
-        """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
-        stats, commits = self._opened.collector.stats, self._opened.driver.stats
-        return {
-            "gc.rounds": stats.rounds,
-            "gc.objects": stats.objects,
-            "gc.deleted_bytes": stats.bytes,
-            "gc.manifest_versions": stats.manifest_versions,
-            "manifest.commits": commits.commits,
-            "manifest.conflicts": commits.conflicts,
-            "manifest.unknowns": commits.unknowns,
-            "manifest.loads": commits.loads,
-        }
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
+
+        ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+        opened = self._opened
+        return {**opened.collector.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         register = self._opened.register

@@ -376,6 +376,14 @@ class Settings(BaseSettings):
         ge=0,
         le=DAY_MS,
     )
+    gc_destroy_grace_ms: int = _setting(
+        DAY_MS,
+        unit="milliseconds",
+        what="How long after a soft destroy a garbage collector removes the database, if no checkpoint holds it then.",
+        why="Readers and clones of what was destroyed have a working day to be noticed.",
+        ge=0,
+        le=365 * DAY_MS,
+    )
     gc_max_deletes_per_round: int = _setting(
         10_000,
         unit="objects",

@@ -64,6 +64,15 @@ class CollectorStats:
     objects: int = 0
     bytes: int = 0
 
+    def metrics(self) -> dict[str, int]:
+        """By dotted name."""
+        return {
+            "gc.rounds": self.rounds,
+            "gc.manifest_versions": self.manifest_versions,
+            "gc.objects": self.objects,
+            "gc.deleted_bytes": self.bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
@@ -125,7 +134,7 @@ class Collector:
             head = await self._driver.load()
             if head is None:
                 raise InvalidError("there is no database here; check the path and the metastore")
-            if not head.initialized:
+            if not head.initialized and head.destroyed_at_ms is None:
                 raise InvalidError(
                     "the database is a clone whose initialization has not finished; finish or destroy it"
                 )

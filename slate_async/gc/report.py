@@ -35,10 +35,13 @@ class CollectionReport:
     manifest_version: the version it was judged by
     sst_floor: the manifest's after it: SSTs made for older versions can be added no more
     expired_checkpoints: taken out of the manifest
-    manifest_versions: versions (and bodies of commits that lost) deleted
+    manifest_versions: versions, and bodies of commits that lost, deleted. A dry run cannot know of the latter, nor
+    count the version that its own commit would outdate
     objects: log objects, SSTs and leftovers deleted
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
     truncated: more was found than one round deletes
+    detached: a clone gave its parents up, since nothing names their SSTs any more
+    removed: a database destroyed before was removed for good
     """
 
     dry_run: bool
@@ -49,6 +52,8 @@ class CollectionReport:
     objects: tuple[Garbage, ...]
     waiting: int
     truncated: bool
+    detached: bool = False
+    removed: bool = False
 
     @property
     def deleted_bytes(self) -> int:
