@@ -25,7 +25,7 @@ from tests.property.collection.oracle import driver_of
 
 MIN_AGE = 10_000
 SKEW = 500
-ONE, TWO = UUID(int=1), UUID(int=2)
+ONE = UUID(int=1)
 
 
 class Stopping:
@@ -279,7 +279,8 @@ async def test_a_lost_commit_is_found_out(place: Place, when: str) -> None:
 
 async def test_a_lost_version_stops_everything(place: Place) -> None:
     """What it kept is not known, so nothing may go."""
-    held = [await place.commit(CreateCheckpoint(one, "user", START_MS, None, log_end=0)) for one in (ONE, TWO)]
+    ids = [UUID(int=number) for number in range(3)]
+    held = [await place.commit(CreateCheckpoint(one, "user", START_MS, None, log_end=0)) for one in ids]
     stored = [await place.driver().read_stored(state.ref) for state in held]
     changes = [one.state.ref for one in stored if one is not None and one.base is not None]
     await place.put(b"d")
