@@ -28,7 +28,6 @@ from slate_async.log.choose import log_of
 from slate_async.manifest.driver import translated
 from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed, RemoveContents, check_database, refuse_held
 from slate_async.manifest.state import ManifestState
-from slate_async.objectstore.probe import PROBE_FOLDER
 from slate_async.objectstore.protocol import ObjectInfo
 from slate_async.sst.names import SST_PREFIX, parse_sst_key
 
@@ -36,6 +35,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 8
 """How often a writer that claims the database meanwhile is fenced, too."""
 DELETED_AT_ONCE = 1_000
+NOTES = "gc/"
+"""What collectors note and probes leave; nobody's safety depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Remo
         await ensure_register(site, tombstone)
     log_objects = await _delete(site, _dead_log_objects(site, tombstone))
     ssts = await _delete(site, _dead_ssts(site, tombstone))
-    await _delete(site, _all_of(site, f"{PROBE_FOLDER}/"))
+    await _delete(site, _all_of(site, NOTES))
     tombstone = await release_parents(site, open_site, tombstone)
     versions = await translated(site.driver.metastore.collect(await _bases(site, tombstone), as_of=tombstone.ref))
     logger.info("%s: removed %d versions, %d log objects, %d SSTs", site.name, versions, log_objects, ssts)

@@ -32,7 +32,7 @@ from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, living
+from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint
 from slate_async.manifest.creation import create_first
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.lifecycle import CopyContents, FinishClone, check_unfinished, unfinished_clone
@@ -119,15 +119,7 @@ def _begin_at(source: ManifestState, checkpoint: UUID | str | None, now_ms: int)
     check_usable(source)
     if checkpoint is None:
         return None
-    if isinstance(checkpoint, UUID):
-        found = living(source, checkpoint, now_ms)
-    else:
-        named = [one for one in source.checkpoints if one.name == checkpoint and one.owner == "user"]
-        alive = [one for one in named if not one.expired(now_ms)]
-        if len(alive) != 1:
-            said = "no living checkpoint has" if not alive else f"{len(alive)} checkpoints have"
-            raise InvalidError(f"{said} the name {checkpoint!r}; give one by id, `list-checkpoints` shows them")
-        [found] = alive
+    found = find_checkpoint(source, checkpoint, now_ms)
     if found.log_end is None:
         raise InvalidError(
             f"checkpoint {found.id} is a {found.owner}'s own and moves with it; make one with create_checkpoint"
@@ -137,7 +129,7 @@ def _begin_at(source: ManifestState, checkpoint: UUID | str | None, now_ms: int)
 
 def _same_source(begun: UUID | None, source: ManifestState, checkpoint: UUID | str | None) -> bool:
     if isinstance(checkpoint, str):
-        return any(one.id == begun and one.name == checkpoint for one in source.checkpoints)
+        return str(begun) == checkpoint or any(one.id == begun and one.name == checkpoint for one in source.checkpoints)
     return begun == checkpoint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,14 +38,19 @@ class Killed(BaseException):
 
 @dataclass
 class Life:
-    """A process that makes ``requests`` requests and dies before the next one; ``None``: it lives."""
+    """A process that makes ``requests`` requests and dies before the next one, or sleeps before it while ``meanwhile``
+    happens. ``None``: it lives on."""
 
     requests: int | None = None
+    meanwhile: Callable[[], Awaitable[None]] | None = None
     made: int = 0
 
-    def request(self) -> None:
+    async def request(self) -> None:
         if self.made == self.requests:
-            raise Killed
+            if self.meanwhile is None:
+                raise Killed
+            self.requests = None
+            await self.meanwhile()
         self.made += 1
 
 
@@ -64,28 +69,28 @@ class MortalStore:
         mode: PutMode = OVERWRITE,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        self.life.request()
+        await self.life.request()
         return await self.inner.put(key, data, mode=mode, metadata=metadata)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        self.life.request()
+        await self.life.request()
         return await self.inner.get(key, byte_range)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        self.life.request()
+        await self.life.request()
         return await self.inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
-        self.life.request()
+        await self.life.request()
         return await self.inner.head(key)
 
     async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        self.life.request()
+        await self.life.request()
         async for info in self.inner.list(prefix, start_after=start_after):
             yield info
 
     async def delete(self, keys: Sequence[str]) -> None:
-        self.life.request()
+        await self.life.request()
         await self.inner.delete(keys)
 
     async def close(self) -> None:

@@ -179,7 +179,7 @@ async def test_places_and_parents_that_will_not_do() -> None:
         ({"parent": "memory://nowhere"}, "there is no database at"),
         ({"checkpoint": expired}, "expired"),
         ({"checkpoint": UUID(int=5)}, "no checkpoint"),
-        ({"checkpoint": "nightly"}, "no living checkpoint has the name"),
+        ({"checkpoint": "nightly"}, "no checkpoint 'nightly'"),
     ):
         with pytest.raises(InvalidError, match=said):
             await clone(town, **arguments)
