@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from metastores.protocol import Register
 from slate_async.compaction.compactor import Compactor
-from slate_async.compaction.job import Bench, Sources
+from slate_async.compaction.job import Bench
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
@@ -29,10 +29,6 @@ from slate_async.settings import Settings
 from slate_async.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
-
-
-async def unsplit(sources: Sources) -> tuple[bytes, ...]:
-    return ()
 
 
 class Listeners:
@@ -101,7 +97,6 @@ async def open_compaction(place: Place, supervisor: Supervisor) -> OpenedCompact
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
             _bench(place, settings, state, driver, register, stats, listeners),
-            unsplit,
             name=place.name,
             token=place.runtime.ids.token,
             runtime=place.runtime,
@@ -150,7 +145,6 @@ def resident_beside(
 
     compactor = Compactor(
         _bench(place, settings, writer.state, driver, opened.register, stats, listeners),
-        unsplit,
         name=place.name,
         token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
         runtime=place.runtime,
@@ -195,6 +189,7 @@ def _bench(
     return Bench(
         driver=driver,
         executor=LocalExecutor(place.store, open_sst, place.runtime),
+        open_sst=open_sst,
         log=log,
         settings=settings,
         room=asyncio.Semaphore(settings.compaction_parallelism),

@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 import anyio
@@ -22,11 +21,13 @@ from slate_async.compaction.job import Bench, Job, Sources
 from slate_async.compaction.log_source import LogLook, LogSource
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import CompactionEvent
+from slate_async.compaction.ranges import split
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
 from slate_async.manifest.inputs import Inputs
 from slate_async.manifest.state import Compaction, ManifestState
+from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
@@ -37,13 +38,6 @@ OFFLOAD_SSTS = 500
 """Planning over more SSTs than this takes over a millisecond: do it off the loop."""
 LONGEST_PAUSE_S = 60.0
 """Between tries of a compaction that keeps failing for want of an answer."""
-
-
-class Splitter(Protocol):
-    """Where to cut a compaction into key ranges."""
-
-    async def __call__(self, sources: Sources) -> tuple[bytes, ...]:
-        """Keys that cut ``sources`` into ranges of about one size; none for a small compaction."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +71,6 @@ class Compactor:
     def __init__(
         self,
         bench: Bench,
-        split: Splitter,
         *,
         name: str,
         token: Callable[[], str],
@@ -90,7 +83,6 @@ class Compactor:
         automatic: bool = True,
     ) -> None:
         self._bench = bench
-        self._split = split
         self._name = name
         self._new_token = token
         self._token = ""
@@ -295,11 +287,17 @@ class Compactor:
             target_run=target,
             target_level=spec.target_level,
             log_end=spec.log_end,
-            bounds=await self._split(self._sources(state, spec, inputs, log)),
+            bounds=await self._bounds(self._sources(state, spec, inputs, log)),
         )
         await self._bench.driver.commit(RegisterCompaction(compaction))
         self._bench.stats.begun += 1
         self._run_job(compaction)
+
+    async def _bounds(self, sources: Sources) -> tuple[bytes, ...]:
+        try:
+            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes)
+        except ObjectNotFoundError as error:
+            raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
 
     def _sources(self, state: ManifestState, spec: CompactionSpec, inputs: Inputs, log: Sequence[LogSst]) -> Sources:
         found = inputs.find(state)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from slate_async.compaction.executor import Executor, MergeCounts, RangeTask
+from slate_async.compaction.local_executor import OpenSst
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventKind, EventSink, added
 from slate_async.errors import ConflictError, CorruptionError, InternalError
@@ -33,6 +34,7 @@ Sources: TypeAlias = tuple[tuple[SstRef, ...], ...]
 class Bench:
     """What every compaction of one database works with.
 
+    open_sst: gives a reader of an input
     log: of a database without a WAL
     room: how many key ranges, of all compactions together, are merged at once
     tell: is told of what happens
@@ -40,6 +42,7 @@ class Bench:
 
     driver: ManifestDriver
     executor: Executor
+    open_sst: OpenSst
     log: LogSource | None
     settings: Settings
     room: asyncio.Semaphore

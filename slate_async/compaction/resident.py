@@ -79,7 +79,9 @@ class Resident:
         state = self._state()
         if state.compactor_token and not is_free(state, self._writer_epoch):
             return f"compacted elsewhere, epoch {state.compactor_epoch}"
-        return "standing by" if self._automatic else "off, and no other compactor holds the role"
+        return (
+            "standing by" if self._automatic else "nobody compacts; run `slate compactor`, or open with compactor=True"
+        )
 
     def notify(self) -> None:
         """Something changed, or time has passed: look whether there is work."""
