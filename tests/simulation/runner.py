@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -63,7 +64,7 @@ def run_seed(scenario: str, seed: int, *, keep_trace: bool = False) -> SeedResul
         kind, message = violation.kind, str(violation)
     except TooSlowError:
         raise
-    except Exception as error:  # noqa: BLE001 - a seed that fails in any way is a result, not the end of the run
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - any failure is a result, not the end of the run
         kind, message = type(error).__name__, "".join(traceback.format_exception(error))[-MESSAGE_CHARS:]
     trace = world.trace
     return SeedResult(
