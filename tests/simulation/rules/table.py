@@ -273,7 +273,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "16-start",
         "16",
-        "a take-over starts behind what it inherits, wherever the manifest's log starts",
+        "a take-over starts behind what it inherits, wherever the log starts, and a flush runs ahead of the log",
         (Patch(WriterRegister, "claim", instead.start_behind_inherited),),
         within=20,
         stage=_SCRIPTS["flush-ahead-then-crash"],
@@ -301,7 +301,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "19-acknowledged-epochs",
         "19",
-        "the same, and a take-over starts behind what it inherits, wherever the manifest's log starts",
+        "the same, durable reads know, and a take-over starts behind what it inherits, wherever the log starts",
         (UNACKNOWLEDGED,),
         within=20,
         stage=_SCRIPTS["flush-ahead-then-crash"],
