@@ -6,11 +6,13 @@
 ...     await db.get(b"user:1")
 """
 
+from slate_async.admin import Admin
+from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.collector import GarbageCollector
 from slate_async.compaction.progress import CompactionEvent
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
-from slate_async.entry import open_compactor, open_gc, open_reader
+from slate_async.entry import open_admin, open_compactor, open_gc, open_reader
 from slate_async.entry import open_database as open
 from slate_async.environment import Environment, OpeningDb
 from slate_async.errors import (
@@ -38,6 +40,8 @@ from slate_async.write.group import WriteHandle
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Admin",
+    "CheckpointInfo",
     "ClosedError",
     "CollectionProgress",
     "CollectionReport",
@@ -68,6 +72,7 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "open",
+    "open_admin",
     "open_compactor",
     "open_reader",
     "open_gc",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
 import anyio
 
+from slate_async.checkpoint import manage
+from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.compacting import resident_beside
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError, UnavailableError
-from slate_async.manifest.driver import ManifestDriver
+from slate_async.keeping import KeepsCheckpoints
 from slate_async.member import Member
 from slate_async.opening import Opened, Place
 from slate_async.past import Moment, look_at
@@ -31,11 +34,12 @@ from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
+Scope: TypeAlias = Literal["all", "durable"]
 POLL_LIMIT_S = 10.0
 """A poll without an answer gives its turn back to the other databases after this long."""
 
 
-class Db(Member, ViewReads):
+class Db(Member, ViewReads, KeepsCheckpoints):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -52,9 +56,9 @@ class Db(Member, ViewReads):
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.writer.turns)
+        KeepsCheckpoints.__init__(self, opened.driver, place.runtime)
         self._place = place
         self._writer: Writer = opened.writer
-        self._driver: ManifestDriver = opened.driver
         self._register = opened.register
         self._polls = polls
         self._polling = False
@@ -190,6 +194,37 @@ class Db(Member, ViewReads):
         self._check()
         await self._look_at_head()
         self._check()
+
+    # ---- checkpoints (see `KeepsCheckpoints` for refresh_checkpoint, delete_checkpoint, list_checkpoints)
+
+    async def create_checkpoint(
+        self,
+        *,
+        scope: Scope = "all",
+        force_flush: bool = True,
+        lifetime: Duration | None = None,
+        source: UUID | str | None = None,
+        name: str | None = None,
+    ) -> CheckpointInfo:
+        """Keep the database as it is now readable, for readers and clones, until the checkpoint expires or is deleted.
+
+        scope: ``"all"`` holds everything written by the call, ``"durable"`` what is acknowledged as durable by then
+        force_flush: of scope ``"all"``, flush now; else wait until what was written is flushed anyway
+        lifetime: seconds or a timedelta from now; ``None`` for ever
+        source: id or name of a checkpoint to keep as it is instead; nothing is flushed for that
+        name: for people; several may have the same
+
+        Raises what a flush raises, and `InvalidError` for a source that is gone or has expired."""
+        self._check()
+        if scope not in ("all", "durable"):
+            raise InvalidError(f"scope is 'all' or 'durable', not {scope!r}")
+        manage.check_request(lifetime, source, name)
+        if source is not None:
+            return await self._copy_checkpoint(source, lifetime, name)
+        if scope == "all":
+            await self._writer.flush(force=force_flush)
+        extent = await self._writer.log_extent()
+        return await self._new_checkpoint(extent, lifetime, name)
 
     # ---- status
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
+from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.collector import GarbageCollector
 from slate_async.compaction.progress import EventSink
@@ -60,6 +61,24 @@ def open_compactor(
         environment,
         runtime,
         lambda env: env.open_compactor(path, metastore=metastore, settings=settings, name=name, progress=progress),
+    )
+
+
+def open_admin(
+    path: Path,
+    *,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[Admin]:
+    """The administration of a database, in ``environment`` or a private one. See `Environment.open_admin`."""
+    check_arguments(path, metastore, settings, False, None, name)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_admin(path, metastore=metastore, settings=settings, name=name),
     )
 
 

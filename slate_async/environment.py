@@ -18,6 +18,7 @@ from uuid import UUID
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
+from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.compacting import open_compaction
@@ -194,6 +195,24 @@ class Environment:
         async def begin(part: Part) -> DbReader:
             opened = await open_reading(part.place, part.supervisor, checkpoint=checkpoint, pin=pin)
             return DbReader(part.place, opened, part.supervisor, part.polls, part.release)
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_admin(
+        self,
+        path: Path,
+        *,
+        metastore: str | MetaStoreFactory | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+    ) -> Opening[Admin]:
+        """The administration of the database at ``path``, for work that needs no writer; see `open` for the arguments.
+
+        It claims no role, and sends nothing before it is asked to do something. Raises `InvalidError`."""
+        check_arguments(path, metastore, settings, False, None, name)
+
+        async def begin(part: Part) -> Admin:
+            return Admin(part.place, part.supervisor, part.release)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 

@@ -176,6 +176,11 @@ class ContiguousLog:
     async def publish(self, log_id: int) -> None:
         """Nothing to do: an object put without a gap before it is part of the log."""
 
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """None: ids alone say what belongs to the log."""
+        return ()
+
     async def _put(self, log_id: int, data: bytes) -> ObjectHeader | None:
         """Create the object. ``None``: these bytes are in, now or since an earlier attempt. Else what is there."""
         key = contiguous_key(log_id)

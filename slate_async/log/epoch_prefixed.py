@@ -186,6 +186,11 @@ class EpochPrefixedLog:
             elif self._held.last_written < log_id:  # beaten by an earlier attempt of this writer's that came late
                 await backoff.wait()
 
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Those of the register as this writer took it."""
+        return self._held.owners
+
     async def _try_to_publish(self, log_id: int) -> bool:
         """One compare-and-set; ``False`` if its outcome is unknown."""
         wanted = self._published(log_id)

@@ -62,7 +62,7 @@ async def find_extent(
     for _ in range(LOOKS):
         if register is not None:
             held = await read_register(store, register, state.log_start)
-            return LogExtent(held.last_written, tuple((entry.epoch, entry.starting_sst) for entry in held.ranges))
+            return LogExtent(held.last_written, held.owners)
         try:
             run = await contiguous_run(store, state.log_start, state.fence_width)
         except LogMovedError as moved:

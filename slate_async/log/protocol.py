@@ -66,6 +66,11 @@ class Log(Protocol):
 
         Raises as `write` does."""
 
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """``(epoch, first position)`` of the epochs that own the log's positions, ascending; empty if ids alone say
+        what belongs to the log."""
+
 
 class LogReader:
     """Reads log objects of one database and verifies whose they are."""

@@ -48,6 +48,11 @@ class WriterRegister:
         """Commit every position up to ``log_id``. Rule 15: never backwards."""
         return replace(self, last_written=max(self.last_written, log_id))
 
+    @property
+    def owners(self) -> tuple[tuple[int, int], ...]:
+        """``(epoch, first position)`` of each range."""
+        return tuple((entry.epoch, entry.starting_sst) for entry in self.ranges)
+
     def owner(self, log_id: int) -> int | None:
         """The epoch that owns a position, ``None`` for compacted ones."""
         return owner_of(log_id, self.ranges)

@@ -67,6 +67,7 @@ class LogFlusher:
         self._supervisor = supervisor
         self._wake = asyncio.Event()
         self._landed = asyncio.Event()
+        self._progress = asyncio.Event()
         self._issued: dict[int, Segment] = {}
         self._acked_end = window.resolved_end
         self._published_end = window.resolved_end
@@ -86,6 +87,16 @@ class LogFlusher:
     def stop(self) -> None:
         """Issue nothing any more: rows without a log id are about to be declared not written."""
         self._stopped = True
+        self._progressed()
+
+    def _progressed(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    async def until_published(self, log_id: int) -> None:
+        """Wait until the log holds everything up to ``log_id`` for good, or the flusher has stopped."""
+        while self._published_end < log_id and not self._stopped:
+            await self._progress.wait()
 
     def force(self) -> None:
         """Flush what is there now without waiting for interval or bytes."""
@@ -171,6 +182,7 @@ class LogFlusher:
             while (end := self._ack_end()) > self._published_end:
                 await self._log.publish(end)
                 self._published_end = end
+                self._progressed()
                 self._acknowledge(end)
                 self._published(end)
 

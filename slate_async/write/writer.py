@@ -12,6 +12,7 @@ from collections.abc import Callable
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.format.header import log_object_id
+from slate_async.log.extent import LogExtent
 from slate_async.log.protocol import Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
@@ -216,19 +217,29 @@ class Writer:
         self._show()
         self.l0.notify()
 
-    async def flush(self, *, l0: bool = False) -> None:
-        """Make everything written so far durable; with ``l0`` also move it out of the log into SSTs."""
+    async def flush(self, *, l0: bool = False, force: bool = True) -> None:
+        """Make everything written so far durable, now or, without ``force``, when it is due; with ``l0`` also move it
+        out of the log into SSTs."""
         if self._failure is not None:
             raise self._failure()
         slot: Slot | None = None
         if l0 and self.state.wal_enabled:
             self.tables.freeze()
             slot = self.tables.frozen[-1] if self.tables.frozen else None
-        self.flusher.force()
+        if force:
+            self.flusher.force()
         if self._newest_group is not None:
             await self._newest_group.wait()
         if slot is not None:
             await slot.stored.wait()
+
+    async def log_extent(self) -> LogExtent:
+        """The log up to everything acknowledged at the call, which any successor inherits from then on."""
+        end = self.flusher.acknowledged_end
+        await self.flusher.until_published(end)
+        if self._failure is not None:
+            raise self._failure()
+        return LogExtent(end, self._log.ranges)
 
     # ---- what the tasks report
 

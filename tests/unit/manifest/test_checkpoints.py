@@ -66,6 +66,12 @@ def test_a_checkpoint_of_a_checkpoint_keeps_what_the_source_keeps() -> None:
     assert copy.expire_ms is None
 
 
+def test_one_without_an_end_of_the_log_is_no_source() -> None:
+    state = commit(make(ONE, owner="reader", log_end=None), STATE)
+    with pytest.raises(InvalidError, match="reader's own"):
+        make(TWO, source=ONE).apply(state)
+
+
 @pytest.mark.parametrize("edit", [make(TWO, source=MISSING), RefreshCheckpoint(MISSING, 0, None)])
 def test_a_missing_source_is_an_error(edit: Edit) -> None:
     with pytest.raises(InvalidError, match="no checkpoint"):

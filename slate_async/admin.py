@@ -1,0 +1,80 @@
+"""`Admin`: work on a database that needs no writer, such as checkpoints of what is there. Wiring only; see `Member`.
+
+It claims no role, so writers, readers and compactors that run elsewhere are not disturbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from metastores.protocol import Register
+from slate_async.checkpoint import manage
+from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.keeping import KeepsCheckpoints
+from slate_async.log.extent import LogExtent, find_extent
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.edits import check_usable
+from slate_async.member import Member
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.opening import Place
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.write.rows import Duration
+
+
+class Admin(Member, KeepsCheckpoints):
+    """Made by `slate_async.open_admin` or `Environment.open_admin`, never directly. Opening it sends nothing.
+
+    Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
+    closing; `UnavailableError`, `CorruptionError`."""
+
+    noun = "administration"
+
+    def __init__(self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]]) -> None:
+        Member.__init__(self, place.name, supervisor, release)
+        with translating():
+            metastore = place.metadata.manifest(MetaObjects(place.store), place.name)
+        driver = ManifestDriver(
+            metastore,
+            place.runtime,
+            supervisor,
+            full_every=place.settings.manifest_full_every,
+            deadline_ms=place.settings.retry_deadline_ms,
+        )
+        KeepsCheckpoints.__init__(self, driver, place.runtime)
+        self._place = place
+        self._register: Register | None = None
+
+    async def create_checkpoint(
+        self, *, lifetime: Duration | None = None, source: UUID | str | None = None, name: str | None = None
+    ) -> CheckpointInfo:
+        """Keep the database as it is now readable: everything that is acknowledged by the call, and no less.
+
+        What a writer has acknowledged as ``flushed`` only (see the setting ``ack``) counts once it is committed.
+
+        lifetime: seconds or a timedelta from now; ``None`` for ever
+        source: id or name of a checkpoint to keep as it is instead
+        name: for people; several may have the same
+
+        Raises `InvalidError` for a source that is gone or has expired, and for a destroyed database."""
+        self._check()
+        manage.check_request(lifetime, source, name)
+        if source is not None:
+            return await self._copy_checkpoint(source, lifetime, name)
+        return await self._new_checkpoint(await self._while_open(self._log_extent()), lifetime, name)
+
+    async def _log_extent(self) -> LogExtent:
+        head = await manage.existing_head(self._driver)
+        check_usable(head)
+        if head.log_protocol == "epoch_prefixed" and self._register is None:
+            with translating():
+                self._register = self._place.metadata.register(MetaObjects(self._place.store), self._name)
+        return await find_extent(self._place.store, self._driver.load, self._register)
+
+    # ---- its life (see `Member`)
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self._driver.close, *([] if self._register is None else [self._register.close])]
+
+    def __repr__(self) -> str:
+        return f"<Admin {self._name} {self._state}>"

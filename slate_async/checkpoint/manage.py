@@ -1,0 +1,133 @@
+"""Users' checkpoints: made, lengthened, deleted, listed. Each is one edit of the manifest; the rest checks arguments.
+
+Those that writers, readers and clones made for themselves are theirs, and are left alone unless force is asked for.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.errors import InvalidError
+from slate_async.log.extent import LogExtent
+from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint, find_checkpoint
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import Checkpoint, ManifestState
+from slate_async.runtime.protocol import Runtime
+from slate_async.write.rows import Duration, seconds
+
+MAX_NAME = 1_024
+"""Characters of a name: it is read with every manifest version."""
+
+
+def lifetime_ms(lifetime: Duration | None) -> int | None:
+    """In whole milliseconds, at least one; ``None`` = for ever. Raises `InvalidError`."""
+    return None if lifetime is None else max(1, round(seconds(lifetime, "lifetime") * 1000))
+
+
+def checked_id(checkpoint_id: UUID | str) -> UUID:
+    """The id of a checkpoint. Raises `InvalidError` unless it is a UUID or the text of one."""
+    if isinstance(checkpoint_id, UUID):
+        return checkpoint_id
+    try:
+        return UUID(checkpoint_id)
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidError(f"the id of a checkpoint is a UUID, not {checkpoint_id!r}") from None
+
+
+def check_request(lifetime: Duration | None, source: UUID | str | None, name: str | None) -> None:
+    """Raise `InvalidError` for arguments of `create` that no database could satisfy, before anything is done."""
+    lifetime_ms(lifetime)
+    if source is not None and not isinstance(source, UUID | str):
+        raise InvalidError(f"source is a checkpoint's id, its name or None, not {type(source).__name__}")
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MAX_NAME):
+        raise InvalidError(f"a checkpoint's name is a text of 1 to {MAX_NAME} characters, not {name!r}")
+
+
+async def existing_head(driver: ManifestDriver) -> ManifestState:
+    """The newest state. Raises `InvalidError` if there is no database."""
+    head = await driver.load()
+    if head is None:
+        raise InvalidError("there is no database here; open it with create=True to make one")
+    return head
+
+
+async def create(
+    driver: ManifestDriver, runtime: Runtime, extent: LogExtent, *, lifetime: Duration | None, name: str | None
+) -> CheckpointInfo:
+    """A checkpoint of the head and of the log up to ``extent``."""
+    now = runtime.clock.now_ms()
+    edit = CreateCheckpoint(
+        runtime.ids.uuid(), "user", now, _end(now, lifetime), name, log_end=extent.end, log_ranges=extent.ranges
+    )
+    return _made(await driver.commit(edit), edit.id)
+
+
+async def copy(
+    driver: ManifestDriver, runtime: Runtime, source: UUID | str, *, lifetime: Duration | None, name: str | None
+) -> CheckpointInfo:
+    """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if that is gone."""
+    now = runtime.clock.now_ms()
+    head = await existing_head(driver)
+    check_usable(head)
+    found = find_checkpoint(head, source, now)
+    edit = CreateCheckpoint(runtime.ids.uuid(), "user", now, _end(now, lifetime), name, found.id)
+    return _made(await driver.commit(edit), edit.id)
+
+
+async def refresh(
+    driver: ManifestDriver, runtime: Runtime, checkpoint_id: UUID | str, lifetime: Duration | None
+) -> CheckpointInfo:
+    """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or not a user's."""
+    wanted = checked_id(checkpoint_id)
+    lifetime_ms(lifetime)
+    head = await existing_head(driver)
+    check_usable(head)
+    _check_users(head.checkpoint(wanted), "lengthened")
+    now = runtime.clock.now_ms()
+    edit = RefreshCheckpoint(wanted, now, _end(now, lifetime))
+    return _made(await driver.commit(edit), wanted)
+
+
+async def delete(driver: ManifestDriver, checkpoint_id: UUID | str, *, force: bool = False) -> None:
+    """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
+    wanted = checked_id(checkpoint_id)
+    found = (await existing_head(driver)).checkpoint(wanted)
+    if found is None:
+        raise InvalidError(f"there is no checkpoint {wanted}; `list-checkpoints` shows those there are")
+    if not force:
+        _check_users(found, "deleted")
+    await driver.commit(DeleteCheckpoints(frozenset((wanted,))))
+
+
+async def listed(driver: ManifestDriver) -> list[CheckpointInfo]:
+    """All checkpoints, whoever's, expired ones that were not collected yet included; in the order they were made."""
+    return [CheckpointInfo.of(one) for one in (await existing_head(driver)).checkpoints]
+
+
+def _end(now_ms: int, lifetime: Duration | None) -> int | None:
+    life = lifetime_ms(lifetime)
+    return None if life is None else now_ms + life
+
+
+def _made(state: ManifestState, checkpoint_id: UUID) -> CheckpointInfo:
+    found = state.checkpoint(checkpoint_id)
+    if found is None:
+        raise InvalidError(f"checkpoint {checkpoint_id} was deleted as soon as it was committed; make another one")
+    return CheckpointInfo.of(found)
+
+
+_KEEPERS = {
+    "writer": "the writer removes it when its reads are over, and so does the next writer",
+    "reader": "its reader removes it when it closes, and it expires",
+    "clone": "it goes when the clone is detached or destroyed",
+}
+
+
+def _check_users(found: Checkpoint | None, what: str) -> None:
+    if found is not None and found.owner != "user":
+        raise InvalidError(
+            f"checkpoint {found.id} is not to be {what} by hand: a {found.owner} made it for itself;"
+            f" {_KEEPERS[found.owner]}"
+        )

@@ -1,0 +1,301 @@
+"""Checkpoints as users make them: by the writer, and on a path beside it; of every kind of database."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+import slate_async as slate
+from slate_async.environment import Opening
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import ObjectStore
+from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, open_db, runtime, starts, until
+from tests.unit.checkpoint.past import found, manifest_of, rows_of
+
+DAY = 86_400
+
+
+def open_admin(store: ObjectStore, clock: ManualClock | None = None) -> Opening[slate.Admin]:
+    return slate.open_admin(store, name="memory://test", runtime=runtime(clock))
+
+
+async def shown(store: MemoryStore, info: slate.CheckpointInfo) -> dict[bytes, bytes]:
+    """What the checkpoint shows to whoever reads it."""
+    async with manifest_of(store) as driver:
+        assert driver.head is not None
+        checkpoint = found(driver.head, info.id)
+    return await rows_of(store, checkpoint)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the manifest by hand."""
+
+    changes: tuple[tuple[str, Any], ...]
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        changed = replace(state, **dict(self.changes))
+        return None if changed == state else changed
+
+
+async def change(store: MemoryStore, **changes: Any) -> None:
+    async with manifest_of(store) as driver:
+        await driver.commit(Change(tuple(changes.items())))
+
+
+# ---- what they hold
+
+
+async def test_it_holds_everything_written_by_the_call_and_nothing_later(kind: Kind, memory: MemoryStore) -> None:
+    async with open_db(memory, kind) as db:
+        await db.put(b"a", b"1")
+        await db.flush(l0=True)
+        for number in range(20):
+            await db.put(b"b%d" % number, b"2", await_durable=False)
+        info = await db.create_checkpoint(name="before", lifetime=DAY)
+        await db.put(b"a", b"9")
+        await db.delete(b"b7")
+        await db.flush(l0=True)
+        expected = {b"a": b"1", **{b"b%d" % number: b"2" for number in range(20)}}
+        assert await shown(memory, info) == expected
+    assert (info.name, info.owner, info.expire_time) == ("before", "user", START_MS / 1000 + DAY)
+    assert await shown(memory, info) == expected
+
+
+async def test_of_what_is_durable_it_waits_for_nothing(kind: Kind, memory: MemoryStore) -> None:
+    store = StoreInHand(memory)
+    async with open_db(store, kind) as db:
+        await db.put(b"a", b"1")
+        store.hold = True
+        [late] = starts(db.put(b"b", b"2"))
+        await until(lambda: bool(store.held), "the put")
+        info = await db.create_checkpoint(scope="durable")
+        assert not late.done()
+        assert await shown(memory, info) == {b"a": b"1"}
+        store.release()
+        await late
+
+
+async def test_without_a_forced_flush_it_waits_for_the_next_one(kind: Kind, memory: MemoryStore) -> None:
+    store = StoreInHand(memory)
+    async with open_db(store, kind, flush_interval_ms=50) as db:
+        store.hold = True
+        first = asyncio.ensure_future(db.put(b"a", b"1"))
+        await until(lambda: bool(store.held), "the first flush")
+        await db.put(b"b", b"2", await_durable=False)
+        [making] = starts(db.create_checkpoint(force_flush=False))
+        await until(lambda: len(store.held) == 2, "the second flush, when it is due")
+        assert not making.done()
+        store.release()
+        assert await shown(memory, await making) == {b"a": b"1", b"b": b"2"}
+        await first
+
+
+async def test_what_was_only_flushed_is_committed_first(memory: MemoryStore) -> None:
+    """With ack "flushed" an acknowledged object may not be in the register yet."""
+    store = StoreInHand(memory, watch="writer/")
+    async with open_db(store, EPOCHS, ack="flushed") as db:
+        store.hold = True
+        await db.put(b"a", b"1")
+        [making] = starts(db.create_checkpoint())
+        await until(lambda: bool(store.held), "the register")
+        assert not making.done()
+        store.release()
+        assert await shown(memory, await making) == {b"a": b"1"}
+
+
+async def test_on_a_path_it_holds_what_is_acknowledged_and_leaves_the_writer_alone(
+    kind: Kind, memory: MemoryStore
+) -> None:
+    async with open_db(memory, kind) as db, open_admin(memory) as admin:
+        await db.put(b"a", b"1")
+        await db.flush(l0=True)
+        await db.put(b"b", b"2")
+        info = await admin.create_checkpoint(lifetime=timedelta(days=1))
+        await db.put(b"c", b"3")
+        await db.confirm()
+        assert await shown(memory, info) == {b"a": b"1", b"b": b"2"}
+        assert info.log_end == db.status().log_end - 1
+
+
+async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> None:
+    async with open_db(memory, kind) as db:
+        await db.put(b"a", b"1")
+        await db.create_checkpoint(name="monday")
+        await db.put(b"a", b"2")
+        reading = slate.open_reader(memory, checkpoint="monday", name="memory://test", runtime=runtime())
+        async with reading as reader:
+            assert await reader.get(b"a") == b"1"
+
+
+async def test_one_made_from_another_keeps_the_same_after_that_is_gone(kind: Kind, memory: MemoryStore) -> None:
+    async with open_db(memory, kind) as db, open_admin(memory) as admin:
+        await db.put(b"a", b"1")
+        first = await db.create_checkpoint(name="first")
+        await db.put(b"a", b"2")
+        by_id = await db.create_checkpoint(source=first.id, name="second", lifetime=DAY)
+        by_name = await admin.create_checkpoint(source="second")
+        await admin.delete_checkpoint(first.id)
+        assert await shown(memory, by_id) == await shown(memory, by_name) == {b"a": b"1"}
+        assert by_id.manifest_id == by_name.manifest_id == first.manifest_id
+
+
+# ---- their life
+
+
+async def test_they_are_listed_lengthened_and_deleted(memory: MemoryStore) -> None:
+    clock = ManualClock()
+    async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
+        one = await db.create_checkpoint(name="one", lifetime=60)
+        two = await admin.create_checkpoint(name="two")
+        assert [info for info in await admin.list_checkpoints() if info.owner == "user"] == [one, two]
+        clock.wall_ms += 50_000
+        longer = await admin.refresh_checkpoint(str(one.id), 60)
+        assert longer == replace(one, expire_time=START_MS / 1000 + 110)
+        assert (await db.refresh_checkpoint(two.id, timedelta(minutes=1))).expire_time == longer.expire_time
+        assert (await db.refresh_checkpoint(two.id)).expire_time is None
+        await db.delete_checkpoint(one.id)
+        assert [info.name for info in await db.list_checkpoints() if info.owner == "user"] == ["two"]
+
+
+async def test_what_is_gone_or_expired_is_told_apart(memory: MemoryStore) -> None:
+    clock = ManualClock()
+    async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
+        info = await db.create_checkpoint(name="short", lifetime=1)
+        clock.wall_ms += 1_000
+        for owner in (db, admin):
+            with pytest.raises(slate.InvalidError, match="has expired"):
+                await owner.create_checkpoint(source=info.id)
+            with pytest.raises(slate.InvalidError, match="no checkpoint 'short'"):
+                await owner.create_checkpoint(source="short")
+            with pytest.raises(slate.InvalidError, match="has expired"):
+                await owner.refresh_checkpoint(info.id, 5)
+            with pytest.raises(slate.InvalidError, match="no checkpoint"):
+                await owner.refresh_checkpoint(uuid4(), 5)
+            with pytest.raises(slate.InvalidError, match="no checkpoint"):
+                await owner.delete_checkpoint(uuid4())
+        await admin.delete_checkpoint(info.id)
+        with pytest.raises(slate.InvalidError, match="no checkpoint"):
+            await admin.delete_checkpoint(info.id)
+
+
+async def test_of_several_of_a_name_one_must_be_said_by_its_id(memory: MemoryStore) -> None:
+    async with open_db(memory, EPOCHS) as db:
+        ids = [(await db.create_checkpoint(name="same")).id for _ in range(2)]
+        with pytest.raises(slate.InvalidError, match=str(ids[0])):
+            await db.create_checkpoint(source="same")
+
+
+async def test_those_of_writers_are_theirs(memory: MemoryStore) -> None:
+    async with open_db(memory, EPOCHS) as db, open_admin(memory) as admin:
+        [own] = await admin.list_checkpoints()
+        assert own.owner == "writer"
+        with pytest.raises(slate.InvalidError, match="not to be deleted by hand"):
+            await admin.delete_checkpoint(own.id)
+        with pytest.raises(slate.InvalidError, match="not to be lengthened by hand"):
+            await db.refresh_checkpoint(own.id)
+        with pytest.raises(slate.InvalidError, match="writer's own"):
+            await db.create_checkpoint(source=own.id)
+        await admin.delete_checkpoint(own.id, force=True)
+        assert await admin.list_checkpoints() == []
+
+
+@pytest.mark.parametrize("lifetime", [0, -1, float("nan"), float("inf"), "7days", True, timedelta(0)])
+async def test_a_lifetime_that_is_none_is_refused_before_anything_is_done(memory: MemoryStore, lifetime: Any) -> None:
+    async with open_db(memory, EPOCHS) as db, open_admin(memory) as admin:
+        info = await db.create_checkpoint()
+        before = db.metrics()["manifest.commits"]
+        for call in (db.create_checkpoint, admin.create_checkpoint):
+            with pytest.raises(slate.InvalidError, match="lifetime"):
+                await call(lifetime=lifetime)
+        with pytest.raises(slate.InvalidError, match="lifetime"):
+            await db.refresh_checkpoint(info.id, lifetime)
+        assert db.metrics()["manifest.commits"] == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"scope": "some"}, {"name": ""}, {"name": "x" * 2000}, {"name": 5}, {"source": 5}], ids=str
+)
+async def test_other_arguments_are_checked_too(memory: MemoryStore, arguments: dict[str, Any]) -> None:
+    async with open_db(memory, EPOCHS) as db:
+        with pytest.raises(slate.InvalidError):
+            await db.create_checkpoint(**arguments)
+        with pytest.raises(slate.InvalidError, match="UUID"):
+            await db.delete_checkpoint("no-id")
+
+
+# ---- where there is nothing to keep
+
+
+async def test_without_a_database_there_is_none(memory: MemoryStore) -> None:
+    async with open_admin(memory) as admin:
+        calls = (admin.create_checkpoint(), admin.list_checkpoints(), admin.delete_checkpoint(uuid4()))
+        for call in calls:
+            with pytest.raises(slate.InvalidError, match="there is no database"):
+                await call
+    assert [info.key async for info in memory.list("")] == []
+
+
+@pytest.mark.parametrize("changes", [{"destroyed_at_ms": START_MS}, {"initialized": False}], ids=str)
+async def test_what_cannot_be_opened_cannot_be_kept(memory: MemoryStore, changes: dict[str, Any]) -> None:
+    async with open_db(memory, EPOCHS) as db:
+        info = await db.create_checkpoint()
+    await change(memory, **changes)
+    async with open_admin(memory) as admin:
+        for call in (admin.create_checkpoint(), admin.create_checkpoint(source=info.id)):
+            with pytest.raises(slate.InvalidError, match=r"destroyed|clone"):
+                await call
+        with pytest.raises(slate.InvalidError, match=r"destroyed|clone"):
+            await admin.refresh_checkpoint(info.id)
+        assert [one.id for one in await admin.list_checkpoints()] == [info.id]
+        await admin.delete_checkpoint(info.id)
+
+
+# ---- cancelled, closed, fenced
+
+
+async def test_a_cancelled_caller_abandons_the_wait(memory: MemoryStore) -> None:
+    store = StoreInHand(memory, watch="manifest/")
+    async with open_db(store, EPOCHS) as db:
+        store.hold = True
+        [making] = starts(db.create_checkpoint(name="left alone"))
+        await until(lambda: bool(store.held), "the commit")
+        making.cancel()
+        await asyncio.wait([making])
+        store.release()
+        await db.create_checkpoint(name="the next")
+        assert [info.name for info in await db.list_checkpoints()][-2:] == ["left alone", "the next"]
+
+
+async def test_a_fenced_writer_says_so(memory: MemoryStore) -> None:
+    store = StoreInHand(memory, watch="manifest/")
+    db = await open_db(store, EPOCHS)
+    store.hold = True
+    [making] = starts(db.create_checkpoint())
+    await until(lambda: bool(store.held), "the commit")
+    db.fail(slate.FencedError("writer epoch 9 took over"))
+    with pytest.raises(slate.FencedError, match="epoch 9"):
+        await making
+    await db.close()
+    with pytest.raises(slate.FencedError):
+        await db.list_checkpoints()
+
+
+async def test_a_closed_administration_says_so(memory: MemoryStore) -> None:
+    admin = await open_admin(memory)
+    await admin.close()
+    with pytest.raises(slate.ClosedError):
+        await admin.create_checkpoint()
+
+
+async def test_an_id_is_the_text_of_a_uuid_too(memory: MemoryStore) -> None:
+    async with open_db(memory, EPOCHS) as db:
+        info = await db.create_checkpoint()
+        assert isinstance(info.id, UUID)
+        assert (await db.create_checkpoint(source=str(info.id))).manifest_id == info.manifest_id
