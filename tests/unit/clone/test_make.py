@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
 
+from slate_async.clone.destroy import destroy
 from slate_async.clone.make import make_clone
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed
 from slate_async.manifest.state import ManifestState
-from tests.engine import CONTIGUOUS, Kind, memory_store
+from tests.engine import CONTIGUOUS, EPOCHS, Kind, memory_store
 from tests.unit.clone.conftest import EXPECTED
 from tests.unit.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 
@@ -45,6 +47,11 @@ async def soft_destroy(town: Town, name: str) -> None:
         state = await site.head()
         await site.driver.commit(ClaimToDestroy(state.database_id, "t" * 32))
         await site.driver.commit(MarkDestroyed(state.database_id, "t" * 32, town.clock.now_ms(), 0, refuse_held=False))
+
+
+async def destroy_all_of(town: Town, name: str) -> None:
+    async with town.process() as open_at, open_at(name) as site:
+        await destroy(site, open_at)
 
 
 async def delete_checkpoints(town: Town, name: str) -> None:
@@ -166,6 +173,35 @@ async def test_whatever_becomes_of_the_parent_nothing_is_left_behind(
         else:
             outcomes.add("finished")
     assert "refused" in outcomes
+
+
+@pytest.mark.parametrize("destroyed", [False, True], ids=["finished", "destroyed and made again"])
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_cloner_that_sleeps_changes_nothing_of_what_others_made(destroyed: bool, kind: Kind) -> None:
+    """It sleeps before each of its requests, while another finishes the clone, and it, or what follows it, is used."""
+    town = Town(kind)
+    await town.write(PARENT, numbered(0, 5), l0=True)
+    await town.write(PARENT, numbered(5, 10))
+    for requests in range(1_000):
+        other = town.copy()
+
+        async def meanwhile(other: Town = other) -> None:
+            await clone(other)
+            if destroyed:
+                await destroy_all_of(other, CLONE)
+            await other.write(CLONE, {b"0000": b"mine", **numbered(20, 22)}, l0=True)
+            await other.write(CLONE, {b"0001": b"too"})
+
+        sleeper = Life(requests, meanwhile)
+        with contextlib.suppress(InvalidError):
+            await clone(other, life=sleeper)
+        if sleeper.requests is not None:
+            break
+        await other.write(CLONE, {b"0002": b"later"})
+        mine = {b"0000": b"mine", b"0001": b"too", b"0002": b"later", **numbered(20, 22)}
+        assert await other.rows(CLONE) == ({} if destroyed else numbered(0, 10)) | mine, f"slept before {requests}"
+        assert len(await clones_held(other)) == (not destroyed)
+    assert requests > 15
 
 
 async def test_places_and_parents_that_will_not_do() -> None:
