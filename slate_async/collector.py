@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from metastores.protocol import Register
@@ -96,6 +96,7 @@ class GarbageCollector(Member):
         self._interval_s = place.settings.gc_interval_ms / 1000
         self._one_at_a_time = asyncio.Lock()
         self._last: CollectionReport | None = None
+        self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
 
@@ -117,6 +118,19 @@ class GarbageCollector(Member):
         round_ = self._round(dry_run, on_progress)
         return await asyncio.shield(self._supervisor.spawn("one collection", round_, critical=False))
 
+    async def rounds(self) -> AsyncIterator[CollectionReport]:
+        """The report of each round that ends from now on, until the collector is closed; who is slow misses some.
+
+        Raises what the collector closed itself with."""
+        self._check()
+        while self._state == "open":
+            seen = self._last
+            await self._round_ended.wait()
+            if self._last is not None and self._last is not seen:
+                yield self._last
+        if self._cause is not None:
+            raise self._closed_failure()
+
     async def _round(
         self, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
     ) -> CollectionReport:
@@ -125,7 +139,13 @@ class GarbageCollector(Member):
             report = await self._tended(report)
         if not dry_run:
             self._last = report
+            self._tell()
         return report
+
+    def _tell(self) -> None:
+        """Wake whoever waits for the end of a round."""
+        self._round_ended.set()
+        self._round_ended = asyncio.Event()
 
     async def _tended(self, report: CollectionReport) -> CollectionReport:
         """Besides garbage: end a destroyed database whose time has come, and a clone's hold on its parents."""
@@ -174,6 +194,9 @@ class GarbageCollector(Member):
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
         opened = self._opened
         return {**opened.collector.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
+
+    def _halt(self, cause: BaseException | None) -> None:
+        self._tell()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         register = self._opened.register

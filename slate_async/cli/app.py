@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli import admin, demo, keyvalue, transfer
+from slate_async.cli import admin, collection, demo, keyvalue, transfer
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
@@ -208,6 +208,23 @@ def status(
 ) -> None:
     """See ``help``."""
     _finish(context, keyvalue.status(context.obj, metrics=metrics))
+
+
+@app.command("gc", help=f"Delete what nothing needs any more: old versions, log objects, SSTs. {BESIDE}")
+def gc(
+    context: typer.Context,
+    also: Annotated[
+        list[str] | None, typer.Argument(metavar="URL", help="More databases, of the same metastore.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Delete what may go now, then end.")] = False,
+    interval: Annotated[
+        str | None, typer.Option(metavar="DURATION", help='Go on for ever, a round each so often, like "5min".')
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; show what would go, and why.")] = False,
+) -> None:
+    """See ``help``."""
+    wanted = collection.CollectRequest(also or [], once, interval, dry_run)
+    _finish(context, collection.collect(context.obj, wanted))
 
 
 @app.command("demo", help="Write, close, take over, read back and scan on a temporary folder.")

@@ -1,0 +1,105 @@
+"""``gc``: garbage collection from the command line, once or as a service, of one database or several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import slate_async
+from slate_async.cli.durations import parse_duration
+from slate_async.cli.failures import OK
+from slate_async.cli.session import Session
+from slate_async.collector import GarbageCollector
+from slate_async.errors import InvalidError
+from slate_async.gc.report import CollectionReport
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRequest:
+    """What ``slate gc`` was asked for. ``also``: databases besides that of ``--path``; ``interval``: a duration."""
+
+    also: Sequence[str]
+    once: bool
+    interval: str | None
+    dry_run: bool
+
+
+async def collect(session: Session, wanted: CollectRequest) -> int:
+    """Collect once, or for as long as the process lives; all databases side by side."""
+    if wanted.once == (wanted.interval is not None) and not wanted.dry_run:
+        raise InvalidError("say either --once or --interval, such as --interval 5min; or look with --dry-run")
+    if wanted.dry_run and wanted.interval is not None:
+        raise InvalidError("--dry-run looks once; it goes without --interval")
+    settings = session.settings()
+    if wanted.interval is not None:
+        settings = settings.replace(gc_interval_ms=parse_duration(wanted.interval, what="--interval"))
+    paths = list(dict.fromkeys([*([session.path] if session.path else []), *wanted.also]))
+    if not paths:
+        raise InvalidError("which database? Give --path URL before the command, set SLATE_PATH, or name them after it")
+    async with AsyncExitStack() as stack:
+        environment = await stack.enter_async_context(slate_async.Environment(block_cache_bytes=0))
+        opened: dict[str, GarbageCollector] = {}
+        for path in paths:
+            opening = environment.open_gc(
+                path, metastore=session.metastore, settings=settings, periodic=wanted.interval is not None
+            )
+            opened[path] = await stack.enter_async_context(opening)
+        each = _follow if wanted.interval is not None else _once
+        async with asyncio.TaskGroup() as group:
+            for path, one in opened.items():
+                group.create_task(each(session, path, one, wanted.dry_run))
+    return OK
+
+
+async def _once(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:
+    """Rounds until nothing is left that may go now; a dry run tells of one."""
+    while True:
+        report = await one.collect(dry_run=dry_run)
+        if dry_run:
+            _list_objects(session, path, report)
+        session.output.fields("garbage", summary(path, report))
+        if dry_run or not report.truncated:
+            return
+
+
+async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:
+    """A line for each round that did something, for ever."""
+    session.output.note(f"collecting the garbage of {path}; Ctrl-C ends it")
+    async for report in one.rounds():
+        shown = summary(path, report)
+        if session.output.as_json:
+            session.output.json(shown)
+        elif report.objects or report.manifest_versions or report.expired_checkpoints:
+            session.output.line(
+                f"{path}: deleted {len(report.objects)} objects of {report.deleted_bytes} bytes and"
+                f" {report.manifest_versions} manifest versions"
+            )
+
+
+def _list_objects(session: Session, path: str, report: CollectionReport) -> None:
+    if session.output.as_json:
+        for one in report.objects:
+            session.output.json({"path": path, **asdict(one)})
+    else:
+        rows = [(one.key, str(one.size), one.why) for one in report.objects]
+        session.output.table(path, ("object", "bytes", "why it would go"), rows)
+
+
+def summary(path: str, report: CollectionReport) -> dict[str, Any]:
+    """A round in a few numbers."""
+    return {
+        "path": path,
+        "dry_run": report.dry_run,
+        "objects": len(report.objects),
+        "deleted_bytes": report.deleted_bytes,
+        "manifest_versions": report.manifest_versions,
+        "expired_checkpoints": [str(one) for one in report.expired_checkpoints],
+        "waiting": report.waiting,
+        "truncated": report.truncated,
+        "detached": report.detached,
+        "removed": report.removed,
+        "manifest_version": report.manifest_version,
+    }
