@@ -70,7 +70,7 @@ class OpenedCompactor:
     listeners: Listeners
 
 
-async def open_compaction(place: Place, supervisor: Supervisor) -> OpenedCompactor:
+async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bool) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
     Compression.of(place.settings.compression)  # an extra that is missing is told now
     objects = MetaObjects(place.store)
@@ -103,6 +103,7 @@ async def open_compaction(place: Place, supervisor: Supervisor) -> OpenedCompact
             supervisor=supervisor,
             head=driver.load,
             interval_s=settings.manifest_poll_interval_ms / 1000,
+            automatic=automatic,
         )
         await compactor.claim()
     except BaseException:

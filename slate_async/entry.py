@@ -52,6 +52,7 @@ def open_compactor(
     settings: Settings | None = None,
     name: str | None = None,
     progress: EventSink | None = None,
+    automatic: bool = True,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
 ) -> Opening[DbCompactor]:
@@ -60,7 +61,9 @@ def open_compactor(
     return opening_in(
         environment,
         runtime,
-        lambda env: env.open_compactor(path, metastore=metastore, settings=settings, name=name, progress=progress),
+        lambda env: env.open_compactor(
+            path, metastore=metastore, settings=settings, name=name, progress=progress, automatic=automatic
+        ),
     )
 
 

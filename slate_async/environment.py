@@ -133,17 +133,19 @@ class Environment:
         settings: Settings | None = None,
         name: str | None = None,
         progress: EventSink | None = None,
+        automatic: bool = True,
     ) -> Opening[DbCompactor]:
         """Open a compactor of the database at ``path``; see `open` for the arguments. One that runs elsewhere, the
         writer's own included, is fenced.
 
         progress: called with each `CompactionEvent`
+        automatic: compact what is due; else only go on with what was begun, and what `DbCompactor.compact` asks for
 
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, True, None, name)
 
         async def begin(part: Part) -> DbCompactor:
-            opened = await open_compaction(part.place, part.supervisor)
+            opened = await open_compaction(part.place, part.supervisor, automatic=automatic)
             return DbCompactor(part.place, opened, part.supervisor, part.release, progress=progress)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))

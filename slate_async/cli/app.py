@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli import admin, collection, demo, keyvalue, transfer
+from slate_async.cli import admin, checkpoints, collection, compaction, demo, keyvalue, transfer
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
+app.add_typer(checkpoints.commands)
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
 TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."
@@ -225,6 +226,36 @@ def gc(
     """See ``help``."""
     wanted = collection.CollectRequest(also or [], once, interval, dry_run)
     _finish(context, collection.collect(context.obj, wanted))
+
+
+@app.command(
+    help="Compact for as long as the command runs, as the compactor of the database: one that runs elsewhere is fenced"
+    " and stops. What was begun goes on where it stopped."
+)
+def compactor(context: typer.Context) -> None:
+    """See ``help``."""
+    _finish(context, compaction.compactor(context.obj))
+
+
+@app.command(
+    help="Compact what is due, or what the options say, and stop. A compactor that runs elsewhere is fenced; the"
+    " writer's own takes the role back afterwards."
+)
+def compact(
+    context: typer.Context,
+    full: Annotated[bool, typer.Option("--full", help="Everything into one run.")] = False,
+    span: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--range", metavar="START END", help="Whatever holds keys from START on, before END."),
+    ] = None,
+    level: Annotated[int | None, typer.Option(min=0, help="All of this level into the next; 0 is L0.")] = None,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    wanted = compaction.CompactRequest(full, span, level, encoding)
+    _finish(context, compaction.compact(context.obj, wanted))
 
 
 @app.command("demo", help="Write, close, take over, read back and scan on a temporary folder.")

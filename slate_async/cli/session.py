@@ -19,6 +19,7 @@ import slate_async
 from slate_async.cli import failures
 from slate_async.cli.output import Output
 from slate_async.cli.signals import Terminated, until_terminated
+from slate_async.compaction.progress import EventSink
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
 from slate_async.write.batch import WriteBatch
@@ -98,6 +99,22 @@ class Session:
         return slate_async.open_reader(
             self._path(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
         )
+
+    def compacting(
+        self, progress: EventSink, *, automatic: bool = True
+    ) -> AbstractAsyncContextManager[slate_async.DbCompactor]:
+        """The database's compactor, from now on; with ``automatic`` it compacts what is due without being asked."""
+        return slate_async.open_compactor(
+            self._path(),
+            metastore=self.metastore,
+            settings=self.settings(),
+            progress=progress,
+            automatic=automatic,
+        )
+
+    def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:
+        """The database's administration, which claims no role."""
+        return slate_async.open_admin(self._path(), metastore=self.metastore, settings=self.settings())
 
     def _path(self) -> str:
         if not self.path:
