@@ -109,8 +109,9 @@ class Progressing:
     def _line(self, event: CompactionEvent) -> None:
         if self._output.as_json:
             self._output.json(asdict(event))
-            return
-        name = "SSTs" if event.id is None else str(event.id)
-        rows = f", {event.rows_total} rows" if event.rows_total else ""
-        reason = f": {event.message}" if event.message else ""
-        self._output.line(f"{event.kind} {name} to level {event.level}{rows}{reason}")
+        else:
+            name = "SSTs" if event.id is None else str(event.id)
+            rows = f", {event.rows_total} rows" if event.rows_total else ""
+            reason = f": {event.message}" if event.message else ""
+            self._output.line(f"{event.kind} {name} to level {event.level}{rows}{reason}")
+        self._output.out.file.flush()  # whoever reads it through a pipe is not to wait for a full buffer

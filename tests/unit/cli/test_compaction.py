@@ -1,0 +1,96 @@
+"""``slate compact`` and ``slate compactor`` over the real engine on a local folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import slate_async
+from tests.unit.cli.conftest import Run
+
+COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
+SSTS = 5
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("SLATE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A database with `SSTS` SSTs in L0."""
+
+    async def fill() -> None:
+        async with slate_async.open(tmp_path / "db", settings=slate_async.Settings(compactor=False)) as db:
+            for number in range(SSTS):
+                await db.put(b"k", b"%d" % number)
+                await db.put(b"k%d" % number, b"v")
+                await db.flush(l0=True)
+
+    asyncio.run(fill())
+    return str(tmp_path / "db")
+
+
+def test_compact_full(slate: Run, path: str) -> None:
+    done = slate("compact", "--full", path=path, options=("--json",))
+    assert done.code == 0
+    [told] = done.objects
+    assert (told["compactions"], told["rows_in"], told["rows_out"]) == (1, 2 * SSTS, SSTS + 1)
+    assert (told["l0_ssts"], told["sorted_runs"]) == (0, 1)
+    assert slate("get", "k", path=path).out == f"{SSTS - 1}\n"
+    assert "compactions\t0" in slate("compact", path=path).out
+
+
+def test_compact_a_range_and_a_level(slate: Run, path: str) -> None:
+    assert slate("compact", "--range", "6b30", "6b32", "--hex", path=path, options=("--json",)).objects[0][
+        "sorted_runs"
+    ]
+    assert slate("compact", "--level", "0", path=path).code == 0
+    assert slate("scan", "--keys-only", path=path).out.split() == ["k", *(f"k{number}" for number in range(SSTS))]
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--level", "7"), ("--full", "--level", "0"), ("--range", "b", "a"), ("--range", "zz", "zz", "--hex")]
+)
+def test_what_cannot_be_compacted_is_said_in_words(slate: Run, path: str, wrong: tuple[str, ...]) -> None:
+    refused = slate("compact", *wrong, path=path)
+    assert refused.code == 2
+    assert refused.err.startswith("slate: ")
+
+
+def test_there_is_nothing_to_compact_without_a_database(slate: Run, tmp_path: Path) -> None:
+    assert slate("compact", path=str(tmp_path / "none")).code == 2
+
+
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_compactor_runs_until_it_is_told_to_end(path: str, end: signal.Signals, code: int) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--json", "--path", path, "compactor"], stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if '"kind":"committed"' in line:
+                break
+        running.send_signal(end)
+        assert running.wait(30) == code
+
+
+def test_a_compactor_that_is_fenced_says_so(path: str) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--path", path, "compactor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as older:
+        assert older.stdout is not None
+        assert older.stderr is not None
+        assert older.stdout.readline().startswith("begun ")
+        with subprocess.Popen([*COMMAND, "--path", path, "compactor"], stderr=subprocess.DEVNULL) as newer:
+            assert older.wait(60) == 5
+            assert "compactor epoch 2 took over" in older.stderr.read()
+            newer.terminate()
