@@ -8,6 +8,7 @@
 
 from slate_async.admin import Admin
 from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.clone.info import CloneInfo
 from slate_async.collector import GarbageCollector
 from slate_async.compaction.progress import CompactionEvent
 from slate_async.compactor import DbCompactor
@@ -42,6 +43,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Admin",
     "CheckpointInfo",
+    "CloneInfo",
     "ClosedError",
     "CollectionProgress",
     "CollectionReport",

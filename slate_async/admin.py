@@ -12,6 +12,7 @@ from metastores.protocol import Register
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.keeping import KeepsCheckpoints
+from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import check_usable
@@ -19,10 +20,11 @@ from slate_async.member import Member
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Place
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.sites import sites_of
 from slate_async.write.rows import Duration
 
 
-class Admin(Member, KeepsCheckpoints):
+class Admin(Member, KeepsCheckpoints, HasLineage):
     """Made by `slate_async.open_admin` or `Environment.open_admin`, never directly. Opening it sends nothing.
 
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
@@ -42,6 +44,7 @@ class Admin(Member, KeepsCheckpoints):
             deadline_ms=place.settings.retry_deadline_ms,
         )
         KeepsCheckpoints.__init__(self, driver, place.runtime)
+        HasLineage.__init__(self, place.name, sites_of(place, supervisor))
         self._place = place
         self._register: Register | None = None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli import admin, checkpoints, collection, compaction, demo, keyvalue, transfer
+from slate_async.cli import admin, checkpoints, collection, compaction, demo, keyvalue, lineage, transfer
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
+app.add_typer(lineage.commands)
 app.add_typer(checkpoints.commands)
 
 BESIDE = "A writer that runs elsewhere is not disturbed."

@@ -28,7 +28,7 @@ class Edit(Protocol):
 def check_usable(state: ManifestState) -> None:
     """Raise `InvalidError` unless the database can be opened."""
     if state.removed:
-        raise InvalidError("the database was destroyed; open it with create=True to make another one in its place")
+        raise InvalidError("the database was destroyed; opened to write, another one is made in its place")
     if state.destroyed_at_ms is not None:
         raise InvalidError("the database was destroyed and waits to be removed, by a garbage collector or by destroy")
     if not state.initialized:

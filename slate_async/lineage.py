@@ -1,0 +1,68 @@
+"""`HasLineage`: how a database gets descendants and comes to its end, as its administration offers it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from uuid import UUID
+
+from slate_async.clone.destroy import destroy
+from slate_async.clone.detach import detach_if_free
+from slate_async.clone.info import CloneInfo
+from slate_async.clone.make import make_clone
+from slate_async.clone.site import OpenSite
+from slate_async.errors import InvalidError
+
+
+class HasLineage:
+    """See the module docstring. Each call may be cancelled, or die, anywhere: made again, it goes on."""
+
+    def __init__(self, path: str, open_site: OpenSite) -> None:
+        self._path = path
+        self._open_site = open_site
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise if the owner can no longer answer."""
+
+    async def clone(
+        self, path: str, *, checkpoint: UUID | str | None = None, properties: Mapping[str, str] | None = None
+    ) -> CloneInfo:
+        """Make the database at ``path`` a clone of this one: it shares the SSTs, copies the log, and goes its own way.
+
+        path: an empty place in the same kind of store, perhaps another bucket, reached as this database is. Its
+        metadata is kept in the same metastore
+        checkpoint: id or name of the checkpoint to clone; ``None`` clones the database as it is now
+        properties: kept with the clone; ``None`` takes this database's
+
+        A clone that was begun and not finished goes on; a finished one is left alone. Raises `InvalidError` for a
+        place that is taken or was begun otherwise, and for a checkpoint that is gone; `CorruptionError` for damage in
+        the log; `UnavailableError`."""
+        self._check()
+        if not isinstance(path, str) or not path:
+            raise InvalidError(f"path is the URL of the clone, not {path!r}")
+        if checkpoint is not None and not isinstance(checkpoint, UUID | str):
+            raise InvalidError(f"checkpoint is an id, a name or None, not {type(checkpoint).__name__}")
+        async with self._open_site(self._path) as parent, self._open_site(path) as target:
+            state = await make_clone(parent, target, self._open_site, checkpoint=checkpoint, properties=properties)
+        return CloneInfo.of(target.name, parent.name, state)
+
+    async def destroy(self, *, soft: bool = False) -> None:
+        """Destroy the database: its writer is fenced, nobody opens it any more, and all of it is deleted but a small
+        tombstone. Databases nested below its path, and files that are not a database's, stay.
+
+        soft: delete nothing yet. A garbage collector does, after `Settings.gc_destroy_grace_ms`, once no checkpoint
+        holds it
+
+        Raises `InvalidError` if there is no database, or (unless ``soft``) a checkpoint that is alive: a user's, a
+        reader's or a clone's; `UnavailableError`, after which it goes on when called again."""
+        self._check()
+        async with self._open_site(self._path) as site:
+            await destroy(site, self._open_site, soft=soft)
+
+    async def detach(self) -> bool:
+        """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more, as garbage
+        collectors do. Whether it has no parents now."""
+        self._check()
+        async with self._open_site(self._path) as site:
+            return await detach_if_free(site, self._open_site)

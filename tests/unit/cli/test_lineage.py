@@ -1,0 +1,55 @@
+"""``slate clone`` and ``slate destroy`` over the real engine on a local folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.cli.conftest import Run
+
+
+def test_a_clone_goes_its_own_way_and_its_parent_is_held_until_it_is_destroyed(slate: Run, tmp_path: Path) -> None:
+    parent, child = str(tmp_path / "parent"), str(tmp_path / "child")
+    assert slate("put", "k", "old", path=parent).code == 0
+    assert slate("create-checkpoint", "--name", "then", path=parent).code == 0
+    assert slate("put", "k", "new", path=parent).code == 0
+    made = slate("clone", child, "--checkpoint", "then", path=parent, options=("--json",)).objects[0]
+    assert (made["path"], made["parent"]) == (f"file://{child}", f"file://{parent}")
+    assert slate("get", "k", path=child).out == "old\n"
+    assert slate("put", "k", "mine", path=child).code == 0
+    assert slate("get", "k", path=parent).out == "new\n"
+    refused = slate("destroy", path=parent)
+    assert (refused.code, made["checkpoint_id"] in refused.err) == (2, True)
+    assert slate("destroy", path=child).code == 0
+    listed = slate("list-checkpoints", path=parent, options=("--json",)).objects
+    assert [one["name"] for one in listed if one["owner"] != "writer"] == ["then"]
+    user = next(one["id"] for one in listed if one["name"] == "then")
+    assert slate("delete-checkpoint", "-i", user, path=parent).code == 0
+    assert slate("destroy", path=parent).code == 0
+
+
+def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
+    parent = str(tmp_path / "parent")
+    assert "no database" in slate("destroy", path=parent).err
+    assert "no database" in slate("clone", str(tmp_path / "child"), path=parent).err
+    assert slate("put", "k", "v", path=parent).code == 0
+    for target, said in (
+        (parent, "itself"),
+        ("s3://bucket/child", "same kind of store"),
+        ("memory://child", "same kind of store"),
+    ):
+        refused = slate("clone", target, path=parent)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert "there is no checkpoint" in slate("clone", str(tmp_path / "child"), "-s", "nightly", path=parent).err
+
+
+def test_softly_destroyed_it_is_closed_and_a_collector_removes_it(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    assert slate("put", "k", "v", path=path).code == 0
+    assert slate("destroy", "--soft", path=path).code == 0
+    assert "destroyed" in slate("get", "k", path=path).err
+    assert slate("destroy", path=path).code == 0
+    assert slate("destroy", path=path).code == 0
+    gone = slate("get", "k", path=path)
+    assert (gone.code, "destroyed" in gone.err, "create=True" in gone.err) == (2, True, False)
+    assert slate("put", "k", "again", path=path).code == 0
+    assert slate("get", "k", path=path).out == "again\n"
