@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
-app.add_typer(lineage.commands)
 app.add_typer(checkpoints.commands)
+app.add_typer(lineage.commands)
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
 TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."
