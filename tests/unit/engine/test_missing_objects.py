@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.engine import KINDS, Kind, abandon, commit_elsewhere, contents, memor
 from tests.read_model import Version, columns, newest_first
 
 ROWS = {b"k%d" % number: b"value %d" % number for number in range(6)}
-UNCACHED = {"block_cache_bytes": 0}
+UNCACHED: dict[str, Any] = {"block_cache_bytes": 0, "compactor": False}
 Read = Callable[[slate.Db], Awaitable[object]]
 
 
@@ -88,14 +89,16 @@ async def compact(store: MemoryStore, db: slate.Db, rows: list[Version]) -> None
 
 
 async def fill(db: slate.Db, rows: dict[bytes, bytes], ttl: float | None = None) -> list[Version]:
-    """Put ``rows`` where reads need the store for them: in two SSTs."""
-    written = []
-    for number, (key, value) in enumerate(rows.items()):
-        handle = await db.put(key, value, ttl=ttl, await_durable=False)
-        written.append(Version(key, value, handle.seq))
-        if number == len(rows) // 2:
-            await db.flush(l0=True)
-    await db.flush(l0=True)
+    """Put ``rows`` where reads need the store for them: in two SSTs, whatever the timing."""
+    written: list[Version] = []
+    items = list(rows.items())
+    for part in (items[::2], items[1::2]):
+        batch = slate.WriteBatch()
+        for key, value in part:
+            batch.put(key, value, ttl=ttl)
+        first = (await db.write(batch)).seq - len(part) + 1
+        written += [Version(key, value, seq) for seq, (key, value) in enumerate(part, first)]
+        await db.flush(l0=True)
     return written
 
 
@@ -154,7 +157,7 @@ async def test_a_scan_goes_on_behind_what_it_gave(kind: Kind, reverse: bool) -> 
     draw = random.Random(3)
     rows = {b"%05d" % number: draw.randbytes(500) for number in range(2000)}
     store = memory_store()
-    async with open_db(store, kind, **UNCACHED, compression="none", flush_bytes=400_000) as db:
+    async with open_db(store, kind, **UNCACHED, compression="none") as db:
         written = await fill(db, rows)
         scan = db.scan(reverse=reverse)
         found: list[tuple[bytes, bytes]] = []
@@ -163,8 +166,7 @@ async def test_a_scan_goes_on_behind_what_it_gave(kind: Kind, reverse: bool) -> 
             if len(found) == 100:
                 await compact(store, db, written)
         assert found == sorted(rows.items(), reverse=reverse)
-        assert loads(db) > 0
-        assert db._writer.state.runs
+        assert db._writer.state.runs  # so it did miss something
 
 
 @kinds
