@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -131,7 +132,8 @@ class DbReader(Member, ViewReads):
             return
         if self._follower is None:
             raise InvalidError(f"this reader stays at sequence number {picture.last_seq}; {seq} will never be here")
-        await self.refresh()
+        with contextlib.suppress(UnavailableError):  # then a later poll brings it
+            await self.refresh()
         while picture.last_seq < seq:
             await self._follower.news()
             self._check()

@@ -9,6 +9,7 @@ use, else removed. One that was replaced goes with the next that is made, or so.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -48,7 +49,8 @@ class ReaderPins:
         self._name = name
         self._current: _Held | None = None
         self._older: list[_Held] = []
-        self._doubtful: dict[UUID, None] = {}  # may be in the manifest, and should not be
+        self._unwanted: dict[UUID, None] = {}  # may be in the manifest, and nothing is read under them
+        self._covered: ManifestState | None = None
         self.made = self.refreshed = self.lost = 0
 
     @property
@@ -70,25 +72,28 @@ class ReaderPins:
         """``head``, or a newer state, all of whose SSTs a checkpoint of ours names.
 
         Raises `UnavailableError`, `InvalidError` if the database was destroyed."""
+        if head is self._covered and self._current is not None:
+            return head
         self._look_for_lost(head)
         if self._current is not None and self._current.ssts == _ssts(head):
-            return head
-        return await self._make()
+            self._covered = head
+        else:
+            self._covered = await self._make()
+        return self._covered
 
     async def _make(self) -> ManifestState:
         for _ in range(ATTEMPTS):
             made_id = self._runtime.ids.uuid()
             now = self._runtime.clock.now_ms()
-            released = [one for one in self._older if not one.read_from]
-            gone = (*(one.id for one in released), *self._doubtful)
-            self._doubtful[made_id] = None
+            self._let_go([one for one in self._older if not one.read_from])
+            gone = tuple(self._unwanted)
+            self._unwanted[made_id] = None
             edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=gone)
             state = await self._driver.commit(edit)
-            self._older = [one for one in self._older if one not in released]
-            self._doubtful = {made_id: None}
+            self._unwanted = {made_id: None}
             made = state.checkpoint(made_id)
             if made is not None and made.ref == state.ref:
-                self._doubtful = {}
+                self._unwanted = {}
                 if self._current is not None:
                     self._older.append(self._current)
                 self._current = _Held(made_id, now + self._lifetime_ms, _ssts(state))
@@ -103,11 +108,21 @@ class ReaderPins:
         due = [one for one in self._held() if one.expire_ms - now < self._lifetime_ms / 2]
         idle = [one for one in due if one is not self._current and not one.read_from]
         if idle:
-            await self._driver.commit(DeleteCheckpoints(frozenset(one.id for one in idle)))
-            self._older = [one for one in self._older if one not in idle]
+            self._let_go(idle)
+            await self._remove()
         for one in due:
             if one not in idle:
                 await self._refresh(one, now)
+
+    def _let_go(self, idle: Sequence[_Held]) -> None:
+        self._older = [one for one in self._older if one not in idle]
+        self._unwanted.update((one.id, None) for one in idle)
+
+    async def _remove(self) -> None:
+        """Remove what is not wanted, if there is any."""
+        if self._unwanted:
+            await self._driver.commit(DeleteCheckpoints(frozenset(self._unwanted)))
+            self._unwanted = {}
 
     async def _refresh(self, one: _Held, now_ms: int) -> None:
         expire_ms = now_ms + self._lifetime_ms
@@ -129,7 +144,7 @@ class ReaderPins:
         self.lost += 1
         scans = "; a scan or snapshot under it may fail" if one.read_from else ""
         logger.warning("%s: this reader's checkpoint %s was lost (%s)%s", self._name, one.id, why, scans)
-        self._doubtful[one.id] = None
+        self._unwanted[one.id] = None
         if one is self._current:
             self._current = None
         else:
@@ -140,10 +155,9 @@ class ReaderPins:
 
     async def close(self) -> None:
         """Remove all of them. Raises `UnavailableError`; what stays then expires."""
-        ids = frozenset((*(one.id for one in self._held()), *self._doubtful))
-        if ids:
-            await self._driver.commit(DeleteCheckpoints(ids))
-        self._current, self._older, self._doubtful = None, [], {}
+        self._let_go(self._held())
+        self._current = None
+        await self._remove()
 
 
 def _ssts(state: ManifestState) -> frozenset[bytes]:
