@@ -1,0 +1,102 @@
+"""A clone in another bucket, its detaching, everybody's end, beside a running writer, on real stores and metastores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import slate_async as slate
+from slate_async.environment import Opening
+from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.objectstore.url import open_store, parse_url
+from slate_async.runtime.system import system_runtime
+from tests.engine import contents
+from tests.integration.places import Place, make_bucket, make_place
+
+SMALL: dict[str, object] = {"l0_sst_bytes": 4_096, "block_bytes": 512, "gc_min_age_ms": 0, "gc_clock_skew_ms": 0}
+PLACES = [
+    ("local", ("contiguous", True), "obstore"),
+    ("s3+dynamodb", ("contiguous", True), "aiobotocore"),
+    ("s3+dynamodb", ("epoch_prefixed", False), "obstore"),
+    ("s3+if-match", ("epoch_prefixed", True), "obstore"),
+]
+
+
+@pytest.fixture(params=PLACES, ids=lambda one: f"{one[0]}-{one[1][0]}-{'wal' if one[1][1] else 'sst'}")
+async def places(
+    request: pytest.FixtureRequest, tmp_path: Path, aws_environment: dict[str, str]
+) -> tuple[Place, Place]:
+    """Two places of one kind, empty, each in a bucket of its own."""
+    store, log, client = request.param
+    endpoint = None if store == "local" else request.getfixturevalue("s3_endpoint")
+    parent = await make_place(store, log, tmp_path, endpoint, client, **SMALL)
+    if endpoint is None:
+        return parent, replace(parent, path=str(tmp_path / "elsewhere" / "db"))
+    url = parse_url(parent.path)
+    return parent, replace(parent, path=parent.path.replace(f"{url.bucket}/db", f"{make_bucket(endpoint)}/clones/db"))
+
+
+def admin(place: Place) -> Opening[slate.Admin]:
+    return slate.open_admin(place.path, metastore=place.metastore)
+
+
+async def write(db: slate.Db, rows: dict[bytes, bytes]) -> None:
+    batch = slate.WriteBatch()
+    for key, value in rows.items():
+        batch.put(key, value)
+    await db.write(batch)
+
+
+async def keys(place: Place) -> list[str]:
+    store, prefix = open_store(place.path, system_runtime(1))
+    try:
+        return [info.key async for info in PrefixedStore(store, prefix).list("")]
+    finally:
+        await store.close()
+
+
+async def clone_holds(place: Place) -> list[str]:
+    async with admin(place) as one:
+        return [str(info.id) for info in await one.list_checkpoints() if info.owner == "clone"]
+
+
+async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place, Place]) -> None:
+    parent, child = places
+    first = {b"%03d" % number: b"in an SST" for number in range(200)}
+    later = {b"%03d" % number: b"in the log" for number in range(190, 210)}
+    async with parent.open() as db:
+        await write(db, first)
+        await db.flush(l0=True)
+        await write(db, later)
+        async with admin(parent) as one:
+            made = await one.clone(child.path)
+            assert await one.clone(child.path) == made
+        await db.put(b"000", b"the parent's own")
+        async with child.open() as cloned:
+            assert await contents(cloned) == {**first, **later}
+            await cloned.put(b"000", b"the clone's own")
+        async with admin(parent) as one:
+            with pytest.raises(slate.InvalidError, match=str(made.checkpoint_id)):
+                await one.destroy()
+        assert await db.get(b"000") == b"the parent's own"
+    assert await clone_holds(parent) == [str(made.checkpoint_id)]
+
+    async with child.open() as cloned:
+        await cloned.compact(full=True)
+    async with admin(child) as one:
+        assert await one.detach()
+    assert await clone_holds(parent) == []
+
+    async with admin(parent) as one:
+        await one.destroy()
+    assert [key for key in await keys(parent) if key.startswith("sst/")] == []
+    async with child.open() as cloned:
+        assert await contents(cloned) == {**first, **later, b"000": b"the clone's own"}
+    async with admin(child) as one:
+        await one.destroy()
+    left = [key for key in await keys(child) if not key.startswith(("log/", "manifest/", "writer/"))]
+    assert left == []
+    async with child.open() as again:
+        assert await contents(again) == {}
