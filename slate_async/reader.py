@@ -146,7 +146,7 @@ class DbReader(Member, ViewReads):
     async def _poll_once(self) -> None:
         assert self._follower is not None
         try:
-            await self._follower.catch_up(POLL_ROUNDS)
+            await self._follower.catch_up(POLL_ROUNDS, patient=True)
         except UnavailableError as error:
             self._failed_polls += 1
             logger.warning("%s: this reader could not catch up: %s", self._name, error)

@@ -59,13 +59,14 @@ class Follower:
         """See `Source`: by the clock of the reader."""
         return now_ms
 
-    async def catch_up(self, rounds: int = ROUNDS) -> bool:
+    async def catch_up(self, rounds: int = ROUNDS, *, patient: bool = False) -> bool:
         """Read the log and the manifest as they are now, or newer, in up to so many rounds; whether that was all.
 
+        ``patient``: SSTs that hold what is in memory already may wait until going over to them is worth a commit.
         Raises `UnavailableError`, `CorruptionError`, `InvalidError` if there is no usable database any more."""
         async with self._turn():
             for _ in range(rounds):
-                if self._closed or not await self._round():
+                if self._closed or not await self._round(patient):
                     return True
         return False
 
@@ -76,7 +77,7 @@ class Follower:
             with anyio.CancelScope() as self._turn_scope:
                 yield
 
-    async def _round(self) -> bool:
+    async def _round(self, patient: bool = False) -> bool:
         """One round; whether another one should follow at once."""
         self.rounds += 1
         began_ms = self._clock.now_ms()
@@ -91,7 +92,10 @@ class Follower:
         await self._refuse_lost(chunk.gap, head)
         if not await self._replay(chunk):
             return True
-        await self._adopt(head)
+        if not (patient and self._may_wait(head)):
+            await self._adopt(head)
+        elif self.pins is not None:
+            await self.pins.upkeep()
         if not chunk.more:
             self.caught_up_ms = began_ms
         return chunk.more
@@ -126,6 +130,12 @@ class Follower:
             if self.picture.last_seq > before:
                 self.tell()
         return True
+
+    def _may_wait(self, head: ManifestState) -> bool:
+        """Whether everything of ``head`` is here and in memory that is not crowded."""
+        if self.pins is None or head.log_start > self.picture.position.next_id or self.picture.crowded:
+            return False
+        return self.pins.may_wait(head)
 
     async def _adopt(self, head: ManifestState) -> None:
         state = head if self.pins is None else await self.pins.cover(head)

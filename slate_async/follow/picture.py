@@ -29,6 +29,9 @@ from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.replay import ROWS_PER_TURN, check_kind, decode_rows, new_rows
 
+MANY_SSTS = 16
+"""So many SSTs of the log make reads slow."""
+
 
 @dataclass(slots=True, eq=False)
 class _Replayed:
@@ -98,6 +101,11 @@ class Picture:
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the log has brought so much that a newer state should take some of it over."""
+        return len(self._log_ssts) >= MANY_SSTS or sum(table.nbytes for table in self.memtables) >= self._table_bytes
 
     @property
     def samples(self) -> list[SeqTime]:

@@ -21,6 +21,8 @@ from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
 
 logger = logging.getLogger(__name__)
+PATIENCE = 1 / 8
+"""Polls make a checkpoint anew once this share of its lifetime has passed, unless it is needed sooner."""
 ATTEMPTS = 8
 """How often a checkpoint is made that names another state than the newest one."""
 
@@ -30,6 +32,7 @@ class _Held:
     """A checkpoint of ours. ``views``: those made under it that are read from, and the newest one."""
 
     id: UUID
+    made_ms: int
     expire_ms: int
     ssts: frozenset[bytes]
     views: list[ReadView] = field(default_factory=list)
@@ -68,6 +71,13 @@ class ReaderPins:
         if self._current is not None:
             self._current.views = [*(one for one in self._current.views if one.pinned), view]
 
+    def may_wait(self, head: ManifestState) -> bool:
+        """Whether ``head`` needs a checkpoint that the current one is too young to give way to: many readers that make
+        one each whenever an SST is added would keep the writer from adding the next."""
+        if self._current is None or head.checkpoint(self._current.id) is None or self._current.ssts == _ssts(head):
+            return False
+        return self._runtime.clock.now_ms() - self._current.made_ms < self._lifetime_ms * PATIENCE
+
     async def cover(self, head: ManifestState) -> ManifestState:
         """``head``, or a newer state, all of whose SSTs a checkpoint of ours names.
 
@@ -96,7 +106,7 @@ class ReaderPins:
                 self._unwanted = {}
                 if self._current is not None:
                     self._older.append(self._current)
-                self._current = _Held(made_id, now + self._lifetime_ms, _ssts(state))
+                self._current = _Held(made_id, now, now + self._lifetime_ms, _ssts(state))
                 self.made += 1
                 return state
             # its outcome was unknown at first, and the head that showed it in is newer than what it names

@@ -92,7 +92,7 @@ async def scan(given: argparse.Namespace, settings: slate.Settings) -> None:
             rows: dict[bytes, bytes] = {}
             async for batch in reader.scan().batches(max_rows=25):
                 rows |= zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-                await asyncio.sleep(0.35)
+                await asyncio.sleep(0.8)
             say(f"saw {count_of(rows)}")
 
 

@@ -19,14 +19,14 @@ SMALL = {
     "block_cache_bytes": 0,
     "max_memtable_bytes": 300_000,
     "l0_compact_ssts": 2,
-    "manifest_poll_interval_ms": 100,
-    "checkpoint_lifetime_ms": 4_000,
+    "manifest_poll_interval_ms": 200,
+    "checkpoint_lifetime_ms": 8_000,
     "gc_min_age_ms": 1_000,
     "gc_clock_skew_ms": 0,
-    "gc_interval_ms": 300,
+    "gc_interval_ms": 1_000,
 }
-WRITERS = 3
-STATES = 2
+WRITERS = 2
+STATES = 1
 """So many different states a follower sees beside each writer, before that is killed."""
 SLICE = [("local", LOGS[0]), ("local", LOGS[3]), ("s3+dynamodb", LOGS[1]), ("s3+dynamodb", LOGS[2])]
 PLACES = [

@@ -12,7 +12,7 @@ import slate_async as slate
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.state import Checkpoint
 from slate_async.objectstore.memory import MemoryStore
-from tests.engine import ManualClock, contents, open_db, open_reader
+from tests.engine import ManualClock, contents, open_db, open_reader, until
 from tests.unit.engine.manifests import collect, commit, compact, head
 
 LIFETIME_MS = 600_000
@@ -65,6 +65,36 @@ async def test_a_checkpoint_from_the_opening_to_the_close(
         await reader.refresh()
         assert (await ids(memory))[0] == second.id, "what was replaced goes with the next"
     assert await held(memory) == []
+
+
+async def poll(reader: slate.DbReader) -> None:
+    """As when the time for it has come."""
+    rounds = reader.metrics()["reader.rounds"]
+    reader._poll_due()
+    await until(lambda: reader.metrics()["reader.rounds"] > rounds and not reader._polling, "the poll")
+
+
+async def test_polls_go_over_to_new_ssts_now_and_then_or_when_memory_is_crowded(
+    db: slate.Db, memory: MemoryStore, clock: ManualClock
+) -> None:
+    async with open_reader(memory, clock=clock, max_memtable_bytes=10_000) as reader:
+        (first,) = await ids(memory)
+        await db.put(b"a", b"1" * 900)
+        await poll(reader)
+        await db.flush(l0=True)
+        await poll(reader)
+        assert await ids(memory) == [first]
+        clock.wall_ms += LIFETIME_MS // 8
+        await poll(reader)
+        assert (len(await ids(memory)), reader.status().memtables) == (2, 0)
+        for _ in range(12):
+            await db.put(b"a", b"2" * 900)
+        await poll(reader)
+        await db.flush(l0=True)
+        await poll(reader)
+        assert first not in await ids(memory), "another one took its place"
+        assert reader.status().memtables == 0
+        assert await contents(reader) == {b"a": b"2" * 900}
 
 
 async def test_refreshed_at_half_life_and_removed_if_not_in_use(
