@@ -61,7 +61,7 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
     missing += sorted(ssts - infos.keys())
     stays = {*ssts, *STAYS, *(manifest_key(ref.version) for ref in versions), *(body_key(ref) for ref in versions)}
     for key, info in infos.items():
-        if key not in stays and boundary_version(key) is None and not _is_live_log(info, head, register):
+        if key not in stays and boundary_version(key) is None and not is_live_log(info, head, register):
             left.append(key)
     return LiveSet(missing, left)
 
@@ -80,7 +80,8 @@ async def _named(driver: ManifestDriver, head: ManifestState) -> tuple[set[str],
     return ssts, versions, missing
 
 
-def _is_live_log(info: ObjectInfo, head: ManifestState, register: WriterRegister) -> bool:
+def is_live_log(info: ObjectInfo, head: ManifestState, register: WriterRegister) -> bool:
+    """Whether a log object lives: by the head, its checkpoints and, of an epoch-prefixed log, the writer's register."""
     try:
         if head.log_protocol == "contiguous":
             log_id = parse_contiguous(info.key)

@@ -72,8 +72,19 @@ class Request:
         return "ok"
 
 
+class Observer(Protocol):
+    """Is told of requests in the very step in which they have their effect."""
+
+    def landing(self, request: Request) -> None:
+        """Right before the effect."""
+
+    def landed(self, request: Request) -> None:
+        """Right after it."""
+
+
 class Network:
-    """Carries requests. ``plan`` may be replaced at any time; it decides the requests sent from then on."""
+    """Carries requests. ``plan`` may be replaced at any time; it decides the requests sent from then on.
+    ``observers`` are told of their effects, and may not raise."""
 
     def __init__(self, loop: SimLoop, trace: Trace, plan: FaultPlan, world: Context) -> None:
         self._loop = loop
@@ -81,6 +92,7 @@ class Network:
         self._world = world
         self.plan = plan
         self.rules: list[Rule] = []
+        self.observers: list[Observer] = []
         self.held: dict[int, Request] = {}
         self._under_way: dict[int, Request] = {}
 
@@ -147,8 +159,12 @@ class Network:
     def _land(self, request: Request) -> None:
         self._under_way.pop(request.number, None)
         if not request.dropped:
+            for observer in self.observers:
+                observer.landing(request)
             word = request.land()
             self._trace.add(request.sender.name, f"land {request.operation}", request.key, word)
+            for observer in self.observers:
+                observer.landed(request)
 
     def _answer(self, request: Request) -> None:
         if request.sender.dead or request.reply.done():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.scenarios.engine.play import Play, make_world
+from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
 from tests.simulation.scenarios.protocol import Scenario, Stats
 from tests.simulation.world import World
 
@@ -58,7 +58,11 @@ class Switch:
     def _scenario(self, kind: str, summary: str, patches: tuple[Patch, ...]) -> Scenario:
         async def play(world: World) -> Stats:
             with _patched(patches):
-                return await (Play(world, self.fixed).run() if self.stage is None else self.stage.play(world))
+                return await (
+                    Play(world, drawn_params(world.seed, self.fixed)).run()
+                    if self.stage is None
+                    else self.stage.play(world)
+                )
 
         return Scenario(f"{kind}-{self.name}", summary, self._make, play, broken=True)
 

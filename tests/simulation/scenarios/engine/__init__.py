@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.simulation.scenarios.engine.duel import CALM, duel
-from tests.simulation.scenarios.engine.play import Play, make_world
+from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
 from tests.simulation.scenarios.protocol import Scenario
 
 
@@ -14,7 +14,10 @@ def engine_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
     """Everything by chance but what is ``fixed`` (fields of `Params`)."""
 
     return Scenario(
-        name, summary, lambda seed, keep: make_world(seed, keep, fixed), lambda world: Play(world, fixed).run()
+        name,
+        summary,
+        lambda seed, keep: make_world(seed, keep, fixed),
+        lambda world: Play(world, drawn_params(world.seed, fixed)).run(),
     )
 
 

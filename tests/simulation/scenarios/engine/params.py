@@ -90,34 +90,39 @@ class Params:
 
     def settings(self, rng: random.Random, poll_ms: int | None) -> Settings:
         """The settings one process opens the database with; small ones, so that everything happens often."""
-        return _settings(
-            log_protocol=self.protocol,
-            wal_enabled=self.wal,
-            ack=self.ack,
-            flush_parallelism=rng.randint(1, self.parallelism),
-            flush_interval_ms=rng.choice((1, 10)),
-            flush_bytes=rng.choice((1, 100_000)),
-            max_unflushed_bytes=rng.choice((2_000, 200_000)),
-            l0_sst_bytes=150 * self.l0_rows,
-            skip_memtable_bytes=rng.choice((8, 1_000)),
-            manifest_full_every=rng.choice((1, 2, 3, 8)),
-            manifest_poll_interval_ms=rng.choice((400, 2_000)) if poll_ms is None else poll_ms,
-        )
+        return small_settings(**self.chosen(rng, poll_ms))
+
+    def chosen(self, rng: random.Random, poll_ms: int | None) -> dict[str, Any]:
+        """Those of them that differ from process to process, or from seed to seed."""
+        return {
+            "log_protocol": self.protocol,
+            "wal_enabled": self.wal,
+            "ack": self.ack,
+            "flush_parallelism": rng.randint(1, self.parallelism),
+            "flush_interval_ms": rng.choice((1, 10)),
+            "flush_bytes": rng.choice((1, 100_000)),
+            "max_unflushed_bytes": rng.choice((2_000, 200_000)),
+            "l0_sst_bytes": 150 * self.l0_rows,
+            "skip_memtable_bytes": rng.choice((8, 1_000)),
+            "manifest_full_every": rng.choice((1, 2, 3, 8)),
+            "manifest_poll_interval_ms": rng.choice((400, 2_000)) if poll_ms is None else poll_ms,
+        }
 
 
 @functools.cache
-def _settings(**chosen: Any) -> Settings:
+def small_settings(**chosen: Any) -> Settings:
+    """Settings of a database for few and small rows; ``chosen`` go before those here."""
     limit = chosen["max_unflushed_bytes"]
     for name in ("flush_bytes", "l0_sst_bytes", "skip_memtable_bytes"):
         chosen[name] = min(chosen[name], limit)
-    return Settings(
-        block_bytes=min(256, chosen["l0_sst_bytes"]),
-        compression="none",
-        block_cache_bytes=1 << 20,
-        retry_deadline_ms=10_000,
-        request_timeout_ms=5_000,
-        takeover_deadline_ms=60_000,
-        compactor=False,
-        l0_max_ssts=100_000,
-        **chosen,
-    )
+    usual = {
+        "block_bytes": min(256, chosen["l0_sst_bytes"]),
+        "compression": "none",
+        "block_cache_bytes": 1 << 20,
+        "retry_deadline_ms": 10_000,
+        "request_timeout_ms": 5_000,
+        "takeover_deadline_ms": 60_000,
+        "compactor": False,
+        "l0_max_ssts": 100_000,
+    }
+    return Settings(**{**usual, **chosen})

@@ -27,6 +27,7 @@ from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
 from tests.simulation.scenarios.protocol import Stats
 from tests.simulation.world import World
 
+Act = Callable[[Site, Node], Coroutine[Any, Any, None]]
 RECOVERIES = 12
 HELPERS = 0.3
 """How much less often than writers the others crash and freeze."""
@@ -40,7 +41,16 @@ REST_SECONDS = 30
 
 def make_world(seed: int, keep_trace: bool, fixed: Mapping[str, Any]) -> World:
     """A world for one seed."""
-    params = Params.draw(derived_rng(seed, "params"), fixed)
+    return world_of(seed, keep_trace, drawn_params(seed, fixed))
+
+
+def drawn_params(seed: int, fixed: Mapping[str, Any]) -> Params:
+    """The parameters of one seed."""
+    return Params.draw(derived_rng(seed, "params"), fixed)
+
+
+def world_of(seed: int, keep_trace: bool, params: Params) -> World:
+    """A world with the troubles that ``params`` say."""
     return World(
         seed,
         plan=FaultPlan(delayed=params.delayed, lateness=(0.02, 20.0), delay=(0.05, 2.0)).scaled(params.faults),
@@ -50,11 +60,12 @@ def make_world(seed: int, keep_trace: bool, fixed: Mapping[str, Any]) -> World:
 
 
 class Play:
-    """One seed's run."""
+    """One seed's run. ``skew_ms``: how wrong clocks are."""
 
-    def __init__(self, world: World, fixed: Mapping[str, Any]) -> None:
+    skew_ms = SKEW_MS
+
+    def __init__(self, world: World, params: Params) -> None:
         self.world = world
-        params = Params.draw(derived_rng(world.seed, "params"), fixed)
         self.site = Site(world, params, History(world.loop.time))
         self.tasks: list[SimTask] = []
         self._rests = 0
@@ -70,6 +81,15 @@ class Play:
         for number in range(params.writers):
             start = at_once if params.same_instant else world.rng.uniform(0, params.active_seconds * 0.8)
             self._start(f"writer{number}", start, live, lives=params.lives)
+        self._start_helpers()
+        await asyncio.sleep(params.active_seconds)
+        await self._end()
+        return self._stats()
+
+    # ---- processes
+
+    def _start_helpers(self) -> None:
+        params = self.site.params
         for count, name, act in (
             (params.followers, "follower", follow),
             (params.compactors, "compactor", compact),
@@ -77,21 +97,12 @@ class Play:
             (params.manifest_collectors, "manifest-collector", collect_manifests),
         ):
             for number in range(count):
-                self._start(f"{name}{number}", world.rng.uniform(0, params.active_seconds * 0.4), act, lives=1)
-        await asyncio.sleep(params.active_seconds)
-        await self._end()
-        return self._stats()
+                self._start(f"{name}{number}", self.world.rng.uniform(0, params.active_seconds * 0.4), act, lives=1)
 
-    # ---- processes
-
-    def _start(
-        self, name: str, at: float, act: Callable[[Site, Node], Coroutine[Any, Any, None]], *, lives: int
-    ) -> None:
+    def _start(self, name: str, at: float, act: Act, *, lives: int) -> None:
         self.tasks.append(self.world.loop.create_task(self._lives(name, at, act, lives), name=f"life of {name}"))
 
-    async def _lives(
-        self, name: str, at: float, act: Callable[[Site, Node], Coroutine[Any, Any, None]], lives: int
-    ) -> None:
+    async def _lives(self, name: str, at: float, act: Act, lives: int) -> None:
         await asyncio.sleep(at)
         for _ in range(lives):
             if self.site.over:
@@ -109,7 +120,9 @@ class Play:
 
     def _node(self, name: str, trouble: float) -> Node:
         params, rng = self.site.params, self.world.rng
-        node = self.world.node(name, skew_ms=rng.randrange(-SKEW_MS, SKEW_MS), drift_ppm=rng.randrange(-500, 500))
+        node = self.world.node(
+            name, skew_ms=rng.randrange(-self.skew_ms, self.skew_ms), drift_ppm=rng.randrange(-500, 500)
+        )
         if rng.random() < params.crashes * trouble:
             node.crash_after(_some_steps(rng))
         if rng.random() < params.freezes * trouble:

@@ -16,10 +16,12 @@ from slate_async.log.protocol import LogReader
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.runtime.supervisor import Supervisor
 from tests.simulation.history import History
-from tests.simulation.node import Node
+from tests.simulation.node import Cloud, Node
 from tests.simulation.scenarios.engine.attempts import Attempts
 from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.rows import RowCache
@@ -34,8 +36,8 @@ class RegisterFactory:
 
     needs = Needs()
 
-    def __init__(self, world: World, node: Node) -> None:
-        self._server = world.cloud.metastore(node)
+    def __init__(self, cloud: Cloud, node: Node) -> None:
+        self._server = cloud.metastore(node)
         self._runtime = node.metadata_runtime
 
     def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
@@ -54,6 +56,7 @@ class RegisterFactory:
 class Site:
     """A seed's world, its parameters, and what was seen.
 
+    name, folder: of the database, and where in the store it is
     over: the calm has begun; nobody starts anything new
     collected: log objects that the collectors have deleted, or are about to
     """
@@ -61,6 +64,8 @@ class Site:
     world: World
     params: Params
     history: History
+    name: str = NAME
+    folder: str = ""
     rows: RowCache = field(default_factory=RowCache)
     attempts: Attempts = field(default_factory=Attempts)
     over: bool = False
@@ -78,21 +83,26 @@ class Site:
             left -= self.over
             yield
 
-    def factory(self, node: Node) -> MetaStoreFactory:
+    def store(self, node: Node, cloud: Cloud | None = None, *, page_keys: int = 1000) -> ObjectStore:
+        """Its folder in that process; ``cloud`` instead of the world's, for whoever needs no network."""
+        objects = (self.world.cloud if cloud is None else cloud).objects(node, page_keys=page_keys)
+        return PrefixedStore(objects, self.folder) if self.folder else objects
+
+    def factory(self, node: Node, cloud: Cloud | None = None) -> MetaStoreFactory:
         """Its metadata in that process."""
-        cloud = self.world.cloud
+        cloud = self.world.cloud if cloud is None else cloud
         if self.params.metadata == "put-if-absent":
             return cloud.put_if_absent(node)
         if self.params.metadata == "if-match":
             return cloud.if_match(node)
-        return cloud.metastore(node) if self.params.metadata == "server" else RegisterFactory(self.world, node)
+        return cloud.metastore(node) if self.params.metadata == "server" else RegisterFactory(cloud, node)
 
     def open(self, node: Node, poll_ms: int | None) -> OpeningDb:
         """Open it as a writer."""
         rng: random.Random = node.rng
         return slate.open(
-            self.world.cloud.objects(node, page_keys=rng.choice((2, 1000))),
-            name=NAME,
+            self.store(node, page_keys=rng.choice((2, 1000))),
+            name=self.name,
             metastore=self.factory(node),
             settings=self.params.settings(rng, poll_ms),
             runtime=node.runtime,
@@ -100,13 +110,13 @@ class Site:
 
     def handle(self, node: Node) -> Handle:
         """What actors other than writers work with."""
-        store = RetryingStore(self.world.cloud.objects(node), node.runtime.clock, node.runtime.rng)
+        store = RetryingStore(self.store(node), node.runtime.clock, node.runtime.rng)
         objects = MetaObjects(store)
         factory = self.factory(node)
-        metastore = factory.manifest(objects, NAME)
+        metastore = factory.manifest(objects, self.name)
         supervisor = Supervisor(node.name, node_failure)
         driver = ManifestDriver(metastore, node.runtime, supervisor, full_every=3, deadline_ms=10_000)
-        return Handle(node, store, metastore, driver, factory.register(objects, NAME))
+        return Handle(node, store, metastore, driver, factory.register(objects, self.name))
 
     async def create(self) -> None:
         """Make the empty database, in a process of its own."""
