@@ -72,7 +72,6 @@ async def test_beside_a_living_database(place: Place) -> None:
                         kept = rows
         await collector.collect()  # it is open still
         metrics = collector.metrics()
-    assert metrics["gc.objects"] > 0
     assert metrics["gc.manifest_versions"] > 0
     opening = slate.open_reader(place.path, checkpoint=checkpoint, metastore=place.metastore)
     async with opening as reader:
