@@ -10,12 +10,13 @@ A case::
     A B C D -> run
 
 Above the line is the database, newest first: ``log`` (objects without a WAL), ``L0``, then runs of level 0 (``run``)
-and of levels (``L1``...). ``A64[c-k]t50x`` is SST ``A`` of 64 MiB with keys ``c`` to ``k`` (``a`` to ``z`` if left out),
+and of levels (``L1``...). ``A64[c-k]t50x`` is SST ``A`` of 64 MiB with keys ``c`` to ``k`` (else ``a`` to ``z``),
 50 % tombstones, and a row that has expired (``y``: one that expires later). ``busy E F -> L1`` is a compaction under
-way. ``config`` changes what planners decide by, ``style`` is ``leveled`` or ``size_tiered`` (the default), ``retention``
-keeps all of that history, ``call`` plans by hand. Below the line are the expected compactions in order: inputs, newest
-first, then what they become: ``run`` (a new one), ``L1``, ``E`` (joining the run of E), and, where it holds, ``bottom``
-and ``move``.
+way. ``config`` changes what planners decide by, ``style`` is ``leveled`` or ``size_tiered`` (the default),
+``retention`` keeps all of that history, ``call`` plans by hand.
+
+Below the line are the expected compactions in order: inputs, newest first, then what they become: ``run`` (a new one),
+``L1``, ``E`` (joining the run of E), and, where it holds, ``bottom`` and ``move``.
 """
 
 from __future__ import annotations
