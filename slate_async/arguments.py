@@ -40,5 +40,15 @@ def check_reader_arguments(checkpoint: object, pin: object) -> None:
         raise InvalidError(f"pin is True or False, not {type(pin).__name__}")
 
 
+def check_clone_arguments(path: object, checkpoint: object, properties: object) -> None:
+    """Raise `InvalidError` for an argument of `Admin.clone` of the wrong kind."""
+    if not isinstance(path, str) or not path:
+        raise InvalidError(f"path is the URL of the clone, not {path!r}")
+    if checkpoint is not None and not isinstance(checkpoint, str | UUID):
+        raise InvalidError(f"checkpoint is an id, a name or None, not {type(checkpoint).__name__}")
+    if properties is not None and not _is_text_map(properties):
+        raise InvalidError(f"properties is a map of str to str or None, not {type(properties).__name__}")
+
+
 def _is_text_map(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)

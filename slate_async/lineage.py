@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from uuid import UUID
 
+from slate_async.arguments import check_clone_arguments
 from slate_async.clone.destroy import destroy
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.info import CloneInfo
 from slate_async.clone.make import make_clone
 from slate_async.clone.site import OpenSite
-from slate_async.errors import InvalidError
 
 
 class HasLineage:
@@ -39,10 +39,7 @@ class HasLineage:
         place that is taken or was begun otherwise, and for a checkpoint that is gone; `CorruptionError` for damage in
         the log; `UnavailableError`."""
         self._check()
-        if not isinstance(path, str) or not path:
-            raise InvalidError(f"path is the URL of the clone, not {path!r}")
-        if checkpoint is not None and not isinstance(checkpoint, UUID | str):
-            raise InvalidError(f"checkpoint is an id, a name or None, not {type(checkpoint).__name__}")
+        check_clone_arguments(path, checkpoint, properties)
         async with self._open_site(self._path) as parent, self._open_site(path) as target:
             state = await make_clone(parent, target, self._open_site, checkpoint=checkpoint, properties=properties)
         return CloneInfo.of(target.name, parent.name, state)

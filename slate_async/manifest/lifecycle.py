@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from metastores.protocol import VersionRef
@@ -28,7 +29,7 @@ def unfinished_clone(
         log_protocol=source.log_protocol,
         wal_enabled=source.wal_enabled,
         created_ms=now_ms,
-        properties=source.properties if properties is None else properties,
+        properties=source.properties if properties is None else MappingProxyType(dict(properties)),
         initialized=False,
         parents=(parent,),
     )

@@ -11,6 +11,7 @@ from uuid import UUID
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from slate_async.clone.site import OpenSite, Site, open_site
+from slate_async.errors import UnavailableError
 from slate_async.format.header import HEADER_BYTES
 from slate_async.log.extent import find_extent
 from slate_async.manifest.checkpoints import CreateCheckpoint
@@ -39,10 +40,11 @@ class Killed(BaseException):
 @dataclass
 class Life:
     """A process that makes ``requests`` requests and dies before the next one, or sleeps before it while ``meanwhile``
-    happens. ``None``: it lives on."""
+    happens. ``None``: it lives on. ``unanswered``: the number of the one request whose answer it never gets."""
 
     requests: int | None = None
     meanwhile: Callable[[], Awaitable[None]] | None = None
+    unanswered: int | None = None
     made: int = 0
 
     async def request(self) -> None:
@@ -52,6 +54,11 @@ class Life:
             self.requests = None
             await self.meanwhile()
         self.made += 1
+
+    def answer(self) -> None:
+        if self.made - 1 == self.unanswered:
+            self.unanswered = None
+            raise UnavailableError("the answer was lost", outcome="unknown")
 
 
 @dataclass
@@ -70,11 +77,15 @@ class MortalStore:
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         await self.life.request()
-        return await self.inner.put(key, data, mode=mode, metadata=metadata)
+        etag = await self.inner.put(key, data, mode=mode, metadata=metadata)
+        self.life.answer()
+        return etag
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         await self.life.request()
-        return await self.inner.get(key, byte_range)
+        found = await self.inner.get(key, byte_range)
+        self.life.answer()
+        return found
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         await self.life.request()
@@ -88,10 +99,12 @@ class MortalStore:
         await self.life.request()
         async for info in self.inner.list(prefix, start_after=start_after):
             yield info
+        self.life.answer()
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self.life.request()
         await self.inner.delete(keys)
+        self.life.answer()
 
     async def close(self) -> None:
         await self.inner.close()

@@ -80,6 +80,7 @@ async def test_arguments_that_will_not_do(environment: slate.Environment, parent
             ({"path": ""}, "URL of the clone"),
             ({"path": None}, "URL of the clone"),
             ({"path": "memory://x/y", "checkpoint": 5}, "an id, a name or None"),
+            ({"path": "memory://x/y", "properties": {"a": 1}}, "a map of str to str"),
             ({"path": "/data/elsewhere"}, "same kind of store"),
             ({"path": "memory://x/y"}, "no database"),
         ):

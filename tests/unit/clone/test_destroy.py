@@ -13,7 +13,7 @@ from slate_async.clone.detach import detach_if_free
 from slate_async.clone.make import make_clone
 from slate_async.errors import FencedError, InvalidError
 from slate_async.manifest.state import ManifestState
-from tests.engine import CONTIGUOUS, Kind
+from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.clone.conftest import EXPECTED
 from tests.unit.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 
@@ -63,6 +63,20 @@ async def test_killed_between_any_two_requests_it_goes_on(town: Town) -> None:
             break
     assert requests > 15
     assert await other.rows(PARENT) == {}
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_lost_answer_of_any_request_leaves_nothing_behind(town: Town) -> None:
+    for number in range(1_000):
+        other, life = town.copy(), Life(unanswered=number)
+        try:
+            await destroy_it(other, life=life)
+        except slate.UnavailableError:
+            await destroy_it(other)
+        assert not_fences(other, PARENT) == [], f"the answer of request {number} was lost"
+        if number >= life.made:
+            break
+    assert number > 15
 
 
 async def test_a_clone_is_destroyed_and_gives_its_checkpoint_back_wherever_it_is_killed(kind: Kind) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from slate_async.clone.destroy import destroy
 from slate_async.clone.make import make_clone
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed
@@ -124,6 +124,21 @@ async def test_killed_between_any_two_requests_it_goes_on(town: Town) -> None:
             assert await other.rows(CLONE) == EXPECTED, f"killed before request {requests}"
             assert len(await clones_held(other)) == 1
         assert requests > 20
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_lost_answer_of_any_request_leaves_nothing_in_doubt(town: Town) -> None:
+    for number in range(1_000):
+        other, life = town.copy(), Life(unanswered=number)
+        try:
+            await clone(other, life=life)
+        except UnavailableError:
+            await clone(other)
+        if number >= life.made:
+            break
+        assert await other.rows(CLONE) == EXPECTED, f"the answer of request {number} was lost"
+        assert len(await clones_held(other)) == 1
+    assert number > 20
 
 
 async def test_an_unfinished_clone_is_not_opened_and_goes_on_only_as_it_was_begun(kind: Kind) -> None:
