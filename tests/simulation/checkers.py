@@ -12,6 +12,7 @@ check_epochs           one live epoch: epochs are unique, acknowledgements never
                        take-over inherits whatever any earlier epoch acknowledged
 check_linearizable     confirmed reads and acknowledged writes of each key have one order
 check_snapshots        a snapshot never changes
+check_moments          a look at the past shows everything up to its sequence number, and nothing else
 check_no_leaks         a closed process runs no task
 =====================  ==================================================================================
 """
@@ -201,6 +202,15 @@ def check_snapshots(history: History) -> None:
         raise Violation("snapshot", history.unstable[0])
 
 
+def check_moments(history: History) -> None:
+    """A look at the past shows all of it."""
+    final = history.final.ordered()
+    for seq, view in history.moments:
+        expected = [entry for entry in final if entry[0] <= seq]
+        if view.ordered() != expected:
+            raise Violation("moment", f"{view.observer} saw {view.ordered()} at seq {seq}, where {expected} was")
+
+
 def check_history(history: History) -> None:
     """All of the above."""
     check_survival(history)
@@ -211,6 +221,7 @@ def check_history(history: History) -> None:
     check_epochs(history)
     check_linearizable(history)
     check_snapshots(history)
+    check_moments(history)
 
 
 def check_no_leaks(node: Node) -> None:

@@ -93,18 +93,27 @@ class Read:
 
 @dataclass(slots=True)
 class History:
-    """Grows as the scenario runs. ``now`` is the virtual time of the world."""
+    """Grows as the scenario runs. ``now`` is the virtual time of the world. Writes are numbered on from ``ids_from``,
+    so that those of several databases can be told apart."""
 
     now: Callable[[], float]
+    ids_from: int = 0
     writes: dict[int, Write] = field(default_factory=dict)
     views: list[View] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     snapshots: dict[tuple[str, str], object] = field(default_factory=dict)
     unstable: list[str] = field(default_factory=list)
+    moments: list[tuple[int, View]] = field(default_factory=list)
+    """What was there when the newest sequence number was that one."""
+
+    @property
+    def next_id(self) -> int:
+        """The id of the write that comes next."""
+        return self.ids_from + len(self.writes) + 1
 
     def begin(self, writer: str, epoch: int, changes: Mapping[bytes, bytes | None]) -> Write:
         """A write is about to be given to the database."""
-        write = Write(len(self.writes) + 1, writer, epoch, dict(changes), self.now())
+        write = Write(self.next_id, writer, epoch, dict(changes), self.now())
         self.writes[write.id] = write
         return write
 

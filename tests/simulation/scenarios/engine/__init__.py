@@ -21,7 +21,7 @@ def engine_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
     )
 
 
-_KINDS: Mapping[str, Mapping[str, Any]] = {
+KINDS: Mapping[str, Mapping[str, Any]] = {
     "contiguous-wal": {"protocol": "contiguous", "wal": True},
     "contiguous-sst": {"protocol": "contiguous", "wal": False},
     "epochs-wal": {"protocol": "epoch_prefixed", "wal": True},
@@ -30,7 +30,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 
 ENGINE: Sequence[Scenario] = tuple(
     engine_scenario(f"engine-{name}", f"the engine with the log {name}, all faults", **fixed)
-    for name, fixed in _KINDS.items()
+    for name, fixed in KINDS.items()
 )
 
 DUEL = Scenario("engine-duel", "two writers open at one instant", lambda seed, keep: make_world(seed, keep, CALM), duel)

@@ -148,6 +148,9 @@ class Play:
             last = await self._recover("last")
         await last.node.run(self._finish(last))
         check_no_leaks(last.node)
+        await self._judge()
+
+    async def _judge(self) -> None:
         check_history(self.site.history)
 
     def _thaw(self) -> None:

@@ -18,7 +18,7 @@ from slate_async.format.header import ObjectKind, peek_header
 from slate_async.format.log_segment import decode_segment
 from slate_async.format.sst import read_footer, read_meta
 from slate_async.types import PUT
-from tests.simulation.history import History, Kind
+from tests.simulation.history import History, Kind, View
 
 CONTENDED = b"k"
 MARKER = b"m"
@@ -96,7 +96,7 @@ def _decode(key: str, data: bytes, database_id: UUID) -> list[RowTuple]:
 
 def record_view(
     history: History, observer: str, kind: Kind, rows: Iterable[tuple[bytes, bytes, int]], epoch: int | None = None
-) -> None:
+) -> View:
     """Note what a reader saw: (key, value, sequence number) of every live row."""
     writes: list[tuple[int, int]] = []
     values: dict[bytes, bytes] = {}
@@ -105,7 +105,7 @@ def record_view(
             writes.append((int(key[1:]), seq))
         elif key.startswith(CONTENDED) or (kind is Kind.FINAL and key.startswith(EXPIRING)):
             values[key] = value
-    history.view(observer, kind, writes, values, epoch)
+    return history.view(observer, kind, writes, values, epoch)
 
 
 def live(rows: Iterable[RowTuple]) -> list[tuple[bytes, bytes, int]]:

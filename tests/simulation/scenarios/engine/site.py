@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -11,7 +11,6 @@ import slate_async as slate
 from metastores.bodies import ObjectBodies
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.register_store import RegisterMetaStore
-from slate_async.environment import OpeningDb
 from slate_async.log.protocol import LogReader
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState
@@ -19,6 +18,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore
+from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
@@ -58,6 +58,7 @@ class Site:
 
     name, folder: of the database, and where in the store it is
     over: the calm has begun; nobody starts anything new
+    neighbours: databases whose SSTs it may name
     collected: log objects that the collectors have deleted, or are about to
     """
 
@@ -68,6 +69,7 @@ class Site:
     folder: str = ""
     rows: RowCache = field(default_factory=RowCache)
     attempts: Attempts = field(default_factory=Attempts)
+    neighbours: Sequence[Site] = ()
     over: bool = False
     collected: dict[str, None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -97,16 +99,22 @@ class Site:
             return cloud.if_match(node)
         return cloud.metastore(node) if self.params.metadata == "server" else RegisterFactory(cloud, node)
 
-    def open(self, node: Node, poll_ms: int | None) -> OpeningDb:
+    async def open(self, node: Node, poll_ms: int | None) -> slate.Db:
         """Open it as a writer."""
         rng: random.Random = node.rng
-        return slate.open(
-            self.store(node, page_keys=rng.choice((2, 1000))),
-            name=self.name,
-            metastore=self.factory(node),
-            settings=self.params.settings(rng, poll_ms),
-            runtime=node.runtime,
-        )
+        store = self.store(node, page_keys=rng.choice((2, 1000)))
+        factory, settings = self.factory(node), self.params.settings(rng, poll_ms)
+        if not self.neighbours:
+            return await slate.open(store, name=self.name, metastore=factory, settings=settings, runtime=node.runtime)
+        stores = {site.name: site.store(node) for site in self.neighbours}
+        environment = slate.Environment(runtime=node.runtime, stores=stores)
+        try:
+            db = await environment.open(store, name=self.name, metastore=factory, settings=settings)
+        except BaseException:
+            await to_the_end(environment.close())
+            raise
+        db.on_closed(environment.close)
+        return db
 
     def handle(self, node: Node) -> Handle:
         """What actors other than writers work with."""

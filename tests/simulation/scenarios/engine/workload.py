@@ -158,7 +158,7 @@ class Session:
     def _begin(self) -> Write:
         changes: dict[bytes, bytes | None] = {}
         expiring: dict[bytes, bytes | None] = {}
-        number = len(self.history.writes) + 1
+        number = self.history.next_id
         for _ in range(self.rng.choice((0, 1, 1, 2))):
             value = None if self.rng.random() < 0.35 else b"%d" % number + b"." * self.rng.choice((0, 0, 20))
             changes[self.rng.choice(CONTENDED_KEYS)] = value

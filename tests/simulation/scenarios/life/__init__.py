@@ -1,0 +1,15 @@
+"""Scenarios of a database's whole life: the product's compactors, collectors, readers, checkpoints and clones, all as
+processes that crash, sleep and wake beside its writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.simulation.scenarios.engine import KINDS
+from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.protocol import Scenario
+
+LIFE: Sequence[Scenario] = tuple(
+    life_scenario(f"life-{name}", f"compactors, collectors, readers, clones: the log {name}, all faults", **fixed)
+    for name, fixed in KINDS.items()
+)

@@ -1,0 +1,110 @@
+"""Who clones the source, works on the clones, and destroys them. Any number of processes do each, and die anywhere."""
+
+from __future__ import annotations
+
+from slate_async.errors import InvalidError
+from tests.simulation.checkers import Violation
+from tests.simulation.history import Kind
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.rows import record_view
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, rows_of
+from tests.simulation.scenarios.life.helpers import nap, writes_of
+
+WRITES = 6
+
+
+async def clone(estate: Estate, site: Site, node: Node) -> None:
+    """Go on with any of the clones: make it, write to it, compact it, destroy it."""
+    for _ in site.turns():
+        await nap(node, 0.5)
+        chosen = node.rng.choice(estate.clones)
+        try:
+            if not chosen.made:
+                await make(estate, chosen, node)
+            elif not chosen.gone:
+                step = node.rng.choices((_write, _shrink, destroy), (0.5, 0.35, 0.15))[0]
+                await step(estate, chosen, node)
+        except EXPECTED:
+            estate.count("cloners-failed")
+
+
+async def make(estate: Estate, chosen: Clone, node: Node) -> None:
+    """Make it, or go on making it, and see what it holds."""
+    site = estate.source
+    if not chosen.begun:
+        chosen.begun = True
+        chosen.acked = [write for write in site.history.writes.values() if write.is_acked]
+        kept = [one for one in estate.kept.values() if one.promised(node) and one.rows is not None]
+        if kept and node.rng.random() < 0.4:
+            chosen.source = node.rng.choice(kept)
+    source = chosen.source
+    try:
+        async with estate.admin(node, site) as admin:
+            await admin.clone(chosen.site.name, checkpoint=None if source is None else source.id)
+    except InvalidError:
+        if not chosen.doomed and (source is None or source.promised(node)):
+            raise
+        chosen.doomed = chosen.gone = chosen.made = True  # by itself: the checkpoint was gone before it was pinned
+        return
+    if not chosen.made:
+        chosen.made = True
+        estate.count("clones")
+
+
+async def see(estate: Estate, chosen: Clone, node: Node) -> None:
+    """Compare what it holds with its source, if nobody has written to it yet."""
+    async with estate.reader(node, chosen.site, pin=False) as reader:
+        rows = await rows_of(reader)
+    if chosen.site.history.writes or chosen.base is not None:
+        return
+    chosen.base = rows
+    record_view(estate.source.history, node.name, Kind.DURABLE, rows)
+    source = chosen.source
+    if source is not None and rows != source.rows:
+        raise Violation("clone", f"{chosen.site.name} holds {rows}, its source {source.rows}")
+    missing = {write.id for write in chosen.acked}.difference(writes_of(rows))
+    if source is None and missing:
+        raise Violation("clone", f"{chosen.site.name} misses writes {sorted(missing)}, acknowledged before it")
+
+
+async def _write(estate: Estate, chosen: Clone, node: Node) -> None:
+    """Be its writer for a while."""
+    session = Session(chosen.site, node)
+    try:
+        if chosen.base is None:
+            await see(estate, chosen, node)
+        if chosen.base is None or not await session.open():
+            return
+    except InvalidError:
+        _check_doomed(chosen)
+        return
+    await session.work(WRITES)
+    session.check_end()
+    await session.close()
+
+
+async def _shrink(estate: Estate, chosen: Clone, node: Node) -> None:
+    """Compact it whole, so that it needs its source no longer, and collect its garbage."""
+    try:
+        async with estate.compactor(node, chosen.site) as compactor:
+            await compactor.compact(full=True)
+        async with estate.collector(node, chosen.site) as collector:
+            estate.count("detached", (await collector.collect()).detached)
+    except InvalidError:
+        _check_doomed(chosen)
+
+
+async def destroy(estate: Estate, chosen: Clone, node: Node) -> None:
+    """Destroy it, or go on with that."""
+    chosen.doomed = True
+    async with estate.admin(node, chosen.site) as admin:
+        await admin.destroy()
+    chosen.gone = True
+    estate.count("clones-destroyed")
+
+
+def _check_doomed(chosen: Clone) -> None:
+    if not chosen.doomed:
+        raise Violation("clone", f"{chosen.site.name} was refused, though nobody destroyed it")

@@ -1,0 +1,206 @@
+"""All databases of a life: the source and its clones; how a process opens parts of them; what must stay of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import slate_async as slate
+from slate_async.errors import ClosedError, FencedError, UnavailableError
+from slate_async.member import Member
+from slate_async.settings import Settings
+from tests.simulation.checkers import Violation
+from tests.simulation.history import History, Write
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.params import small_settings
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.life.eye import Eye, nearby
+from tests.simulation.scenarios.life.params import LifeParams
+from tests.simulation.world import World
+
+EXPECTED = (FencedError, ClosedError, UnavailableError)
+"""What anything open may raise in a world like this."""
+Rows = list[tuple[bytes, bytes, int]]
+"""(key, value, sequence number), as a scan shows them."""
+IDS_OF_A_CLONE = 100_000
+"""Writes of different databases have different ids."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A user's checkpoint.
+
+    expire_ms: until then it is promised, by anybody's clock; ``None`` for ever
+    deleted: somebody has begun to delete it
+    rows: what the first reader of it saw
+    """
+
+    id: UUID
+    expire_ms: int | None
+    deleted: bool = False
+    rows: Rows | None = None
+
+    def promised(self, node: Node) -> bool:
+        """Whether it must be there for that process."""
+        return not self.deleted and (self.expire_ms is None or node.clock.now_ms() < self.expire_ms)
+
+
+@dataclass(slots=True)
+class Clone:
+    """A clone, made once or not at all.
+
+    acked: writes that were acknowledged when the first call began that made it
+    source: the checkpoint it is made of; ``None`` for the head
+    base: what it held when it was finished
+    made: it was finished; doomed: somebody has begun to destroy it; gone: its destruction has come to an end
+    """
+
+    site: Site
+    source: Kept | None = None
+    begun: bool = False
+    acked: list[Write] = field(default_factory=list)
+    base: Rows | None = None
+    made: bool = False
+    doomed: bool = False
+    gone: bool = False
+
+
+class Estate:
+    """See the module docstring."""
+
+    def __init__(self, world: World, params: LifeParams) -> None:
+        self.world = world
+        self.params = params
+        self.source = Site(world, params, History(world.loop.time), "memory://source", "source")
+        self.clones = [Clone(self._clone_site(number)) for number in range(1, params.clones + 1)]
+        for clone in self.clones:
+            clone.site.neighbours = list(self.sites())
+        self.kept: dict[UUID, Kept] = {}
+        node, cloud = world.node("eye"), nearby(world)
+        self.eyes: list[Eye] = []
+        for site in self.sites():
+            self.eyes.append(Eye(site, node, cloud, self.eyes))
+        world.network.observers.extend(self.eyes)
+
+    def _clone_site(self, number: int) -> Site:
+        history = History(self.world.loop.time, ids_from=number * IDS_OF_A_CLONE)
+        return Site(self.world, self.params, history, f"memory://clone{number}", f"clone{number}")
+
+    def sites(self) -> Iterator[Site]:
+        """All of them."""
+        yield self.source
+        yield from (clone.site for clone in self.clones)
+
+    def eye(self, site: Site) -> Eye:
+        """Who sees that database."""
+        return next(eye for eye in self.eyes if eye.site is site)
+
+    def count(self, name: str, by: int = 1) -> None:
+        """One more of ``name`` for the statistics."""
+        self.source.count(name, by)
+
+    def check(self) -> None:
+        """Raise the first thing that the eyes saw go wrong."""
+        for eye in self.eyes:
+            if eye.wrong:
+                raise eye.wrong[0]
+
+    # ---- what processes open
+
+    def settings(self, node: Node) -> Settings:
+        """Of anything but a writer: what is the database's own it follows."""
+        params = self.params
+        chosen = params.chosen(node.rng, None)
+        for name in ("log_protocol", "wal_enabled", "compaction", "retention_ms", "ack"):
+            del chosen[name]
+        return small_settings(**chosen)
+
+    @contextlib.asynccontextmanager
+    async def environment(self, node: Node) -> AsyncIterator[slate.Environment]:
+        """An environment in that process, from which all databases are reached."""
+        stores = {site.name: site.store(node) for site in self.sites()}
+        async with slate.Environment(runtime=node.runtime, stores=stores) as environment:
+            yield environment
+
+    @contextlib.asynccontextmanager
+    async def compactor(self, node: Node, site: Site) -> AsyncIterator[slate.DbCompactor]:
+        """A compactor of ``site``."""
+        async with (
+            self.environment(node) as env,
+            env.open_compactor(
+                site.store(node),
+                name=site.name,
+                metastore=site.factory(node),
+                settings=self.settings(node),
+                progress=lambda event: self.count(f"compactions-{event.kind}") if event.kind != "progress" else None,
+            ) as compactor,
+        ):
+            try:
+                yield compactor
+            finally:
+                check_cause(node, compactor)
+
+    @contextlib.asynccontextmanager
+    async def collector(self, node: Node, site: Site) -> AsyncIterator[slate.GarbageCollector]:
+        """A garbage collector of ``site`` that works when it is told to."""
+        async with (
+            self.environment(node) as env,
+            env.open_gc(
+                site.store(node),
+                name=site.name,
+                metastore=site.factory(node),
+                settings=self.settings(node),
+                periodic=False,
+            ) as collector,
+        ):
+            try:
+                yield collector
+            finally:
+                check_cause(node, collector)
+
+    @contextlib.asynccontextmanager
+    async def reader(
+        self, node: Node, site: Site, *, checkpoint: UUID | None = None, pin: bool = True
+    ) -> AsyncIterator[slate.DbReader]:
+        """A reader of ``site``."""
+        async with (
+            self.environment(node) as env,
+            env.open_reader(
+                site.store(node, page_keys=node.rng.choice((2, 1000))),
+                checkpoint=checkpoint,
+                pin=pin,
+                name=site.name,
+                metastore=site.factory(node),
+                settings=self.settings(node),
+            ) as reader,
+        ):
+            try:
+                yield reader
+            finally:
+                check_cause(node, reader)
+
+    @contextlib.asynccontextmanager
+    async def admin(self, node: Node, site: Site) -> AsyncIterator[slate.Admin]:
+        """The administration of ``site``."""
+        async with (
+            self.environment(node) as env,
+            env.open_admin(
+                site.store(node), name=site.name, metastore=site.factory(node), settings=self.settings(node)
+            ) as admin,
+        ):
+            yield admin
+
+
+def check_cause(node: Node, member: Member) -> None:
+    """What closed itself had a reason that this world can give."""
+    cause = member._cause
+    if cause is not None and not isinstance(cause, EXPECTED):
+        raise Violation("broken", f"{node.name} closed itself: {cause!r}") from cause
+
+
+async def rows_of(readable: slate.DbReader) -> Rows:
+    """Everything that is there."""
+    async with readable.snapshot() as snapshot:
+        return [(row.key, row.value, row.seq) async for row in snapshot.scan().rows()]

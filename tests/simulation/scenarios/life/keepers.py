@@ -1,0 +1,125 @@
+"""Who makes checkpoints, reads them, lengthens them, deletes them. Their contents never change."""
+
+from __future__ import annotations
+
+import slate_async as slate
+from slate_async.errors import ConflictError, InvalidError
+from tests.simulation.checkers import Violation
+from tests.simulation.history import Kind, Write
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.rows import record_view
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Kept, rows_of
+from tests.simulation.scenarios.life.helpers import nap, writes_of
+
+
+async def keep(estate: Estate, site: Site, node: Node) -> None:
+    """One thing after another, with any checkpoint there is."""
+    keeper = Keeper(estate, site, node)
+    for _ in site.turns():
+        await nap(node, 0.5)
+        try:
+            await keeper.step()
+        except EXPECTED:
+            estate.count("keepers-failed")
+
+
+class Keeper:
+    """One process that looks after checkpoints of the source."""
+
+    def __init__(self, estate: Estate, site: Site, node: Node) -> None:
+        self._estate = estate
+        self._site = site
+        self._node = node
+
+    async def step(self) -> None:
+        """Do something."""
+        steps = (self._create, self._copy, self.read, self._refresh, self._delete)
+        step = self._node.rng.choices(steps, (0.35, 0.1, 0.35, 0.1, 0.1))[0]
+        await step()
+
+    async def _create(self) -> None:
+        acked = [write for write in self._site.history.writes.values() if write.is_acked]
+        async with self._estate.admin(self._node, self._site) as admin:
+            info = await admin.create_checkpoint(lifetime=self._lifetime())
+        kept = self._note(info)
+        await self._read(kept, acked)
+
+    async def _copy(self) -> None:
+        source = self._any()
+        if source is None:
+            return
+        try:
+            async with self._estate.admin(self._node, self._site) as admin:
+                info = await admin.create_checkpoint(lifetime=self._lifetime(), source=source.id)
+        except InvalidError:
+            self._check_lost(source)
+        else:
+            self._note(info).rows = source.rows
+
+    async def read(self) -> None:
+        """Read one, and compare with what was read first."""
+        kept = self._any()
+        if kept is not None:
+            await self._read(kept, [])
+
+    async def _refresh(self) -> None:
+        kept = self._any()
+        if kept is None or kept.expire_ms is None:
+            return
+        try:
+            async with self._estate.admin(self._node, self._site) as admin:
+                info = await admin.refresh_checkpoint(kept.id, lifetime=self._lifetime())
+        except InvalidError:
+            self._check_lost(kept)
+        else:
+            kept.expire_ms = self._end(info)
+            self._estate.count("checkpoints-refreshed")
+
+    async def _delete(self) -> None:
+        kept = self._any()
+        if kept is None:
+            return
+        kept.deleted = True
+        try:
+            async with self._estate.admin(self._node, self._site) as admin:
+                await admin.delete_checkpoint(kept.id)
+        except InvalidError:
+            return  # it had expired and was collected, or somebody else was first
+        self._estate.count("checkpoints-deleted")
+
+    async def _read(self, kept: Kept, acked: list[Write]) -> None:
+        try:
+            async with self._estate.reader(self._node, self._site, checkpoint=kept.id) as reader:
+                rows = await rows_of(reader)
+        except (InvalidError, ConflictError):
+            self._check_lost(kept)
+            return
+        record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
+        self._estate.count("checkpoint-views")
+        missing = {write.id for write in acked}.difference(writes_of(rows))
+        if missing:
+            raise Violation("stale", f"checkpoint {kept.id} misses writes {sorted(missing)}, acknowledged before it")
+        if kept.rows is None:
+            kept.rows = rows
+        elif kept.rows != rows:
+            raise Violation("checkpoint", f"checkpoint {kept.id} held {kept.rows}, and holds {rows}")
+
+    def _note(self, info: slate.CheckpointInfo) -> Kept:
+        kept = self._estate.kept[info.id] = Kept(info.id, self._end(info))
+        self._estate.count("checkpoints")
+        return kept
+
+    def _any(self) -> Kept | None:
+        alive = [kept for kept in self._estate.kept.values() if kept.promised(self._node)]
+        return self._node.rng.choice(alive) if alive else None
+
+    def _check_lost(self, kept: Kept) -> None:
+        if kept.promised(self._node):
+            raise Violation("checkpoint", f"checkpoint {kept.id} is gone before its time")
+
+    def _lifetime(self) -> float | None:
+        return self._node.rng.choice((None, 0.3, 2.0))
+
+    def _end(self, info: slate.CheckpointInfo) -> int | None:
+        return None if info.expire_time is None else round(info.expire_time * 1000)

@@ -1,0 +1,173 @@
+"""The play of a life: as `tests.simulation.scenarios.engine.play`, with the product's own helpers, and a longer end.
+
+When the last writer has seen the final order, everything that holds something is let go, or not, as the seed has it;
+compactors and collectors come once more; then the store must hold what is needed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from slate_async.errors import InvalidError
+from tests.live_set import live_set
+from tests.simulation.checkers import Violation, check_history
+from tests.simulation.history import Kind
+from tests.simulation.linearizability import NEVER
+from tests.simulation.node import Node
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.play import FINAL_SKEW_MS, Act, Play, world_of
+from tests.simulation.scenarios.engine.rows import record_view
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.life import cloners
+from tests.simulation.scenarios.life.cloners import clone
+from tests.simulation.scenarios.life.estate import Clone, Estate, rows_of
+from tests.simulation.scenarios.life.helpers import collect, compact, follow, writes_of
+from tests.simulation.scenarios.life.keepers import Keeper, keep
+from tests.simulation.scenarios.life.params import GC_SKEW_MS, LIFETIME_MS, SKEW_MS, LifeParams, draw_life
+from tests.simulation.scenarios.protocol import Scenario
+from tests.simulation.world import World
+
+ROUNDS = 12
+"""So many rounds of a collector are enough for anything that was left."""
+BETWEEN_SECONDS = 1.0
+LAST_LIFETIMES_SECONDS = 2 * (LIFETIME_MS + GC_SKEW_MS) / 1000 + 3
+"""After this long what readers held, and checkpoints that end, have ended for everybody."""
+Work = Callable[[Estate, Site, Node], Coroutine[Any, Any, None]]
+
+
+class LifePlay(Play):
+    """One seed's run."""
+
+    skew_ms = SKEW_MS
+
+    def __init__(self, world: World, params: LifeParams) -> None:
+        super().__init__(world, params)
+        self.estate = Estate(world, params)
+        self.site = self.estate.source
+
+    def _start_helpers(self) -> None:
+        params, rng = self.estate.params, self.world.rng
+        helpers: tuple[tuple[int, str, Work], ...] = (
+            (params.compactors, "compactor", compact),
+            (params.collectors, "collector", collect),
+            (params.readers, "reader", follow),
+            (params.keepers, "keeper", keep),
+            (params.cloners, "cloner", clone),
+        )
+        for count, name, work in helpers:
+            for number in range(count):
+                act: Act = functools.partial(work, self.estate)
+                self._start(f"{name}{number}", rng.uniform(0, params.active_seconds * 0.4), act, lives=2)
+
+    # ---- the end
+
+    async def _judge(self) -> None:
+        self.estate.check()
+        check_history(self.site.history)
+        rng = self.world.rng
+        for chosen in self.estate.clones:
+            if chosen.begun:
+                await self._end_of(chosen, destroyed=rng.random() < 0.5)
+        node = self.world.node("caretaker")
+        if rng.random() < 0.5:
+            for kept in self.estate.kept.values():
+                kept.deleted = True
+            await node.run(self._forget_all(node))
+        else:
+            keeper = Keeper(self.estate, self.site, node)
+            for _ in range(3):
+                await node.run(keeper.read())
+        await node.runtime.clock.sleep(LAST_LIFETIMES_SECONDS)
+        await self._tidy(self.site)
+        await self._look_again()
+        self.estate.check()
+
+    async def _forget_all(self, node: Node) -> None:
+        async with self.estate.admin(node, self.site) as admin:
+            for info in await admin.list_checkpoints():
+                if info.owner == "user":
+                    await admin.delete_checkpoint(info.id)
+
+    async def _end_of(self, chosen: Clone, *, destroyed: bool) -> None:
+        """Finish, judge, and perhaps destroy a clone."""
+        node = self.world.node("heir")
+        if not chosen.doomed:
+            await node.run(cloners.make(self.estate, chosen, node))
+        if not chosen.doomed:
+            if chosen.base is None:
+                await node.run(cloners.see(self.estate, chosen, node))
+            await self._judge_clone(chosen)
+            if not destroyed:
+                await self._tidy(chosen.site)
+        if chosen.doomed or destroyed:
+            try:
+                await node.run(cloners.destroy(self.estate, chosen, node))
+            except InvalidError:
+                if self.estate.eye(chosen.site).head is not None:
+                    raise
+
+    async def _judge_clone(self, chosen: Clone) -> None:
+        """Its history is that of its source up to where it was made, and its own from there on."""
+        history, source = chosen.site.history, self.site.history
+        assert chosen.base is not None
+        inherited = (source.writes[write] for write in writes_of(chosen.base))
+        for write in inherited:
+            history.writes[write.id] = replace(write, acked=NEVER, refused=False)
+        heir = Session(chosen.site, self.world.node("heir", skew_ms=FINAL_SKEW_MS), poll_ms=60_000)
+        if not await heir.node.run(heir.open()) or not await heir.node.run(heir.look(Kind.FINAL)):
+            raise Violation("stuck", f"nobody could open {chosen.site.name}")
+        check_history(history)
+        await heir.node.run(heir.close())
+
+    async def _tidy(self, site: Site) -> None:
+        """Compact and collect until nothing is left to do; then compare what there is with what is needed."""
+        node = self.world.node("caretaker")
+
+        async def work() -> None:
+            async with self.estate.compactor(node, site) as compactor:
+                await compactor.compact(full=self.world.rng.random() < 0.5)
+            async with self.estate.collector(node, site) as collector:
+                for _ in range(ROUNDS):
+                    report = await collector.collect()
+                    if not report.manifest_versions and not report.objects and not report.waiting:
+                        return
+                    await node.runtime.clock.sleep(BETWEEN_SECONDS)
+            raise Violation("garbage", f"{ROUNDS} rounds of a collector have not come to an end: {report}")
+
+        await node.run(work())
+        found = await node.run(live_set(site.store(node), site.factory(node), site.name, node.runtime))
+        if found.missing:
+            raise Violation("missing", f"{site.name} needs {found.missing}")
+        if found.left:
+            raise Violation("garbage", f"{site.name} keeps {found.left} for ever")
+
+    async def _look_again(self) -> None:
+        """Nothing of that has changed what the database holds."""
+        node = self.world.node("caretaker", skew_ms=FINAL_SKEW_MS)
+
+        async def look() -> None:
+            async with self.estate.reader(node, self.site) as reader:
+                rows = await rows_of(reader)
+            record_view(self.site.history, node.name, Kind.FINAL, rows)
+
+        before = self.site.history.final
+        await node.run(look())
+        after = self.site.history.final
+        if (sorted(before.writes), before.values) != (sorted(after.writes), after.values):
+            raise Violation("value", f"the end was {before}; compacted and collected it is {after}")
+
+
+def life_scenario(name: str, summary: str, **fixed: Any) -> Scenario:
+    """Everything by chance but what is ``fixed`` (fields of `LifeParams`)."""
+
+    def params(seed: int) -> LifeParams:
+        return draw_life(derived_rng(seed, "params"), fixed)
+
+    def make(seed: int, keep_trace: bool) -> World:
+        return world_of(seed, keep_trace, params(seed))
+
+    return Scenario(name, summary, make, lambda world: LifePlay(world, params(world.seed)).run())
