@@ -12,6 +12,7 @@ deletes that one's objects (rule 29); and each step may be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -89,8 +90,7 @@ async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Remo
 
     Raises `InvalidError` if it is not destroyed, or held, or another database was made in its place."""
     tombstone = await site.driver.commit(RemoveContents(database_id, site.runtime.clock.now_ms()))
-    if not tombstone.initialized:
-        await ensure_register(site, tombstone)
+    await ensure_register(site, tombstone)  # an unfinished clone has none, and a damaged database may have lost its own
     log_objects = await _delete(site, _dead_log_objects(site, tombstone))
     ssts = await _delete(site, _dead_ssts(site, tombstone))
     await _delete(site, _all_of(site, NOTES))
@@ -107,12 +107,34 @@ async def _mark(site: Site, state: ManifestState, soft: bool) -> ManifestState:
     """Fence every writer, then mark."""
     token = site.runtime.ids.token()
     claimed = await site.driver.commit(ClaimToDestroy(state.database_id, token))
-    async with site.register(state.log_protocol) as register:
-        log = log_of(claimed, site.store, register, site.driver.load, site.runtime, site.settings, whole=False)
-        inherited = await log.take_over(claimed)
+    fenced_to = await _fence(site, claimed)
     now = site.runtime.clock.now_ms()
-    fenced_to = inherited.next_id - 1
     return await site.driver.commit(MarkDestroyed(state.database_id, token, now, fenced_to, refuse_held=not soft))
+
+
+async def _fence(site: Site, claimed: ManifestState) -> int:
+    """Fence the log; the last position that may be anybody's.
+
+    A log that is damaged does not stand against destroying. Its last writer then ends with its next look at the
+    manifest, as after any claim, and what it puts until then is nobody's."""
+    async with site.register(claimed.log_protocol) as register:
+        log = log_of(claimed, site.store, register, site.driver.load, site.runtime, site.settings, whole=False)
+        try:
+            return (await log.take_over(claimed)).next_id - 1
+        except CorruptionError as error:
+            logger.warning("%s: its log is damaged, and is destroyed like that: %s", site.name, error)
+    positions = [position async for position in _positions(site, claimed)]
+    return max(positions, default=claimed.log_start) + claimed.fence_width
+
+
+async def _positions(site: Site, state: ManifestState) -> AsyncIterator[int]:
+    """Of all log objects there are."""
+    async for info in site.store.list(names.PREFIX):
+        with contextlib.suppress(CorruptionError):  # not a log object's name
+            if state.log_protocol == "contiguous":
+                yield names.parse_contiguous(info.key)
+            else:
+                yield names.parse_epoch_prefixed(info.key)[1]
 
 
 async def _mark_unfinished(site: Site, state: ManifestState) -> ManifestState:

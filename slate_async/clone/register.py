@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastores.protocol import Committed, Conflict
+from metastores.protocol import Committed
 from slate_async.clone.site import Site
 from slate_async.errors import UnavailableError
 from slate_async.log import register as codec
@@ -24,12 +24,12 @@ async def ensure_register(site: Site, state: ManifestState, ranges: tuple[tuple[
         while True:
             cause: UnavailableError | None = None
             try:
-                outcome = await translated(register.compare_and_set(None, value))
+                if await translated(register.read()) is not None:
+                    return
+                if isinstance(await translated(register.compare_and_set(None, value)), Committed):
+                    return
             except UnavailableError as error:
                 cause = error
-            else:
-                if isinstance(outcome, Committed) or (isinstance(outcome, Conflict) and outcome.current is not None):
-                    return
             await backoff.wait(cause)
 
 

@@ -162,6 +162,19 @@ async def test_a_running_writer_is_fenced(kind: Kind) -> None:
     assert not_fences(town, PARENT) == []
 
 
+async def test_a_damaged_log_does_not_stand_against_it(town: Town) -> None:
+    """A log object, and the register, are lost; another object is not what it was."""
+    lost, *_, damaged = [key for key in town.data(PARENT) if key.startswith("log/")]
+    await town.store(PARENT).delete([lost, "writer/current"])
+    await town.store(PARENT).put(damaged, b"x" * 100)
+    with pytest.raises(slate.CorruptionError):
+        await town.rows(PARENT)
+    assert (await destroy_it(town)).removed
+    assert not_fences(town, PARENT) == []
+    await town.write(PARENT, {b"new": b"row"})
+    assert await town.rows(PARENT) == {b"new": b"row"}
+
+
 async def test_what_is_no_database_is_not_destroyed() -> None:
     town = Town(CONTIGUOUS)
     await town.store(PARENT).put("holiday.jpg", b"...")
