@@ -5,89 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 from uuid import UUID
 
 import pytest
 
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.compaction.executor import MergeCounts, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.errors import CorruptionError, InternalError, UnavailableError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.format.header import decode_header
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.state import SstRef
-from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read import merge as read_merge
-from slate_async.sst.cache import BlockCache
 from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
-from slate_async.sst.reference import sst_ref
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime
-from tests.read_model import Version, columns, newest_first, tombstone, versions, visible
-
-DATABASE = UUID(int=7)
-EPOCHS = (3, 5, 4)
-
-
-@dataclass
-class Bench:
-    """A store with inputs in it, and an executor."""
-
-    store: ObjectStore
-
-    async def sst(self, rows: Sequence[Version], *, epoch: int = 1) -> SstRef:
-        """An input of some sorted rows, in blocks of a few rows."""
-        clock = runtime()
-        object_id = clock.ids.ulid(0)
-        builder = SstBuilder(
-            database_id=DATABASE, object_id=object_id, writer_epoch=epoch, manifest_version=1, block_bytes=100
-        )
-        builder.add(columns(newest_first(rows)))
-        encoded = builder.finish()
-        await self.store.put(sst_key(1, object_id), encoded.buffers)
-        return sst_ref(sst_key(1, object_id), object_id, encoded, epoch)
-
-    async def task(self, *sources: Sequence[Version], **changes: object) -> RangeTask:
-        """A task over sources of one SST each, newest first."""
-        ssts = [await self.sst(rows, epoch=EPOCHS[number % 3]) for number, rows in enumerate(sources) if rows]
-        task = RangeTask(
-            database_id=DATABASE,
-            base_version=9,
-            sources=tuple((sst,) for sst in ssts),
-            start=None,
-            end=None,
-            keep_above=2**62,
-            expired_at_ms=0,
-            bottom=True,
-            sst_bytes=1 << 20,
-            block_bytes=200,
-            compression="none",
-            filter_bits_per_key=10,
-        )
-        return replace(task, **changes)  # type: ignore[arg-type]
-
-    def open_sst(self, sst: SstRef) -> SstReader:
-        return SstReader(
-            self.store,
-            sst.location,
-            size=sst.size,
-            database_id=DATABASE,
-            object_id=sst.object_id,
-            cache=BlockCache(0),
-            offload=runtime().offload,
-        )
-
-    async def run(self, task: RangeTask) -> RangeResult:
-        return await LocalExecutor(self.store, self.open_sst, runtime()).run(task)
-
-    async def rows(self, result: RangeResult) -> list[Version]:
-        """All rows of an output, in order."""
-        return [
-            row for sst in result.ssts async for batch in self.open_sst(sst).scan(None, None) for row in versions(batch)
-        ]
+from tests.read_model import Version, newest_first, tombstone, visible
+from tests.unit.compaction.bench import DATABASE, EPOCHS, Bench
 
 
 @pytest.fixture
