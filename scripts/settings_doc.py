@@ -10,7 +10,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from slate_async.settings import OTHER_VARIABLES, Settings  # noqa: E402 - the checkout, not an installed copy
+from slate_async.setting_sources import OTHER_VARIABLES  # noqa: E402 - the checkout, not an installed copy
+from slate_async.settings import Settings  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """# Settings

@@ -14,15 +14,14 @@ Ordering rule: a default that depends on another setting reads one declared abov
 from __future__ import annotations
 
 import os
-import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from slate_async.errors import InvalidError
+from slate_async.setting_sources import ENV_PREFIX, explain, read_toml, refuse_unknown_variables
 
 LogProtocol: TypeAlias = Literal["contiguous", "epoch_prefixed"]
 Ack: TypeAlias = Literal["committed", "flushed"]
@@ -34,15 +33,6 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-
-ENV_PREFIX = "SLATE_"
-OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", "SLATE_SLICE_SEED"})
-"""Variables with our prefix that the ``slate`` command and the project's test run read; they are not settings."""
-
-_SERVICE_LINK = re.compile(
-    r"SLATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
-)
-"""Variables Kubernetes sets in every container for a service whose name starts with "slate"; not ours."""
 
 
 def _setting(
@@ -397,11 +387,11 @@ class Settings(BaseSettings):
     if not TYPE_CHECKING:  # type checkers see the keyword arguments the fields imply
 
         def __init__(self, **values: Any) -> None:
-            _refuse_unknown_variables(os.environ)
+            refuse_unknown_variables(os.environ, type(self).model_fields)
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise InvalidError(_explain(error)) from error
+                raise InvalidError(explain(error)) from error
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], **overrides: Any) -> Self:
@@ -409,7 +399,7 @@ class Settings(BaseSettings):
         else its top level. ``overrides`` and ``SLATE_*`` variables win over the file.
 
         Raises `InvalidError` if the file is missing, is not TOML, or holds an unknown or bad setting."""
-        values = _read_toml(path, cls.model_fields)
+        values = read_toml(path, cls.model_fields)
         in_environment = {name.upper() for name, value in os.environ.items() if value}
         kept = {name: value for name, value in values.items() if ENV_PREFIX + name.upper() not in in_environment}
         return cls(**{**kept, **overrides})
@@ -460,47 +450,3 @@ _AT_MOST = (
     ("manifest_poll_interval_ms", "takeover_deadline_ms"),
 )
 """Pairs of settings of which the first must not exceed the second."""
-
-
-def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would silently leave a default in place, so an unknown one with our prefix is refused."""
-    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | OTHER_VARIABLES
-    for name in sorted(environment):
-        upper = name.upper()
-        if upper.startswith(ENV_PREFIX) and upper not in known and not _SERVICE_LINK.fullmatch(upper):
-            raise InvalidError(f"environment variable {name} names no setting of slate_async; unset or rename it")
-
-
-def _read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise InvalidError(f"settings file {os.fspath(path)!r} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"settings file {os.fspath(path)!r} is not TOML: {error}") from error
-    if "slate" not in document:
-        return document
-    table = document["slate"]
-    if not isinstance(table, dict):
-        raise InvalidError(f"settings file {os.fspath(path)!r}: 'slate' must be a table")
-    stray = sorted(set(document) & set(fields))
-    if stray:
-        raise InvalidError(f"settings file {os.fspath(path)!r}: {stray[0]} stands outside its [slate] table")
-    return table
-
-
-def _explain(error: ValidationError) -> str:
-    """One line per bad setting, each starting with its name."""
-    lines = []
-    for problem in error.errors(include_url=False, include_context=False):
-        if problem["type"] == "default_factory_not_called":  # follows from another problem in the list
-            continue
-        names = [str(part) for part in problem["loc"] if isinstance(part, str)]
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            message = "there is no such setting"
-        elif names:
-            message = f"{message} (got {problem['input']!r})"
-        lines.append(f"{names[0]}: {message}" if names else message)
-    return "bad settings: " + "; ".join(dict.fromkeys(lines))
