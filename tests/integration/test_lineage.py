@@ -62,6 +62,12 @@ async def clone_holds(place: Place) -> list[str]:
         return [str(info.id) for info in await one.list_checkpoints() if info.owner == "clone"]
 
 
+async def collect(place: Place) -> slate.CollectionReport:
+    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0, gc_destroy_grace_ms=0)
+    async with slate.open_gc(place.path, metastore=place.metastore, settings=settings, periodic=False) as collector:
+        return await collector.collect()
+
+
 async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place, Place]) -> None:
     parent, child = places
     first = {b"%03d" % number: b"in an SST" for number in range(200)}
@@ -74,6 +80,8 @@ async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place,
             made = await one.clone(child.path)
             assert await one.clone(child.path) == made
         await db.put(b"000", b"the parent's own")
+        await db.compact(full=True)
+        await collect(parent)
         async with child.open() as cloned:
             assert await contents(cloned) == {**first, **later}
             await cloned.put(b"000", b"the clone's own")
@@ -85,8 +93,7 @@ async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place,
 
     async with child.open() as cloned:
         await cloned.compact(full=True)
-    async with admin(child) as one:
-        assert await one.detach()
+    assert (await collect(child)).detached
     assert await clone_holds(parent) == []
 
     async with admin(parent) as one:
@@ -95,7 +102,8 @@ async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place,
     async with child.open() as cloned:
         assert await contents(cloned) == {**first, **later, b"000": b"the clone's own"}
     async with admin(child) as one:
-        await one.destroy()
+        await one.destroy(soft=True)
+    assert (await collect(child)).removed
     left = [key for key in await keys(child) if not key.startswith(("log/", "manifest/", "writer/"))]
     assert left == []
     async with child.open() as again:
