@@ -28,7 +28,7 @@ SMALL = {
 WRITERS = 2
 STATES = 1
 """So many different states a follower sees beside each writer, before that is killed."""
-SLICE = [("local", LOGS[0]), ("local", LOGS[3]), ("s3+dynamodb", LOGS[1]), ("s3+dynamodb", LOGS[2])]
+SLICE = [("local", LOGS[0]), ("local", LOGS[3]), ("s3+dynamodb", LOGS[2])]
 PLACES = [
     pytest.param(store, log, marks=() if (store, log) in SLICE else pytest.mark.slow)
     for store in ("local", "s3+dynamodb")
@@ -54,6 +54,7 @@ async def wait_until_seen(reader: ChildProcess, count: int) -> None:
     states(reader)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("store", "log"), PLACES, ids=str)
 async def test_readers_see_states_that_were_one_after_another(
     store: str, log: tuple[str, bool], tmp_path: Path, s3_endpoint: str, aws_environment: dict[str, str]

@@ -47,26 +47,27 @@ async def commit(store: ObjectStore, edit: Edit) -> ManifestState:
 
 @dataclass(frozen=True)
 class ReplaceAll:
-    """All SSTs of ``state``, and the log below ``log_start``, become one run."""
+    """All SSTs of ``state``, and the log below ``log_start``, become one run, or none if no row is left."""
 
     state: ManifestState
-    run: SortedRun
+    run_id: int
+    sst: SstRef | None
     log_start: int
     log_floor: int
     last_seq: int
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        if any(run.id == self.run.id for run in state.runs):
+        if state.last_run_id >= self.run_id:
             return None
-        assert list(state.ssts()) == list(self.state.ssts()), "somebody else was faster"
+        assert state.runs == self.state.runs, "somebody else was faster"
         return replace(
             state,
-            l0=(),
-            runs=(self.run,),
-            last_run_id=self.run.id,
+            l0=tuple(sst for sst in state.l0 if sst not in self.state.l0),
+            runs=() if self.sst is None else (SortedRun(self.run_id, (self.sst,)),),
+            last_run_id=self.run_id,
             log_start=max(state.log_start, self.log_start),
             log_floor=max(state.log_floor, self.log_floor),
-            last_seq=self.last_seq,
+            last_seq=max(state.last_seq, self.last_seq),
         )
 
 
@@ -85,15 +86,19 @@ async def compact(store: ObjectStore) -> ManifestState:
                 if header.kind is ObjectKind.SST:
                     sources.insert(0, (info.key, info.size, header.object_id))
     sources += [(sst.location, sst.size, sst.object_id) for sst in state.ssts()]
-    rows = await _merged(store, state, sources)
+    if not sources:
+        return state
+    rows, last_seq = await _merged(store, state, sources)
     run_id = state.last_run_id + 1
-    sst = await _put(store, state, rows, run_id)
-    last_seq = max(state.last_seq, sst.max_seq)
-    edit = ReplaceAll(state, SortedRun(run_id, (sst,)), max([*positions, 0]) + 1, floor, last_seq)
+    sst = await _put(store, state, rows, run_id) if len(rows) else None
+    edit = ReplaceAll(state, run_id, sst, max([*positions, 0]) + 1, floor, max(state.last_seq, last_seq))
     return await commit(store, edit)
 
 
-async def _merged(store: ObjectStore, state: ManifestState, sources: Sequence[tuple[str, int, bytes]]) -> Columns:
+async def _merged(
+    store: ObjectStore, state: ManifestState, sources: Sequence[tuple[str, int, bytes]]
+) -> tuple[Columns, int]:
+    """The newest rows that are no tombstones, and the highest sequence number there was."""
     parts: list[Columns] = []
     for key, size, object_id in sources:
         reader = SstReader(
@@ -108,7 +113,7 @@ async def _merged(store: ObjectStore, state: ManifestState, sources: Sequence[tu
         parts += [part async for part in reader.scan(None, None)]
     rows = sort_rows(concat(parts))
     newest = rows.take(newest_visible(rows, MAX_SEQ))
-    return newest.take((newest.kinds == PUT).nonzero()[0])
+    return newest.take((newest.kinds == PUT).nonzero()[0]), int(rows.seqs.max())
 
 
 async def _put(store: ObjectStore, state: ManifestState, rows: Columns, run_id: int) -> SstRef:
