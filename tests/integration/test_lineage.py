@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +39,15 @@ async def places(
     return parent, replace(parent, path=parent.path.replace(f"{url.bucket}/db", f"{make_bucket(endpoint)}/clones/db"))
 
 
-def admin(place: Place) -> Opening[slate.Admin]:
-    return slate.open_admin(place.path, metastore=place.metastore)
+@pytest.fixture
+async def environment() -> AsyncIterator[slate.Environment]:
+    """One for all parts: clients of real stores take long to make."""
+    async with slate.Environment(threads=2) as found:
+        yield found
+
+
+def admin(environment: slate.Environment, place: Place) -> Opening[slate.Admin]:
+    return environment.open_admin(place.path, metastore=place.metastore)
 
 
 async def write(db: slate.Db, rows: dict[bytes, bytes]) -> None:
@@ -57,54 +65,58 @@ async def keys(place: Place) -> list[str]:
         await store.close()
 
 
-async def clone_holds(place: Place) -> list[str]:
-    async with admin(place) as one:
+async def clone_holds(environment: slate.Environment, place: Place) -> list[str]:
+    async with admin(environment, place) as one:
         return [str(info.id) for info in await one.list_checkpoints() if info.owner == "clone"]
 
 
-async def collect(place: Place) -> slate.CollectionReport:
+async def collect(environment: slate.Environment, place: Place) -> slate.CollectionReport:
     settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0, gc_destroy_grace_ms=0)
-    async with slate.open_gc(place.path, metastore=place.metastore, settings=settings, periodic=False) as collector:
+    async with environment.open_gc(
+        place.path, metastore=place.metastore, settings=settings, periodic=False
+    ) as collector:
         return await collector.collect()
 
 
-async def test_a_clone_from_its_beginning_to_everybodys_end(places: tuple[Place, Place]) -> None:
+async def test_a_clone_from_its_beginning_to_everybodys_end(
+    places: tuple[Place, Place], environment: slate.Environment
+) -> None:
     parent, child = places
     first = {b"%03d" % number: b"in an SST" for number in range(200)}
     later = {b"%03d" % number: b"in the log" for number in range(190, 210)}
-    async with parent.open() as db:
+    async with parent.open(environment) as db:
         await write(db, first)
         await db.flush(l0=True)
         await write(db, later)
-        async with admin(parent) as one:
+        async with admin(environment, parent) as one:
             made = await one.clone(child.path)
             assert await one.clone(child.path) == made
         await db.put(b"000", b"the parent's own")
         await db.compact(full=True)
-        await collect(parent)
-        async with child.open() as cloned:
+        await collect(environment, parent)
+        async with child.open(environment) as cloned:
             assert await contents(cloned) == {**first, **later}
             await cloned.put(b"000", b"the clone's own")
-        async with admin(parent) as one:
+        async with admin(environment, parent) as one:
             with pytest.raises(slate.InvalidError, match=str(made.checkpoint_id)):
                 await one.destroy()
         assert await db.get(b"000") == b"the parent's own"
-    assert await clone_holds(parent) == [str(made.checkpoint_id)]
+    assert await clone_holds(environment, parent) == [str(made.checkpoint_id)]
 
-    async with child.open() as cloned:
+    async with child.open(environment) as cloned:
         await cloned.compact(full=True)
-    assert (await collect(child)).detached
-    assert await clone_holds(parent) == []
+    assert (await collect(environment, child)).detached
+    assert await clone_holds(environment, parent) == []
 
-    async with admin(parent) as one:
+    async with admin(environment, parent) as one:
         await one.destroy()
     assert [key for key in await keys(parent) if key.startswith("sst/")] == []
-    async with child.open() as cloned:
+    async with child.open(environment) as cloned:
         assert await contents(cloned) == {**first, **later, b"000": b"the clone's own"}
-    async with admin(child) as one:
+    async with admin(environment, child) as one:
         await one.destroy(soft=True)
-    assert (await collect(child)).removed
+    assert (await collect(environment, child)).removed
     left = [key for key in await keys(child) if not key.startswith(("log/", "manifest/", "writer/"))]
     assert left == []
-    async with child.open() as again:
+    async with child.open(environment) as again:
         assert await contents(again) == {}
