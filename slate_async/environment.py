@@ -92,7 +92,7 @@ class Environment:
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
         self._stores = Shared[RetryingStore](RetryingStore.close)
-        self._factories = Shared[MetaStoreFactory](MetaStoreFactory.close)
+        self._factories = Shared[MetaStoreFactory](lambda factory: factory.close())
         self._opening = 0
         self._members: dict[int, Member] = {}
         self._closed = False

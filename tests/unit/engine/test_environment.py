@@ -11,6 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from slate_async import environment
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,
@@ -206,6 +207,24 @@ async def test_a_database_fenced_by_its_neighbour_in_one_environment(tmp_path: P
                 await older.wait_closed()
             await newer.put(b"a", b"1")
         await older.close()
+
+
+async def test_a_metastore_of_a_name_is_closed_after_its_last_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    class Closing(MemoryFactory):
+        async def close(self) -> None:
+            closed.append("closed")
+
+    monkeypatch.setattr(environment, "parse_metastore", lambda spec, runtime: Closing())
+    async with slate.Environment() as env:
+        async with env.open(tmp_path / "one", metastore="any"):
+            async with env.open(tmp_path / "two", metastore="any"):
+                pass
+            assert closed == []
+        assert closed == ["closed"]
 
 
 async def test_databases_nest(tmp_path: Path) -> None:
