@@ -112,13 +112,15 @@ class MetaStore(Protocol):
         """Delete versions below the head. Raises a durable boundary first, so that a committer asleep since
         before never reports success at a deleted number. Naming the head or above is an error."""
 
-    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+    async def collect(
+        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+    ) -> int:
         """Delete every stored body at or below ``as_of`` that is neither it, nor the head, nor in ``retained``,
         bodies of lost attempts included; returns how many. Bodies above are left alone.
 
         ``as_of`` names the committed version whose state ``retained`` was computed from: what later versions
         retain (a checkpoint committed meanwhile, say) is then safe. Without it the head is read inside, which is
-        right only if no later version can name an older one."""
+        right only if no later version can name an older one. At most ``limit`` bodies go, the oldest first."""
 
     async def close(self) -> None:
         """Release connections owned by this object. Idempotent."""

@@ -170,15 +170,18 @@ class PutIfAbsentMetaStore:
                 raise MetaStoreInvalidError(f"version {ref.version} is not below the head ({head}); it stays")
         await self._remove([ref.version for ref in refs], listing.boundary)
 
-    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+    async def collect(
+        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+    ) -> int:
         """See `MetaStore.collect`."""
         listing = await self._list(None)
         if not listing.versions:
             return 0
         head = listing.versions[-1][0]
-        limit = head if as_of is None else min(head, as_of.version)
+        end = head if as_of is None else min(head, as_of.version)
         kept = {ref.version for ref in retained}
-        doomed = [version for version, _ in listing.versions if version < limit and version not in kept]
+        doomed = [version for version, _ in listing.versions if version < end and version not in kept]
+        doomed = doomed[:limit]
         if doomed:
             await self._remove(doomed, listing.boundary)
         return len(doomed)

@@ -150,7 +150,9 @@ class RegisterMetaStore:
                 raise MetaStoreInvalidError(f"version {ref.version} is not below the head; it stays")
         await self._bodies.delete(sorted(set(refs)))
 
-    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+    async def collect(
+        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+    ) -> int:
         """See `MetaStore.collect`."""
         head = await self._read_head()
         if head is None:
@@ -158,7 +160,7 @@ class RegisterMetaStore:
         basis = head.ref if as_of is None or as_of.version > head.ref.version else as_of
         kept = {*retained, head.ref, basis}
         listed = await self._bodies.list()
-        doomed = [ref for ref in listed if ref not in kept and self._collectable(ref, basis)]
+        doomed = [ref for ref in listed if ref not in kept and self._collectable(ref, basis)][:limit]
         if doomed:
             await self._bodies.delete(doomed)
         return len(doomed)

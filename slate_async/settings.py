@@ -377,7 +377,7 @@ class Settings(BaseSettings):
     gc_max_deletes_per_round: int = _setting(
         10_000,
         unit="objects",
-        what="Objects a garbage collector deletes before it looks at the manifest again.",
+        what="Objects, and as many manifest versions, that a garbage collector deletes before it looks again.",
         why="A round stays a matter of seconds and of a few megabytes of names, however much has gathered; the next"
         " one follows at once.",
         ge=1,

@@ -197,9 +197,11 @@ class WiredMetaStore:
         """See `MetaStore`."""
         await self._store.delete(refs)
 
-    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+    async def collect(
+        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+    ) -> int:
         """See `MetaStore`."""
-        return await self._store.collect(retained, as_of=as_of)
+        return await self._store.collect(retained, as_of=as_of, limit=limit)
 
     async def close(self) -> None:
         """See `MetaStore`."""

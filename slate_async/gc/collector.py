@@ -47,7 +47,7 @@ LEFT_OVER = "left by a creation that did not come to its end"
 class Limits:
     """min_age_ms: work begun less than this ago is not refused
     skew_ms: how far clocks of different machines may be apart
-    max_deletes: objects deleted in one round
+    max_deletes: objects, and as many manifest versions, deleted in one round
     """
 
     min_age_ms: int
@@ -121,7 +121,7 @@ class Collector:
         await self._collect_leftovers(judged, batch)
         if not dry_run:
             await self._revise_sightings(judged)
-        report = _report(judged, versions, batch, dry_run)
+        report = _report(judged, versions, batch, dry_run=dry_run, most=self._limits.max_deletes)
         if not dry_run:
             self._count(report)
         return report
@@ -178,7 +178,8 @@ class Collector:
     async def _collect_versions(self, judged: _Judged, dry_run: bool) -> int:
         retained, metastore = sorted(judged.reachable.versions), self._driver.metastore
         if not dry_run:
-            return await translated(metastore.collect(retained, as_of=judged.state.ref))
+            most = self._limits.max_deletes
+            return await translated(metastore.collect(retained, as_of=judged.state.ref, limit=most))
         stored = await translated(metastore.versions())
         return sum(ref.version < judged.state.version and ref not in judged.reachable.versions for ref in stored)
 
@@ -249,7 +250,7 @@ class Collector:
             )
 
 
-def _report(judged: _Judged, versions: int, batch: Batch, dry_run: bool) -> CollectionReport:
+def _report(judged: _Judged, versions: int, batch: Batch, *, dry_run: bool, most: int) -> CollectionReport:
     head, state = judged.head, judged.state
     return CollectionReport(
         dry_run=dry_run,
@@ -259,5 +260,5 @@ def _report(judged: _Judged, versions: int, batch: Batch, dry_run: bool) -> Coll
         manifest_versions=versions,
         objects=batch.taken,
         waiting=judged.waiting,
-        truncated=batch.truncated,
+        truncated=batch.truncated or versions >= most,
     )
