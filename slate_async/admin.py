@@ -21,6 +21,8 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Place
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
+from slate_async.verify.report import VerifyProgress, VerifyReport
+from slate_async.verify.verifier import Verifier
 from slate_async.write.rows import Duration
 
 
@@ -65,6 +67,15 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         if source is not None:
             return await self._copy_checkpoint(source, lifetime, name)
         return await self._new_checkpoint(await self._while_open(self._log_extent()), lifetime, name)
+
+    async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
+        """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.
+
+        Nothing is written, and the database may be written, compacted and collected meanwhile. What is wrong is in the
+        report, and raises nothing. ``on_progress`` is called after each object."""
+        self._check()
+        async with self._open_site(self._name) as site:
+            return await Verifier(site, self._place.ssts, on_progress).verify()
 
     async def _log_extent(self) -> LogExtent:
         head = await manage.existing_head(self._driver)

@@ -92,6 +92,18 @@ class Filter:
             at += step
         return True
 
+    def may_contain_each(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """`may_contain` of each of ``hashes``."""
+        bits, mask = np.frombuffer(self.bits, np.uint8), np.uint64(self.mask)
+        at = hashes & _LOW
+        step = (hashes >> _HALF) | np.uint64(1)
+        found = np.ones(len(hashes), np.bool_)
+        for _ in range(self.probes):
+            bit = at & mask
+            found &= (bits[bit >> np.uint64(3)] >> (bit & np.uint64(7)).astype(np.uint8) & 1).astype(np.bool_)
+            at = at + step
+        return found
+
 
 def decode_filter(data: Buffer, *, object_name: str, offset: int = 0) -> Filter | None:
     """The filter in ``data`` (checksummed by its container), copied out of it; ``None`` for empty bytes or a kind

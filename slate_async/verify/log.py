@@ -1,0 +1,228 @@
+"""The log: everything that lies under ``log/``, against the manifest, the writer's register and its own checksums.
+
+Only what somebody may still read is read whole; of what waits for a collector, the header, which says whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format.columns import Columns
+from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header, log_object_id
+from slate_async.format.log_segment import decode_segment
+from slate_async.gc.log import LogJudge
+from slate_async.log.extent import log_keys
+from slate_async.log.names import PREFIX
+from slate_async.log.register import EMPTY, WriterRegister
+from slate_async.log.standing import LogName, Seen, Standing, log_name, standings
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Offload
+from slate_async.verify.report import Finding
+from slate_async.verify.sst import ExpectedSst, check_sst, finding_of
+
+IN_PARALLEL = 4
+"""Log objects in memory at once; one is as large as a flush was."""
+INLINE_BYTES = 32 << 10
+REGISTER = "writer register"
+
+
+@dataclass(slots=True)
+class CheckedObject:
+    """One log object. ``header`` is ``None`` if it is gone by now, or unreadable; ``seqs``: its rows'."""
+
+    info: ObjectInfo
+    name: LogName
+    header: ObjectHeader | None = None
+    seqs: tuple[int, int] | None = None
+    whole: bool = False
+    blocks: int = 0
+    rows: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+
+
+class LogCheck:
+    """Checks the log of one database by one committed state and the register.
+
+    keys: SSTs that the manifest names, log objects among them"""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        state: ManifestState,
+        register: WriterRegister | None,
+        keys: frozenset[str],
+        offload: Offload,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._register = register
+        self._offload = offload
+        self._judge = LogJudge(state, keys, register)
+
+    async def listed(self) -> tuple[list[tuple[ObjectInfo, LogName]], list[Finding]]:
+        """Log objects in the order of positions, and notes about what else lies there."""
+        found: list[tuple[ObjectInfo, LogName]] = []
+        notes: list[Finding] = []
+        async for info in self._store.list(PREFIX):
+            name = log_name(self._state.log_protocol, info.key)
+            if name is None:
+                notes.append(Finding(info.key, None, "is not the name of a log object; left alone"))
+            else:
+                found.append((info, name))
+        return sorted(found, key=lambda one: (one[1].position, one[1].epoch or 0)), notes
+
+    async def check(self, info: ObjectInfo, name: LogName) -> CheckedObject:
+        """Read one object. Raises `UnavailableError`."""
+        checked = CheckedObject(info, name)
+        garbage = self._judge.why_garbage(info)
+        try:
+            if garbage is None:
+                await self._read_whole(checked)
+            else:
+                checked.notes.append(Finding(info.key, None, f"waits for a garbage collector: {garbage}"))
+                checked.header = self._decode(checked, (await self._store.get(info.key, Span(0, HEADER_BYTES))).data)
+        except ObjectNotFoundError:
+            return CheckedObject(info, name)  # collected since the listing; what must be there is looked for apart
+        except CorruptionError as error:
+            checked.findings.append(finding_of(error))
+        except InvalidError as error:
+            checked.findings.append(Finding(info.key, None, str(error)))
+        return checked
+
+    def _decode(self, checked: CheckedObject, data: bytes) -> ObjectHeader:
+        name, key, state = checked.name, checked.info.key, self._state
+        # Fences outlive their database: one that is made again on the path starts its log behind them.
+        inherited = checked.info.size == HEADER_BYTES and name.position < state.log_start
+        header = decode_header(
+            data,
+            object_name=key,
+            database_id=None if inherited else state.database_id,
+            object_id=log_object_id(name.position),
+        )
+        if name.epoch is not None and name.epoch != header.writer_epoch:
+            raise CorruptionError(f"made by epoch {header.writer_epoch}", object_name=key)
+        return header
+
+    async def _read_whole(self, checked: CheckedObject) -> None:
+        key, size = checked.info.key, checked.info.size
+        holds_rows = self._state.wal_enabled or size <= HEADER_BYTES
+        data = (await self._store.get(key, None if holds_rows else Span(0, HEADER_BYTES))).data
+        header = checked.header = self._decode(checked, data)
+        checked.whole = True
+        wanted = ObjectKind.LOG_SEGMENT if self._state.wal_enabled else ObjectKind.SST
+        if header.kind is ObjectKind.FENCE:
+            check_body(header, data, object_name=key)
+        elif header.kind is not wanted:
+            raise CorruptionError(f"a {header.kind.name} where a {wanted.name} belongs", object_name=key, offset=10)
+        elif header.kind is ObjectKind.SST:
+            done = await check_sst(
+                ExpectedSst(self._store, key, size, header.database_id, header.object_id), self._offload
+            )
+            if done.missing:
+                raise ObjectNotFoundError(key)
+            checked.seqs, checked.blocks, checked.rows = done.seqs, done.blocks, done.rows
+            checked.findings += done.findings
+        else:
+            decode = partial(_rows, data, key, checked.name)
+            rows = decode() if len(data) < INLINE_BYTES else await self._offload.run(decode)
+            checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
+
+    async def missing(self, present: frozenset[str]) -> list[Finding]:
+        """What the state and its checkpoints need, and is neither among the listed keys nor there now."""
+        wanted: dict[str, str] = {}
+        state, findings = self._state, list[Finding]()
+        spans = [("the head", state.log_start, *self._end(present))]
+        spans += [
+            (f"checkpoint {one.id}", one.log_start, one.log_end, one.log_ranges)
+            for one in state.checkpoints
+            if one.log_end is not None
+        ]
+        for who, first, last, ranges in spans:
+            try:
+                for _, key in log_keys(state.log_protocol, ranges, first, last):
+                    if key not in present:
+                        wanted.setdefault(key, who)
+            except CorruptionError as error:
+                findings.append(Finding(REGISTER if who == "the head" else who, None, str(error)))
+
+        async def look(key: str) -> Finding | None:
+            try:
+                await self._store.head(key)
+            except ObjectNotFoundError:
+                return Finding(key, None, f"is missing, and {wanted[key]} needs it")
+            return None
+
+        looked = await map_bounded(look, list(wanted), IN_PARALLEL) if wanted else []
+        return findings + [one for one in looked if one is not None]
+
+    def _end(self, present: frozenset[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """The last position that must be there, and who owns positions."""
+        state = self._state
+        if state.log_protocol == "epoch_prefixed":
+            register = EMPTY if self._register is None else self._register
+            return register.last_written, register.owners
+        positions = sorted(
+            name.position
+            for key in present
+            if (name := log_name(state.log_protocol, key)) is not None and name.position >= state.log_start
+        )
+        lowest_missing = state.log_start
+        for position in positions:
+            lowest_missing += position == lowest_missing
+        if positions and positions[-1] >= lowest_missing + state.fence_width:  # see `contiguous_run`
+            return positions[-1] - state.fence_width, ()
+        return lowest_missing - 1, ()
+
+    def order(self, objects: Sequence[CheckedObject]) -> list[Finding]:
+        """What is wrong between objects: sequence numbers and epochs. ``objects`` in the order of positions."""
+        seen = [
+            (one, Seen(one.name, one.header.writer_epoch, one.header.kind)) for one in objects if one.header is not None
+        ]
+        judged = zip(seen, standings(self._state, self._register, [two for _, two in seen]), strict=True)
+        valid = [one for (one, _), standing in judged if standing is Standing.VALID and one.seqs is not None]
+        findings = [
+            Finding(later.info.key, None, f"its rows do not come after those of {earlier.info.key}")
+            for earlier, later in pairwise(valid)
+            if earlier.seqs is not None and later.seqs is not None and later.seqs[0] <= earlier.seqs[1]
+        ]
+        newest = self._state.writer_epoch
+        return findings + [
+            Finding(one.info.key, None, f"is of writer epoch {two.epoch}, and the manifest knows of {newest}")
+            for one, two in seen
+            if two.epoch > newest
+        ]
+
+    def register(self) -> list[Finding]:
+        """What of the register contradicts the manifest."""
+        state, register = self._state, self._register
+        if state.log_protocol == "contiguous":
+            return []
+        if register is None:
+            if state.log_start > 1:
+                return [Finding(REGISTER, None, "is missing, though there is a log")]
+            return []
+        wrong: list[str] = []
+        if register.epoch > state.writer_epoch:
+            wrong.append(f"is of epoch {register.epoch}, and the manifest knows of {state.writer_epoch}")
+        if register.epoch == state.writer_epoch and register.token not in ("", state.writer_token):
+            wrong.append(f"another writer than the manifest names holds epoch {register.epoch}")
+        for earlier, later in pairwise(register.ranges):
+            if earlier.last_known_sst is None or earlier.last_known_sst >= later.starting_sst:
+                wrong.append(f"epoch {earlier.epoch} ends at {earlier.last_known_sst}, where epoch {later.epoch} is")
+        return [Finding(REGISTER, None, what) for what in wrong]
+
+
+def _rows(data: bytes, key: str, name: LogName) -> Columns:
+    rows = decode_segment(data, object_name=key, log_id=name.position)[1]
+    if bool((np.diff(rows.seqs.astype(np.int64)) <= 0).any()):
+        raise CorruptionError("its rows are not in the order of their sequence numbers", object_name=key)
+    return rows

@@ -1,0 +1,236 @@
+"""One SST read whole: header, footer, index, filter and statistics against its blocks, and all of it against what the
+manifest says.
+
+Memory: one read of `READ_BYTES` (or a block, if that is larger), and the object's index, filter and sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from slate_async.errors import CorruptionError, InternalError, InvalidError
+from slate_async.format.block import decode_block, stored_raw_bytes
+from slate_async.format.checksum import crc32c
+from slate_async.format.columns import Columns
+from slate_async.format.filter import key_hashes
+from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
+from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
+from slate_async.format.sst_builder import check_sorted
+from slate_async.format.stats import StatsCollector
+from slate_async.manifest.state import SstRef
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.protocol import Offload
+from slate_async.verify.report import Finding
+
+READ_BYTES = 4 << 20
+TAIL_BYTES = 64 << 10
+COMPARED = ("rows", "tombstones", "first_key", "last_key", "min_seq", "max_seq", "min_expire_ms", "max_expire_ms")
+"""What the manifest and an SST's statistics both say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSst:
+    """An object that should be there. ``refs``: how manifest versions describe it; none for a log object."""
+
+    store: ObjectStore
+    key: str
+    size: int
+    database_id: UUID
+    object_id: bytes
+    refs: tuple[SstRef, ...] = ()
+
+
+@dataclass(slots=True)
+class CheckedSst:
+    """The result. ``missing``: it is not there; then there is no other finding.
+
+    seqs: the lowest and highest sequence number of its rows, if its statistics are sound"""
+
+    findings: list[Finding] = field(default_factory=list)
+    missing: bool = False
+    blocks: int = 0
+    rows: int = 0
+    seqs: tuple[int, int] | None = None
+
+
+async def check_sst(expected: ExpectedSst, offload: Offload) -> CheckedSst:
+    """Read the object and compare. Raises `UnavailableError`."""
+    checked = CheckedSst()
+    try:
+        await _check(expected, offload, checked)
+    except ObjectNotFoundError:
+        return CheckedSst(missing=True)
+    except CorruptionError as error:
+        checked.findings.append(finding_of(error))
+    except InvalidError as error:  # a format, or a section, of a newer release
+        checked.findings.append(Finding(expected.key, None, str(error)))
+    return checked
+
+
+def finding_of(error: CorruptionError) -> Finding:
+    """``error`` as a finding."""
+    said = str(error).removeprefix(f"{error.object_name} at byte {error.offset}: ")
+    return Finding(error.object_name, error.offset, said)
+
+
+async def _check(expected: ExpectedSst, offload: Offload, checked: CheckedSst) -> None:
+    key, size = expected.key, expected.size
+    found = (await expected.store.head(key)).size
+    if found != size:
+        raise CorruptionError(f"has {found} bytes, {size} were written", object_name=key, offset=min(found, size))
+    if size < HEADER_BYTES + FOOTER_BYTES:
+        raise CorruptionError(f"{size} bytes are too few for an SST", object_name=key)
+    identity = {"object_name": key, "database_id": expected.database_id, "object_id": expected.object_id}
+    header = decode_header(await _read(expected, 0, HEADER_BYTES), **identity)  # type: ignore[arg-type]
+    tail = await _read(expected, max(0, size - TAIL_BYTES), min(size, TAIL_BYTES))
+    footer = read_footer(tail, size=size, **identity)  # type: ignore[arg-type]
+    tail = await _read(expected, footer.meta_offset, size - footer.meta_offset)
+    meta = await offload.run(lambda: read_meta(tail, footer, object_name=key))
+    checked.findings += _header_against_footer(key, header, footer)
+    checked.seqs = (meta.stats.min_seq, meta.stats.max_seq)
+    contents = _Contents(meta, key)
+    for read in reads(meta):
+        data = await _read(expected, read.offset, read.length)
+        await offload.run(lambda data=data, read=read: contents.add(data, read))  # type: ignore[misc]
+    await offload.run(lambda: contents.finish(tail, header))
+    checked.findings += contents.findings
+    checked.findings += [one for ref in expected.refs for one in _ref_against(ref, header, meta)]
+    checked.blocks, checked.rows = len(meta.index), contents.rows
+
+
+async def _read(expected: ExpectedSst, offset: int, length: int) -> bytes:
+    result = await expected.store.get(expected.key, Span(offset, length))
+    if len(result.data) != length:
+        raise CorruptionError(f"{len(result.data)} bytes came for {length}", object_name=expected.key, offset=offset)
+    return result.data
+
+
+class Read(NamedTuple):
+    """One request: blocks ``first`` to ``stop`` (exclusive), and the padding up to the next one."""
+
+    offset: int
+    length: int
+    first: int
+    stop: int
+
+
+def reads(meta: SstMeta, most_bytes: int = READ_BYTES) -> Iterator[Read]:
+    """All bytes between header and sections, cut before blocks, about ``most_bytes`` at once."""
+    offsets = [*meta.index.offsets[1:], meta.footer.meta_offset]
+    start, first = HEADER_BYTES, 0
+    for number, end in enumerate(offsets):
+        last = number + 1 == len(offsets)
+        if last or offsets[number + 1] - start > most_bytes:
+            yield Read(start, end - start, first, number + 1)
+            start, first = end, number + 1
+
+
+class _Contents:
+    """What the blocks hold, gathered block by block, and at the end compared. CPU work, for a worker thread."""
+
+    def __init__(self, meta: SstMeta, key: str) -> None:
+        self._meta = meta
+        self._key = key
+        self._stats = StatsCollector()
+        self._raw_bytes = 0
+        self._body_crc = 0
+        self._last: tuple[bytes, int] | None = None
+        self._broken = False
+        self._unfiltered = 0
+        self.findings: list[Finding] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows read so far."""
+        return self._stats.rows
+
+    def add(self, data: bytes, read: Read) -> None:
+        """The bytes of one `Read`."""
+        self._body_crc = crc32c(data, self._body_crc)
+        index, view = self._meta.index, memoryview(data)
+        for number in range(read.first, read.stop):
+            at = index.offsets[number]
+            stored = view[at - read.offset : at - read.offset + index.stored_bytes[number]]
+            try:
+                columns = decode_block(stored, object_name=self._key, offset=at, expected_crc=index.crcs[number])
+            except CorruptionError as error:
+                self._broken, self._last = True, None
+                self.findings.append(finding_of(error))
+                continue
+            self._raw_bytes += stored_raw_bytes(stored)
+            self._add_block(number, columns, at)
+
+    def _add_block(self, number: int, columns: Columns, at: int) -> None:
+        index, first = self._meta.index, columns.keys[0].as_py()
+        if len(columns) != index.rows[number]:
+            self._say(at, f"block {number} has {len(columns)} rows, the index says {index.rows[number]}")
+        if first != index.first_keys[number]:
+            self._say(at, f"block {number} does not begin with the key that the index says")
+        try:
+            check_sorted(columns)
+        except InternalError:
+            self._say(at, f"block {number} is not sorted")
+        if self._last is not None:
+            key, seq = self._last
+            if (first, -int(columns.seqs[0])) <= (key, -seq):
+                self._say(at, f"block {number} does not come after the one before it")
+            if bool(index.continues[number]) != (first == key):
+                self._say(at, f"the index is wrong on whether block {number} goes on with a key")
+        self._last = (columns.keys[-1].as_py(), int(columns.seqs[-1]))
+        self._stats.add(columns)
+        if self._meta.filter is not None:
+            self._unfiltered += int((~self._meta.filter.may_contain_each(key_hashes(columns.keys))).sum())
+
+    def finish(self, tail: bytes, header: ObjectHeader) -> None:
+        """Compare with what the sections in ``tail`` and the header say. A damaged block is not told twice."""
+        meta, at = self._meta, self._meta.footer.meta_offset
+        if self._unfiltered:
+            self._say(at, f"the filter does not know {self._unfiltered} of the keys")
+        if self._broken:
+            return
+        if self._last is not None and self._last[0] != meta.index.last_key:
+            self._say(at, "the last key is not the one that the index says")
+        counted = self._stats.finish(
+            blocks=len(meta.index),
+            raw_block_bytes=self._raw_bytes,
+            first_key=meta.index.first_key,
+            last_key=meta.index.last_key,
+        )
+        if counted != meta.stats:
+            self._say(at, "the statistics are not those of the rows")
+        if meta.filter is not None and meta.filter.keys != meta.stats.rows:
+            self._say(at, f"the filter was made for {meta.filter.keys} rows, and there are {meta.stats.rows}")
+        if not self.findings and crc32c(tail, self._body_crc) != header.body_crc:
+            self._say(HEADER_BYTES, "body checksum does not match")
+
+    def _say(self, offset: int, what: str) -> None:
+        self.findings.append(Finding(self._key, offset, what))
+
+
+def _header_against_footer(key: str, header: ObjectHeader, footer: SstFooter) -> Iterator[Finding]:
+    if header.kind is not ObjectKind.SST:
+        yield Finding(key, 10, f"its header says it is a {header.kind.name}")
+    if header.body_bytes != footer.size - HEADER_BYTES:
+        yield Finding(key, 0, f"its header says {header.body_bytes} bytes follow, and it has {footer.size} in all")
+    if (header.writer_epoch, header.manifest_version) != (footer.writer_epoch, footer.manifest_version):
+        yield Finding(key, 0, "header and footer differ in who made it")
+
+
+def _ref_against(ref: SstRef, header: ObjectHeader, meta: SstMeta) -> Iterator[Finding]:
+    said = {name: (getattr(ref, name), getattr(meta.stats, name)) for name in COMPARED}
+    said["writer_epoch"] = (ref.writer_epoch, header.writer_epoch)
+    for name, (named, stored) in said.items():
+        if named != stored:
+            yield Finding(ref.location, None, f"the manifest says {name} is {named!r}, the SST says {stored!r}")
+
+
+def differing(refs: Sequence[SstRef]) -> tuple[SstRef, ...]:
+    """``refs`` without repetition."""
+    found: list[SstRef] = []
+    for one in refs:
+        if one not in found:
+            found.append(one)
+    return tuple(found)

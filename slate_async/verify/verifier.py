@@ -1,0 +1,254 @@
+"""One verification: everything that lives is read once.
+
+Ordering rule: head and checkpoints' versions -> the log, by a head and a register read again -> SSTs -> the head once
+more. The database may be written, compacted and collected meanwhile: an object that is gone counts as missing only if
+the head read last, or a checkpoint in it, still needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from metastores.protocol import Register, VersionRef
+from slate_async.clone.site import Site
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format.header import HEADER_BYTES, peek_header
+from slate_async.log import register as registers
+from slate_async.log.register import WriterRegister
+from slate_async.log.standing import LogName
+from slate_async.manifest.driver import Stored, translated
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import ManifestState, Parent, SstRef
+from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.sst.locate import SstOpener
+from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
+from slate_async.verify.report import Finding, Stage, VerifyProgress, VerifyReport
+from slate_async.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
+from slate_async.verify.states import check_state
+
+SSTS_IN_PARALLEL = 4
+Place = tuple[UUID | None, str]
+"""Whose object (``None``: the database's own) and its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What manifest versions name: each SST as all of them describe it, and who the parents are."""
+
+    refs: Mapping[Place, tuple[SstRef, ...]]
+    parents: tuple[Parent, ...]
+
+    @property
+    def own_keys(self) -> frozenset[str]:
+        return frozenset(key for database_id, key in self.refs if database_id is None)
+
+
+class Verifier:
+    """Verifies the database at ``site``, whose driver has read nothing yet.
+
+    ssts: what finds the SSTs of a database"""
+
+    def __init__(
+        self,
+        site: Site,
+        ssts: Callable[[UUID], SstOpener],
+        on_progress: Callable[[VerifyProgress], None] | None = None,
+    ) -> None:
+        self._site = site
+        self._store = site.store
+        self._driver = site.driver
+        self._ssts = ssts
+        self._offload = site.runtime.offload
+        self._on_progress = on_progress
+        self._versions: dict[VersionRef, Stored] = {}
+        self._findings: list[Finding] = []
+        self._notes: list[Finding] = []
+        self._done = VerifyProgress("manifest", 0, 0, 0, 0)
+
+    async def verify(self) -> VerifyReport:
+        """See the module docstring. What is wrong is in the report.
+
+        Raises `InvalidError` if there is no database, or one that nobody can open; `UnavailableError`."""
+        try:
+            head = await self._site.head()
+            check_usable(head)
+        except CorruptionError as error:
+            return VerifyReport(0, 0, 0, 0, 0, 0, 0, (finding_of(error),), ())
+        named = await self._read_versions(head)
+        await self._count_versions(head)
+        async with self._site.register(head.log_protocol) as register:
+            log = await self._check_log(named, register)
+        ssts = await self._check_ssts(head, named)
+        await self._check_unnamed(head, named)
+        whole = [one for one in log if one.whole]
+        return VerifyReport(
+            manifest_version=head.version,
+            versions=len(self._versions),
+            log_objects=len(whole),
+            ssts=len(ssts),
+            blocks=sum(one.blocks for one in ssts) + sum(one.blocks for one in whole),
+            rows=sum(one.rows for one in ssts) + sum(one.rows for one in whole),
+            nbytes=self._done.nbytes,
+            findings=tuple(self._findings),
+            notes=tuple(self._notes),
+        )
+
+    # ---- the manifest
+
+    async def _read_versions(self, head: ManifestState) -> _Named:
+        """Read and judge every version that lives; what they name."""
+        states = await self._living(head)
+        for state in states:
+            self._findings += check_state(state)
+        return await self._offload.run(lambda: _named(states))
+
+    async def _living(self, head: ManifestState) -> list[ManifestState]:
+        """The states of the head and its checkpoints; those that cannot be read are told."""
+        for ref in dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]):
+            if ref in self._versions:
+                continue
+            try:
+                stored = await self._driver.read_stored(ref)
+            except CorruptionError as error:
+                self._findings.append(finding_of(error))
+                continue
+            if stored is not None:
+                self._versions[ref] = stored
+            elif await self._still_names(ref):
+                what = "is missing, or the version it is a change to, though the manifest names it"
+                self._findings.append(Finding(f"manifest version {ref.version}", None, what))
+        refs = dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)])
+        return [self._versions[ref].state for ref in refs if ref in self._versions]
+
+    async def _still_names(self, ref: VersionRef) -> bool:
+        newest = await self._site.head()
+        return ref in [newest.ref, *(one.ref for one in newest.checkpoints)]
+
+    async def _count_versions(self, head: ManifestState) -> None:
+        bases = [stored.base for stored in self._versions.values() if stored.base is not None]
+        retained = {*self._versions, *bases}
+        stored = await translated(self._driver.metastore.versions())
+        idle = [ref for ref in stored if ref.version < head.version and ref not in retained]
+        if idle:
+            note = f"nothing needs it; a garbage collector deletes it, and {len(idle) - 1} others"
+            self._notes.append(Finding(f"manifest version {idle[0].version}", None, note))
+
+    # ---- the log
+
+    async def _check_log(self, named: _Named, register: Register | None) -> list[CheckedObject]:
+        state = await self._site.head()
+        check = LogCheck(self._store, state, await self._read(register), named.own_keys, self._offload)
+        found, notes = await check.listed()
+        self._notes += notes
+        self._begin("log", len(found), sum(info.size for info, _ in found))
+
+        async def one(item: tuple[ObjectInfo, LogName]) -> CheckedObject:
+            info, name = item
+            checked = await check.check(info, name)
+            self._advance(info.size)
+            return checked
+
+        objects = await map_bounded(one, found, IN_PARALLEL) if found else []
+        for checked in objects:
+            self._findings += checked.findings
+            self._notes += checked.notes
+        held = await self._read(register)  # before the head: a claim is in the manifest first
+        late = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
+        self._findings += await late.missing(frozenset(one.info.key for one in objects if one.header or one.findings))
+        self._findings += late.order(objects)
+        self._findings += late.register()
+        return objects
+
+    async def _read(self, register: Register | None) -> WriterRegister | None:
+        cell = None if register is None else await translated(register.read())
+        try:
+            return None if cell is None else registers.decode(cell.value)
+        except CorruptionError as error:
+            if all(one.object_name != REGISTER for one in self._findings):
+                self._findings.append(finding_of(error))
+            return None
+
+    # ---- SSTs
+
+    async def _check_ssts(self, head: ManifestState, named: _Named) -> list[CheckedSst]:
+        opener = self._ssts(head.database_id)
+        places = list(named.refs)
+        self._begin("ssts", len(places), sum(refs[0].size for refs in named.refs.values()))
+
+        async def check(place: Place) -> CheckedSst:
+            refs = named.refs[place]
+            try:
+                store = opener.store_of(refs[0], named.parents)
+            except (CorruptionError, InvalidError) as error:
+                return CheckedSst([Finding(refs[0].location, None, f"cannot be reached: {error}")])
+            database_id, object_id = place[0] or head.database_id, refs[0].object_id
+            expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs)
+            checked = await check_sst(expected, self._offload)
+            self._advance(refs[0].size)
+            return checked
+
+        results = await map_bounded(check, places, SSTS_IN_PARALLEL) if places else []
+        for checked in results:
+            self._findings += checked.findings
+        gone = [place for place, checked in zip(places, results, strict=True) if checked.missing]
+        if gone:
+            states = await self._living(await self._site.head())
+            still = await self._offload.run(lambda: _named(states))
+            self._findings += [
+                Finding(key, None, "is missing, though the manifest names it")
+                for database_id, key in gone
+                if (database_id, key) in still.refs
+            ]
+        return [one for one in results if not one.missing]
+
+    async def _check_unnamed(self, head: ManifestState, named: _Named) -> None:
+        """SSTs that no version read names: another database's are wrong here, the others a collector's matter."""
+        keys = named.own_keys
+        async for info in self._store.list(SST_PREFIX):
+            if info.key in keys:
+                continue
+            if parse_sst_key(info.key) is None:
+                self._notes.append(Finding(info.key, None, "is not the name of an SST; left alone"))
+                continue
+            try:
+                data = (await self._store.get(info.key, Span(0, min(info.size, HEADER_BYTES)))).data
+                owner = peek_header(data, object_name=info.key).database_id
+            except ObjectNotFoundError:
+                continue
+            except (CorruptionError, InvalidError):
+                owner = head.database_id  # half-made or damaged garbage is garbage
+            if owner == head.database_id:
+                what = "nothing names it: work in progress, or garbage that a collector deletes"
+                self._notes.append(Finding(info.key, None, what))
+            else:
+                self._findings.append(Finding(info.key, 16, f"belongs to database {owner}, not {head.database_id}"))
+
+    # ---- progress
+
+    def _begin(self, stage: Stage, objects: int, nbytes: int) -> None:
+        before = self._done
+        self._done = VerifyProgress(stage, 0, objects, before.nbytes, before.nbytes + nbytes)
+        self._tell()
+
+    def _advance(self, nbytes: int) -> None:
+        now = self._done
+        self._done = VerifyProgress(now.stage, now.objects + 1, now.objects_total, now.nbytes + nbytes, now.bytes_total)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._done)
+
+
+def _named(states: list[ManifestState]) -> _Named:
+    refs: dict[Place, list[SstRef]] = {}
+    for state in states:
+        finished = (sst for job in state.compactions for part in job.finished for sst in part.ssts)
+        for sst in (*state.ssts(), *finished):
+            refs.setdefault((sst.database_id, sst.location), []).append(sst)
+    parents = {parent.database_id: parent for state in states for parent in state.parents}
+    return _Named({place: differing(found) for place, found in refs.items()}, tuple(parents.values()))
