@@ -124,6 +124,44 @@ async def test_on_a_path_it_holds_what_is_acknowledged_and_leaves_the_writer_alo
         assert info.log_end == db.status().log_end - 1
 
 
+async def test_beside_writes_compaction_and_collection_it_is_a_prefix_that_has_all_acknowledged(
+    kind: Kind, memory: MemoryStore
+) -> None:
+    issued = acknowledged = 0
+    collecting = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+
+    async def write(db: slate.Db) -> None:
+        nonlocal issued, acknowledged
+        while True:
+            number, issued = issued, issued + 1
+            await db.put(b"%06d" % number, b"x" * 50)
+            acknowledged = number + 1
+
+    async def compact(db: slate.Db) -> None:
+        while True:
+            await db.compact(full=True)
+
+    async def check(admin: slate.Admin) -> None:
+        before = acknowledged
+        info = await admin.create_checkpoint()
+        after = issued
+        await collector.collect()
+        rows = [*await shown(memory, info)]
+        assert rows == [b"%06d" % number for number in range(len(rows))]
+        assert before <= len(rows) <= after
+
+    async with open_db(memory, kind, l0_sst_bytes=1024, block_bytes=256, flush_interval_ms=0) as db:
+        opening = slate.open_gc(memory, name="memory://test", periodic=False, settings=collecting, runtime=runtime())
+        async with open_admin(memory) as admin, opening as collector:
+            busy = starts(write(db), compact(db))
+            for _ in range(5):
+                await check(admin)
+            for task in busy:
+                task.cancel()
+            await asyncio.wait(busy)
+            assert [task.cancelled() for task in busy] == [True, True]
+
+
 async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> None:
     async with open_db(memory, kind) as db:
         await db.put(b"a", b"1")
