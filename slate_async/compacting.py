@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metastores.protocol import Register
 from slate_async.compaction.compactor import Compactor
@@ -24,11 +24,14 @@ from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Opened, Place, follow_database
 from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
+LANES_BESIDE_A_WRITER = 1
+"""Worker threads that compute for compactions at a time: each more makes the writer's loop wait longer for its turn."""
 
 
 class Listeners:
@@ -96,7 +99,7 @@ async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bo
                 register = place.metadata.register(objects, place.name)
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
-            _bench(place, settings, state, driver, register, stats, listeners),
+            _bench(place, settings, state, driver, register, stats, listeners, settings.compaction_parallelism),
             name=place.name,
             token=place.runtime.ids.token,
             runtime=place.runtime,
@@ -145,7 +148,7 @@ def resident_beside(
         return driver.head
 
     compactor = Compactor(
-        _bench(place, settings, writer.state, driver, opened.register, stats, listeners),
+        _bench(place, settings, writer.state, driver, opened.register, stats, listeners, LANES_BESIDE_A_WRITER),
         name=place.name,
         token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
         runtime=place.runtime,
@@ -175,7 +178,9 @@ def _bench(
     register: Register | None,
     stats: CompactorStats,
     listeners: Listeners,
+    lanes: int,
 ) -> Bench:
+    place = replace(place, runtime=replace(place.runtime, offload=Lanes(place.runtime.offload, lanes)))
     ssts = place.ssts(state.database_id)
     log: LogSource | None = None
     if not state.wal_enabled:

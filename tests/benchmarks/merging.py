@@ -14,7 +14,8 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from slate_async.manifest.records import Shape
 from slate_async.manifest.state import SstRef
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression
@@ -56,6 +58,7 @@ class Case:
     value: int
     compression: Compression
     sources: int
+    lanes: int
 
     @property
     def manifest(self) -> Path:
@@ -156,6 +159,7 @@ async def merge_all(case: Case) -> None:
     """Merge the inputs and print the line."""
     runtime = system_runtime()
     store = LocalStore(case.folder, runtime)
+    slices = replace(runtime, offload=Lanes(runtime.offload, case.lanes))
     packed = msgspec.msgpack.decode(case.manifest.read_bytes())
     task = RangeTask(
         database_id=DATABASE,
@@ -171,17 +175,25 @@ async def merge_all(case: Case) -> None:
         compression=case.compression,
         filter_bits_per_key=10,
     )
+    idle: list[float] = []
+    with suppress(TimeoutError):
+        await asyncio.wait_for(lags(idle), 3)
     before, cpu = peak_mib(), time.process_time()
-    result, seconds, found = await merge(store, runtime, task)
+    result, seconds, found = await merge(store, slices, task)
     cpu, counts = time.process_time() - cpu, result.counts
-    found.sort()
     print(
         f"{case.megabytes} MB, {case.value} B values, {case.compression}: {seconds:.2f} s, {cpu:.2f} s of CPU,"
         f" {counts.bytes_in / cpu / 1e6:.0f} MB and {counts.rows_in / cpu:,.0f} rows in per second of CPU;"
-        f" loop late by p50 {found[len(found) // 2]:.1f}, p99 {found[len(found) * 99 // 100]:.1f},"
-        f" at most {found[-1]:.1f} ms; memory {before:.0f} to {peak_mib():.0f} MiB; {len(result.ssts)} SSTs",
+        f" loop late by {told(found)} (idle {told(idle)});"
+        f" memory {before:.0f} to {peak_mib():.0f} MiB; {len(result.ssts)} SSTs",
         flush=True,
     )
+
+
+def told(found: list[float]) -> str:
+    """The middle, the last hundredth and the worst of some lags."""
+    found.sort()
+    return f"p50 {found[len(found) // 2]:.1f}, p99 {found[len(found) * 99 // 100]:.1f}, at most {found[-1]:.1f} ms"
 
 
 def in_a_process(work: Callable[[Case], Coroutine[None, None, None]], case: Case) -> None:
@@ -204,12 +216,13 @@ def main() -> None:
     parser.add_argument("--value", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--compression", nargs="+", default=["none", "zstd"])
     parser.add_argument("--sources", type=int, default=4)
+    parser.add_argument("--lanes", type=int, default=1, help="worker threads that compute at a time")
     arguments = parser.parse_args()
     for megabytes in arguments.megabytes:
         for value in arguments.value:
             for compression in arguments.compression:
                 with tempfile.TemporaryDirectory() as folder:
-                    case = Case(folder, megabytes, value, compression, arguments.sources)
+                    case = Case(folder, megabytes, value, compression, arguments.sources, arguments.lanes)
                     in_a_process(build_all, case)
                     in_a_process(merge_all, case)
 
