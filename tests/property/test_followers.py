@@ -110,11 +110,14 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule()
     def compact_and_collect(self) -> None:
-        self.run(compact(self.store))
+        self.run(self.compacted_and_collected())
+
+    async def compacted_and_collected(self) -> None:
+        await compact(self.store)
         self.compacted = True
-        for _ in range(2):
-            self.run(self.db.confirm())
-        self.run(collect(self.store, self.clock.now_ms()))
+        for _ in range(2):  # a pin of the writer goes at the look after the one that made the next
+            await self.db.confirm()
+        await collect(self.store, self.clock.now_ms())
 
     @rule(number=READERS, turns=st.integers(0, 40), patient=st.booleans())
     def look_cut_short(self, number: int, turns: int, patient: bool) -> None:
@@ -128,6 +131,19 @@ class FollowerMachine(RuleBasedStateMachine):
             await asyncio.wait([work])
 
         self.run(cut())
+
+    @rule(number=READERS, turns=st.integers(0, 40))
+    def look_while_all_is_compacted(self, number: int, turns: int) -> None:
+        async def meanwhile() -> None:
+            follower = self.readers[number]._follower
+            assert follower is not None
+            work = asyncio.ensure_future(follower.catch_up())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await self.compacted_and_collected()
+            await work
+
+        self.run(meanwhile())
 
     @rule(number=READERS, patient=st.booleans())
     def look(self, number: int, patient: bool) -> None:

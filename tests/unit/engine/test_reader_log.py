@@ -120,9 +120,30 @@ async def test_a_dead_writers_late_object_below_the_floor_is_ignored() -> None:
         assert reader.status().log_end == state.log_start
 
 
-async def _segment_of_epoch(state: ManifestState, epoch: int, log_id: int) -> bytes:
+async def test_a_dead_writers_object_at_a_collected_position_is_dropped_with_its_round() -> None:
+    """Rule 13: nothing in the log itself tells that it does not count; only the head that is read afterwards does."""
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db:
+        await db.put(b"a", b"1")
+        async with open_reader(store, pin=False) as reader:
+            await db.put(b"a", b"2")
+            collected = db.status().log_end
+            assert reader.status().log_end == collected - 1
+            async with open_db(store, CONTIGUOUS) as successor:
+                await into_ssts(successor, store)
+                await successor.put(b"b", b"1")
+                late = await _segment_of_epoch(await head(store), 1, collected, seq=2)
+                await store.put(contiguous_key(collected), late)
+                await reader.refresh()
+                assert await contents(reader) == {b"a": b"2", b"b": b"1"}
+                assert reader.metrics()["reader.dropped_rounds"] == 1
+            with pytest.raises(slate.FencedError):
+                await db.confirm()
+
+
+async def _segment_of_epoch(state: ManifestState, epoch: int, log_id: int, *, seq: int = 1) -> bytes:
     table = Memtable()
-    table.append(b"a", b"zombie", PUT, 1, NO_EXPIRY, 1)
+    table.append(b"a", b"zombie", PUT, seq, NO_EXPIRY, 1)
     columns = await convert(table, 0, 1)
     return b"".join(
         encode_segment(columns[0], database_id=state.database_id, log_id=log_id, epoch=epoch, manifest_version=1)
