@@ -5,12 +5,14 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 from metastores.protocol import Register
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.follow.picture import Picture
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
@@ -19,8 +21,12 @@ from slate_async.manifest.edits import check_usable
 from slate_async.member import Member
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Place
+from slate_async.past import Moment, seq_to_time, time_to_seq
+from slate_async.reading import open_reading
+from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
+from slate_async.snapshot import Look
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.verifier import Verifier
 from slate_async.write.rows import Duration
@@ -67,6 +73,28 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         if source is not None:
             return await self._copy_checkpoint(source, lifetime, name)
         return await self._new_checkpoint(await self._while_open(self._log_extent()), lifetime, name)
+
+    async def seq_to_time(self, seq: int) -> float:
+        """See `DbReader.seq_to_time`; what is in the log is read for it."""
+        async with self._picture() as (look, picture):
+            return seq_to_time(look, picture.state, picture.samples, seq)
+
+    async def time_to_seq(self, time: Moment) -> int:
+        """See `DbReader.time_to_seq`; what is in the log is read for it."""
+        async with self._picture() as (look, picture):
+            return time_to_seq(look, picture.state, picture.samples, time)
+
+    @asynccontextmanager
+    async def _picture(self) -> AsyncIterator[tuple[Look, Picture]]:
+        """The database as a reader that pins nothing sees it now."""
+        self._check()
+        opened = await open_reading(self._place, self._supervisor, checkpoint=None, pin=False)
+        try:
+            picture = opened.source.picture
+            yield Look(picture.view, picture.last_seq, self._place.runtime.clock.now_ms()), picture
+        finally:
+            closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
+            await to_the_end(each_of(closers))
 
     async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.

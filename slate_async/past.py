@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from slate_async.errors import InvalidError
@@ -36,11 +36,7 @@ def look_at(
     if (seq is None) == (time is None):
         raise InvalidError("at() takes either seq= or time=")
     if time is not None:
-        at_ms = _milliseconds(time)
-        if at_ms > look.now_ms:
-            raise InvalidError("at() looks back; that time has not come yet")
-        if at_ms < state.created_ms:
-            raise InvalidError("at() looks back as far as the database goes; it was made after that time")
+        at_ms = _moment_ms(time, look.now_ms, state.created_ms)
         found = min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
     else:
         assert seq is not None
@@ -54,19 +50,67 @@ def look_at(
     return Look(look.view, found, at_ms)
 
 
+def time_to_seq(look: Look, state: ManifestState, samples: Sequence[SeqTime], time: Moment) -> int:
+    """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Arguments as of
+    `look_at`. Exact where the rows of that time are in the log, else as fine as the manifest's samples.
+
+    Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
+    known = _known_from(state)
+    first_ms = state.created_ms if known is None else min(state.created_ms, known.time_ms)
+    at_ms = _moment_ms(time, look.now_ms, first_ms)
+    if known is not None and state.history_floor and at_ms < known.time_ms:
+        raise InvalidError(f"times are known from {iso_time(known.time_ms / 1000)} on, of sequence number {known.seq}")
+    return min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
+
+
+def seq_to_time(look: Look, state: ManifestState, samples: Sequence[SeqTime], seq: int) -> float:
+    """By which time, in seconds since the epoch, ``seq`` was written for sure. Arguments and precision as of
+    `time_to_seq`.
+
+    Raises `InvalidError` for what is no number of a row, is not here yet, or is older than what is known."""
+    if _checked(seq, look.max_seq) == 0:
+        raise InvalidError("sequence numbers of rows begin with 1")
+    known = _known_from(state)
+    if known is not None and state.history_floor and seq < known.seq:
+        raise InvalidError(
+            f"when sequence number {seq} was written is not known any more; times are known from {known.seq} on"
+        )
+    return _time_of(state, samples, look.view, seq, look.now_ms) / 1000
+
+
+def iso_time(seconds: float) -> str:
+    """ISO 8601, in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _known_from(state: ManifestState) -> SeqTime | None:
+    """The oldest sample. Once there is a ``history_floor`` older ones are gone; before that nothing is older."""
+    return state.seq_times[0] if state.seq_times else None
+
+
+def _moment_ms(time: Moment, now_ms: int, first_ms: int) -> int:
+    """Raises `InvalidError` unless it lies between the two."""
+    at_ms = _milliseconds(time)
+    if at_ms > now_ms:
+        raise InvalidError("this looks back, and that time has not come yet")
+    if at_ms < first_ms:
+        raise InvalidError("this looks back as far as the database goes; it was made after that time")
+    return at_ms
+
+
 def _milliseconds(time: Moment) -> int:
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise InvalidError("at(time=) takes a datetime with a time zone, or seconds since the epoch")
+            raise InvalidError("a time is a datetime with a time zone, or seconds since the epoch")
         time = time.timestamp()
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < 2**53:
-        raise InvalidError(f"at(time=) takes a datetime with a time zone, or seconds since the epoch, not {time!r}")
+        raise InvalidError(f"a time is a datetime with a time zone, or seconds since the epoch, not {time!r}")
     return int(time * 1000 + 0.001)  # whole milliseconds are not whole as seconds; what is finer is cut off
 
 
 def _checked(seq: int, newest: int) -> int:
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise InvalidError(f"at(seq=) takes a sequence number, not {seq!r}")
+        raise InvalidError(f"a sequence number is a whole number from 0 on, not {seq!r}")
     if seq > newest:
         raise InvalidError(f"sequence number {seq} is not here yet, the newest is {newest}; wait for it, then look")
     return seq

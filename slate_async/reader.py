@@ -15,7 +15,7 @@ from slate_async.follow.follower import Follower
 from slate_async.follow.source import Source
 from slate_async.member import Member
 from slate_async.opening import Place
-from slate_async.past import Moment, look_at
+from slate_async.past import Moment, look_at, seq_to_time, time_to_seq
 from slate_async.read.renewal import check_same_moment
 from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, PollScheduler
@@ -108,6 +108,22 @@ class DbReader(Member, ViewReads):
         picture = self._source.picture
         look = look_at(self._look(True), picture.state, picture.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+
+    def seq_to_time(self, seq: int) -> float:
+        """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is
+        in the log, else as fine as the manifest's samples.
+
+        Raises `InvalidError` for a number that is not here yet, or older than what is known."""
+        picture = self._source.picture
+        return seq_to_time(self._look(True), picture.state, picture.samples, seq)
+
+    def time_to_seq(self, time: Moment) -> int:
+        """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Times and
+        precision as of `at`, but not bound by what history is kept.
+
+        Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
+        picture = self._source.picture
+        return time_to_seq(self._look(True), picture.state, picture.samples, time)
 
     # ---- following
 
