@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+import pytest
+
 import slate_async as slate
 from slate_async.objectstore.protocol import ObjectStore
-from tests.engine import Kind, ManualClock, contents, open_db, open_reader
+from tests.engine import Kind, ManualClock, contents, open_db, open_reader, settle
 
 
 async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
@@ -69,3 +74,43 @@ async def test_a_follower_through_take_overs(store: ObjectStore, kind: Kind) -> 
             await reader.refresh()
             assert await reader.get(b"%d" % number) == b"x"
         assert len(await contents(reader)) == 4
+
+
+async def test_many_readers_of_one_environment_follow_by_themselves(tmp_path: Path, kind: Kind) -> None:
+    path, polling = tmp_path / "db", slate.Settings(manifest_poll_interval_ms=20)
+    async with slate.Environment() as environment:
+        async with environment.open(path, settings=kind.settings()) as db:
+            readers = [await environment.open_reader(path, settings=polling, pin=number < 5) for number in range(10)]
+            waiting = [asyncio.ensure_future(reader.wait_for(21)) for reader in readers]
+            for number in range(20):
+                await db.put(b"%d" % number, b"x")
+            await db.flush(l0=True)
+            await db.put(b"last", b"x")
+            await asyncio.gather(*waiting)
+            for reader in readers:
+                assert len(await contents(reader)) == 21
+                assert reader.status().failed_polls == 0
+        with pytest.raises(slate.InvalidError, match="no database"):
+            await environment.open_reader(tmp_path / "nothing")
+        assert not (tmp_path / "nothing").exists()
+
+
+async def test_a_closed_reader_says_so(db: slate.Db, store: ObjectStore) -> None:
+    reader = await open_reader(store)
+    scan, waiting = reader.scan(), asyncio.ensure_future(reader.wait_for(1))
+    await settle()
+    await reader.close()
+    await reader.close()
+    with pytest.raises(slate.ClosedError):
+        await waiting
+    with pytest.raises(slate.ClosedError):
+        await reader.get(b"a")
+    with pytest.raises(slate.ClosedError):
+        await anext(aiter(scan))
+    assert reader.status().state == "closed"
+
+
+@pytest.mark.parametrize("lifetime", [1, 2_000])
+def test_a_lifetime_within_two_polls_is_a_contradiction(lifetime: int) -> None:
+    with pytest.raises(slate.InvalidError, match=r"checkpoint_lifetime_ms .* twice manifest_poll_interval_ms"):
+        slate.Settings(checkpoint_lifetime_ms=lifetime, manifest_poll_interval_ms=1_000)
