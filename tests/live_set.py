@@ -29,7 +29,7 @@ STAYS = (CURRENT, ELSEWHERE, WRITER)
 
 @dataclass(frozen=True)
 class LiveSet:
-    """missing: keys and versions that something names and that are not there; left: there, and named by nothing."""
+    """missing: what something names and is not there; left: there, and named by nothing."""
 
     missing: list[str]
     left: list[str]
@@ -55,7 +55,6 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
         cell = await reading.read()
         register = EMPTY if cell is None else registers.decode(cell.value)
         await reading.close()
-    missing += [f"version {ref.version}" for ref in versions - stored]
     left = [f"version {ref.version}" for ref in stored - versions]
     infos = {info.key: info async for info in store.list()}
     missing += sorted(ssts - infos.keys())

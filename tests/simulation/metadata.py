@@ -87,10 +87,11 @@ class SimVersions:
             if self.read(ref) is not None:
                 del self.records[ref.version]
 
-    def collect(self, retained: Sequence[VersionRef], as_of: VersionRef | None) -> int:
-        """Forget every version below ``as_of`` (the head, if not given) that ``retained`` does not name."""
-        limit = self.head if as_of is None else min(as_of.version, self.head)
-        doomed = [ref for ref in self.refs() if ref.version < limit and ref not in retained]
+    def collect(self, retained: Sequence[VersionRef], as_of: VersionRef | None, limit: int | None) -> int:
+        """Forget every version below ``as_of`` (the head, if not given) that ``retained`` does not name, the oldest
+        ``limit`` of them."""
+        end = self.head if as_of is None else min(as_of.version, self.head)
+        doomed = [ref for ref in self.refs() if ref.version < end and ref not in retained][:limit]
         self.delete(doomed)
         return len(doomed)
 
@@ -170,9 +171,11 @@ class FaultyMetaStore(_Handle):
         if isinstance(await self._write("manifest-delete", lambda: self._shared.delete(refs)), Unknown):
             raise MetaStoreUnavailableError("deleting versions: outcome unknown")
 
-    async def collect(self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None) -> int:
+    async def collect(
+        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+    ) -> int:
         """Delete what ``retained`` does not name, below ``as_of``."""
-        done = await self._write("manifest-collect", lambda: self._shared.collect(retained, as_of))
+        done = await self._write("manifest-collect", lambda: self._shared.collect(retained, as_of, limit))
         if isinstance(done, Unknown):
             raise MetaStoreUnavailableError("collecting versions: outcome unknown")
         return done

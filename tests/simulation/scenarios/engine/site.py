@@ -78,9 +78,9 @@ class Site:
         """One more of ``name`` for the statistics."""
         self.counts[name] = self.counts.get(name, 0) + by
 
-    def turns(self) -> Iterator[None]:
-        """Rounds of a helper: for ever, and some more once the calm has begun, when the sleepers wake."""
-        left = CALM_TURNS
+    def turns(self, calm: int = CALM_TURNS) -> Iterator[None]:
+        """Rounds of a helper: for ever, and ``calm`` more once the calm has begun, when the sleepers wake."""
+        left = calm
         while left:
             left -= self.over
             yield

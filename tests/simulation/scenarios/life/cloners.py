@@ -10,14 +10,14 @@ from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, rows_of
-from tests.simulation.scenarios.life.helpers import nap, writes_of
+from tests.simulation.scenarios.life.helpers import CALM, nap, writes_of
 
 WRITES = 6
 
 
 async def clone(estate: Estate, site: Site, node: Node) -> None:
     """Go on with any of the clones: make it, write to it, compact it, destroy it."""
-    for _ in site.turns():
+    for _ in site.turns(CALM):
         await nap(node, 0.5)
         chosen = node.rng.choice(estate.clones)
         try:

@@ -14,7 +14,6 @@ from slate_async.settings import Settings
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Write
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.params import small_settings
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.eye import Eye, nearby
 from tests.simulation.scenarios.life.params import LifeParams
@@ -110,12 +109,8 @@ class Estate:
     # ---- what processes open
 
     def settings(self, node: Node) -> Settings:
-        """Of anything but a writer: what is the database's own it follows."""
-        params = self.params
-        chosen = params.chosen(node.rng, None)
-        for name in ("log_protocol", "wal_enabled", "compaction", "retention_ms", "ack"):
-            del chosen[name]
-        return small_settings(**chosen)
+        """What a process opens anything with but a writer."""
+        return self.params.settings(node.rng, None)
 
     @contextlib.asynccontextmanager
     async def environment(self, node: Node) -> AsyncIterator[slate.Environment]:

@@ -11,6 +11,9 @@ from tests.simulation.scenarios.engine.rows import MARKER, record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Rows, rows_of
 
+CALM = 2
+"""Turns once the calm has begun."""
+
 
 async def nap(node: Node, longest: float) -> None:
     """Sleep by chance."""
@@ -19,7 +22,7 @@ async def nap(node: Node, longest: float) -> None:
 
 async def compact(estate: Estate, site: Site, node: Node) -> None:
     """Be the compactor until another one takes over, and after a while again."""
-    for _ in estate.source.turns():
+    for _ in estate.source.turns(CALM):
         await nap(node, 0.5)
         try:
             async with estate.compactor(node, site) as compactor:
@@ -35,7 +38,7 @@ async def compact(estate: Estate, site: Site, node: Node) -> None:
 
 async def collect(estate: Estate, site: Site, node: Node) -> None:
     """Collect garbage."""
-    for _ in estate.source.turns():
+    for _ in estate.source.turns(CALM):
         await nap(node, 0.3)
         try:
             async with estate.collector(node, site) as collector:
@@ -52,7 +55,7 @@ async def collect(estate: Estate, site: Site, node: Node) -> None:
 
 async def follow(estate: Estate, site: Site, node: Node) -> None:
     """Follow the database, with checkpoints or without, and look at it in many ways."""
-    for _ in site.turns():
+    for _ in site.turns(CALM):
         await nap(node, 0.3)
         pin = node.rng.random() < 0.75
         try:

@@ -10,13 +10,13 @@ from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Kept, rows_of
-from tests.simulation.scenarios.life.helpers import nap, writes_of
+from tests.simulation.scenarios.life.helpers import CALM, nap, writes_of
 
 
 async def keep(estate: Estate, site: Site, node: Node) -> None:
     """One thing after another, with any checkpoint there is."""
     keeper = Keeper(estate, site, node)
-    for _ in site.turns():
+    for _ in site.turns(CALM):
         await nap(node, 0.5)
         try:
             await keeper.step()

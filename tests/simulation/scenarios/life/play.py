@@ -95,7 +95,7 @@ class LifePlay(Play):
     async def _end_of(self, chosen: Clone, *, destroyed: bool) -> None:
         """Finish, judge, and perhaps destroy a clone."""
         node = self.world.node("heir")
-        if not chosen.doomed:
+        if not chosen.made:
             await node.run(cloners.make(self.estate, chosen, node))
         if not chosen.doomed:
             if chosen.base is None:
