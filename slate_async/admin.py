@@ -13,6 +13,9 @@ from metastores.protocol import Register
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.follow.picture import Picture
+from slate_async.inspection.log import LogInspection, inspect_log
+from slate_async.inspection.manifest import ManifestInspection, RunInspection, inspect_manifest, inspect_runs
+from slate_async.inspection.sst import SstInspection, inspect_sst
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
@@ -95,6 +98,28 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await to_the_end(each_of(closers))
+
+    async def inspect_manifest(self) -> ManifestInspection:
+        """The newest version of the manifest as it is stored."""
+        self._check()
+        async with self._open_site(self._name) as site:
+            return await inspect_manifest(site)
+
+    async def inspect_log(self) -> LogInspection:
+        """Every object of the log and what it is to the database, and the writer's register."""
+        self._check()
+        async with self._open_site(self._name) as site:
+            return await inspect_log(site)
+
+    async def inspect_sst(self, wanted: str) -> SstInspection:
+        """One SST, by its key or its object id (32 hexadecimal digits)."""
+        self._check()
+        async with self._open_site(self._name) as site:
+            return await inspect_sst(site, wanted, self._place.ssts)
+
+    async def inspect_runs(self) -> list[RunInspection]:
+        """L0, SST by SST, then the sorted runs, newest first."""
+        return inspect_runs((await self.inspect_manifest()).state)
 
     async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.

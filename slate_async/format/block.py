@@ -159,6 +159,12 @@ def stored_raw_bytes(stored: Buffer) -> int:
     return int(_TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[3]) if len(stored) >= TRAILER_BYTES else 0
 
 
+def stored_codec(stored: Buffer) -> str:
+    """The name of the compression a stored block claims; not verified."""
+    codec_id = _TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[1]
+    return Compression(codec_id).name.lower() if codec_id <= Compression.LZ4 else f"unknown ({codec_id})"
+
+
 def decode_block(stored: Buffer, *, object_name: str, offset: int = 0, expected_crc: int | None = None) -> Columns:
     """The rows of a stored block found at byte ``offset`` of ``object_name``.
 

@@ -1,0 +1,103 @@
+"""The log, object by object, and the writer's register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from slate_async.clone.site import Site
+from slate_async.log import register as registers
+from slate_async.log.register import WriterRegister
+from slate_async.log.standing import Seen, Standing, standings
+from slate_async.manifest.driver import translated
+from slate_async.manifest.state import LogProtocol, ManifestState
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.verify.log import IN_PARALLEL, CheckedObject, LogCheck
+
+Kind = Literal["segment", "fence", "sst", "unreadable"]
+_KINDS: dict[str, Kind] = {"LOG_SEGMENT": "segment", "FENCE": "fence", "SST": "sst"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An object of the log.
+
+    epoch: of the writer that made it; ``None`` if that cannot be read
+    rows, min_seq, max_seq: ``None`` of what nothing needs any more, which is not read
+    verdict: what it is to the database; `Standing`, or ``"damaged"``
+    """
+
+    position: int
+    epoch: int | None
+    kind: Kind
+    rows: int | None
+    min_seq: int | None
+    max_seq: int | None
+    size: int
+    verdict: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogInspection:
+    """The log: positions from ``log_start`` on count. ``register``: of an epoch-prefixed log."""
+
+    protocol: LogProtocol
+    wal_enabled: bool
+    log_start: int
+    log_floor: int
+    fence_width: int
+    register: WriterRegister | None
+    objects: tuple[LogEntry, ...]
+
+
+async def inspect_log(site: Site) -> LogInspection:
+    """Read the log as it is now. Raises `InvalidError` if there is no database, `UnavailableError`, and
+    `CorruptionError` for a damaged manifest or register; damage in the log is told with its object."""
+    state = await site.head()
+    register: WriterRegister | None = None
+    async with site.register(state.log_protocol) as cell_of:
+        cell = None if cell_of is None else await translated(cell_of.read())
+        if cell is not None:
+            register = registers.decode(cell.value)
+    keys = frozenset(sst.location for sst in state.ssts() if sst.database_id is None)
+    check = LogCheck(site.store, state, register, keys, site.runtime.offload)
+    listed, _ = await check.listed()
+    checked = await map_bounded(lambda one: check.check(*one), listed, IN_PARALLEL) if listed else []
+    return LogInspection(
+        state.log_protocol,
+        state.wal_enabled,
+        state.log_start,
+        state.log_floor,
+        state.fence_width,
+        register,
+        tuple(_entries(state, register, checked)),
+    )
+
+
+def _entries(state: ManifestState, register: WriterRegister | None, checked: Sequence[CheckedObject]) -> list[LogEntry]:
+    seen = [Seen(one.name, one.header.writer_epoch, one.header.kind) for one in checked if one.header is not None]
+    judged = iter(standings(state, register, seen))
+    entries: list[LogEntry] = []
+    for one in checked:
+        standing = next(judged) if one.header is not None else None
+        if standing is None and not one.findings:
+            continue  # deleted since the listing
+        entries.append(_entry(one, standing))
+    return entries
+
+
+def _entry(one: CheckedObject, standing: Standing | None) -> LogEntry:
+    header, seqs = one.header, one.seqs or (None, None)
+    return LogEntry(
+        position=one.name.position,
+        epoch=one.name.epoch if header is None else header.writer_epoch,
+        kind="unreadable" if header is None else _KINDS[header.kind.name],
+        rows=one.rows if one.whole and not one.findings else None,
+        min_seq=seqs[0],
+        max_seq=seqs[1],
+        size=one.info.size,
+        verdict="damaged" if one.findings or standing is None else standing.value,
+        key=one.info.key,
+    )

@@ -1,0 +1,82 @@
+"""The manifest and the sorted runs it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from metastores.protocol import VersionRef
+from slate_async.clone.site import Site
+from slate_async.errors import CorruptionError
+from slate_async.manifest.driver import translated
+from slate_async.manifest.state import ManifestState, SstRef
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestInspection:
+    """The head as it is stored.
+
+    base: the full version that it is a change to; ``None``: it is full itself
+    versions: all that are stored, ascending
+    """
+
+    state: ManifestState
+    base: VersionRef | None
+    versions: tuple[VersionRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInspection:
+    """An SST of L0 (``run_id`` is ``None``), or a sorted run. Newest first in a list of them.
+
+    size: bytes
+    first_key, last_key: smallest and largest key, inclusive
+    """
+
+    level: int
+    run_id: int | None
+    ssts: tuple[SstRef, ...]
+    size: int
+    rows: int
+    tombstones: int
+    first_key: bytes
+    last_key: bytes
+    min_seq: int
+    max_seq: int
+
+    @classmethod
+    def of(cls, ssts: Sequence[SstRef], *, level: int, run_id: int | None) -> Self:
+        """``ssts``, one or more, in key order."""
+        return cls(
+            level,
+            run_id,
+            tuple(ssts),
+            sum(sst.size for sst in ssts),
+            sum(sst.rows for sst in ssts),
+            sum(sst.tombstones for sst in ssts),
+            ssts[0].first_key,
+            ssts[-1].last_key,
+            min(sst.min_seq for sst in ssts),
+            max(sst.max_seq for sst in ssts),
+        )
+
+    @property
+    def tombstone_share(self) -> float:
+        """Part of the rows that only say that a key was deleted."""
+        return self.tombstones / self.rows
+
+
+async def inspect_manifest(site: Site) -> ManifestInspection:
+    """The newest version. Raises `InvalidError` if there is no database, `CorruptionError`, `UnavailableError`."""
+    state = await site.head()
+    stored = await site.driver.read_stored(state.ref)
+    if stored is None:
+        raise CorruptionError("was deleted while it was read", object_name=f"manifest version {state.version}")
+    return ManifestInspection(state, stored.base, tuple(await translated(site.driver.metastore.versions())))
+
+
+def inspect_runs(state: ManifestState) -> list[RunInspection]:
+    """L0, SST by SST, then the runs, newest first."""
+    l0 = [RunInspection.of([sst], level=0, run_id=None) for sst in state.l0]
+    return l0 + [RunInspection.of(run.ssts, level=run.level, run_id=run.id) for run in state.runs]
