@@ -47,7 +47,8 @@ Sizes of which one must hold the other are checked: `flush_bytes`, `skip_memtabl
 most `max_unflushed_bytes`, and `block_bytes` is at most `l0_sst_bytes` and `block_cache_bytes`. Where only the
 larger one is set, a default that would not fit shrinks; where both are set, the contradiction is refused. Likewise
 `request_timeout_ms` is at most `retry_deadline_ms`, and
-`log_gap_wait_ms` and `manifest_poll_interval_ms` are at most `takeover_deadline_ms`.
+`log_gap_wait_ms` and `manifest_poll_interval_ms` are at most `takeover_deadline_ms`; `checkpoint_lifetime_ms` exceeds
+twice `manifest_poll_interval_ms`.
 """
 
 
