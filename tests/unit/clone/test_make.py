@@ -222,6 +222,32 @@ async def test_a_cloner_that_sleeps_changes_nothing_of_what_others_made(
     assert requests > 15
 
 
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_pin_that_goes_before_the_last_look_at_it_is_noticed(kind: Kind) -> None:
+    town = Town(kind)
+    await town.write(PARENT, numbered(0, 5), l0=True)
+    await town.write(PARENT, numbered(5, 10))
+    finished: list[int] = []
+    for requests in range(1_000):
+        other = town.copy()
+
+        async def meanwhile(other: Town = other) -> None:
+            await delete_checkpoints(other, PARENT)
+
+        sleeper = Life(requests, meanwhile)
+        try:
+            await clone(other, life=sleeper)
+        except InvalidError:
+            assert not [key for key in other.data(CLONE) if key.startswith("log/")]
+            continue
+        if sleeper.requests is not None:
+            break
+        if not await clones_held(other):
+            finished.append(requests)
+    assert finished == list(range(requests - len(finished), requests))
+    assert len(finished) <= 4, "only the last commit comes after the last look"
+
+
 async def test_places_and_parents_that_will_not_do() -> None:
     town = Town(CONTIGUOUS)
     await town.write(PARENT, {b"a": b"1"})
