@@ -27,8 +27,10 @@ from slate_async.runtime.protocol import Offload
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
-from slate_async.write.replay import ROWS_PER_TURN, check_kind, decode_rows, new_rows
+from slate_async.write.replay import check_kind, decode_rows, new_rows
 
+ROWS_PER_TURN = 512
+"""Appending so many rows takes about a millisecond; then the loop gets a turn."""
 MANY_SSTS = 16
 """So many SSTs of the log make reads slow."""
 
