@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeAlias
@@ -138,12 +139,29 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         compactor takes over, `InvalidError` for a level that does not exist."""
         self._check()
         manual = Manual(full, None if start is None else own_key(start), None if end is None else own_key(end), level)
-        await self._writer.flush(l0=True)
         remove = self._compaction.listeners.add(progress or (lambda event: None))
         try:
-            taken = await self._compaction.resident.compact(manual)
+            return await self._flush_to_compact() + await self._compact(manual)
         finally:
             remove()
+
+    async def _flush_to_compact(self) -> int:
+        """Flush to L0, and make room in L0 for that as often as it takes: nobody else may do so."""
+        flushing = self._supervisor.spawn("flush to compact", self._writer.flush(l0=True), critical=False)
+        taken = 0
+        while not flushing.done():
+            stalled = asyncio.ensure_future(self._writer.pressure.stalled.wait())
+            try:
+                await asyncio.wait([flushing, stalled], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stalled.cancel()
+            if not flushing.done():
+                taken += await self._compact(Manual())
+        flushing.result()
+        return taken
+
+    async def _compact(self, manual: Manual) -> int:
+        taken = await self._compaction.resident.compact(manual)
         await self._look_at_head()
         return taken
 

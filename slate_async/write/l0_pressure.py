@@ -24,6 +24,7 @@ class L0Pressure:
 
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; ``count()``: how many there are
     compactor: says in words for people who compacts; set by whoever knows
+    stalled: set while somebody waits
     """
 
     def __init__(self, limit: int, count: Callable[[], int], clock: Clock) -> None:
@@ -32,6 +33,7 @@ class L0Pressure:
         self.compactor: Callable[[], str] = lambda: "nobody compacts"
         self._clock = clock
         self._fell = asyncio.Event()
+        self.stalled = asyncio.Event()
         self._since: float | None = None
         self._seconds = 0.0
         self._lifted = False
@@ -59,6 +61,7 @@ class L0Pressure:
         if self._since is None:
             self._since = self._clock.monotonic()
             self.stalls += 1
+            self.stalled.set()
             logger.warning("writes wait for compaction: %s", self.reason)
 
     def changed(self) -> None:
@@ -70,6 +73,7 @@ class L0Pressure:
             waited = self._clock.monotonic() - self._since
             self._seconds += waited
             self._since = None
+            self.stalled.clear()
             logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._count())
 
     def slowdown(self) -> float:

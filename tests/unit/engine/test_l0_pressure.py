@@ -80,3 +80,14 @@ async def test_closing_does_not_wait_for_compaction() -> None:
             await db.put(b"%03d" % number, bytes(100), await_durable=False)
         async with asyncio.timeout(20):
             await db.close()
+
+
+async def test_a_compaction_that_is_asked_for_makes_the_room_its_flush_needs() -> None:
+    async with open_db(memory_store(), CONTIGUOUS, l0_sst_bytes=1_000, **FULL) as db:
+        for number in range(30):
+            await db.put(b"%03d" % number, bytes(500))
+        await until(lambda: db.status().l0_stall is not None, "a stall")
+        async with asyncio.timeout(60):
+            assert await db.compact(full=True) > 1
+        assert (db.status().l0_ssts, db.status().sorted_runs, db.status().l0_stall) == (0, 1, None)
+        assert len([key async for key, _ in db.scan()]) == 30
