@@ -162,19 +162,20 @@ async def finish(world: World, driver: ManifestDriver, one: Compaction) -> None:
 
 
 async def checkpointer(world: World) -> None:
-    """Makes, lengthens, copies and removes checkpoints; many expire by themselves."""
+    """Makes, lengthens, copies and removes checkpoints, some of which are gone; many expire by themselves."""
     driver = world.driver()
+    known: dict[UUID, None] = {}
     for _ in range(world.random.randint(3, 8)):
         now = world.clock.now_ms()
         expire = world.random.choice([None, now + 300, now + 3_000])
         head = await driver.load()
         assert head is not None
-        known = [one.id for one in head.checkpoints]
+        known |= dict.fromkeys(one.id for one in head.checkpoints)
         ids = world.runtime.ids
         log_end = world.random.choice([None, head.log_last_seen])
         edits = [CreateCheckpoint(ids.uuid(), "user", now, expire, log_end=log_end)]
         if known:
-            source = world.random.choice(known)
+            source = world.random.choice(list(known))
             edits += [
                 CreateCheckpoint(ids.uuid(), "user", now, expire, source=source),
                 RefreshCheckpoint(source, now, expire),  # type: ignore[list-item]
