@@ -142,6 +142,14 @@ class Draft:
         expired = sst.min_expire_ms is not None and sst.min_expire_ms <= self.horizon_ms
         return expired or sst.tombstones > 0
 
+    def useless(self, sst: SstRef) -> bool:
+        """Whether ``sst``, which nothing does anything about, would lose half its rows at the bottom, or all its
+        expiring ones."""
+        if sst.max_seq > self.keep_above or sst.object_id in self.leaving:
+            return False
+        expired = sst.max_expire_ms is not None and sst.max_expire_ms <= self.horizon_ms
+        return expired or 2 * sst.tombstones >= sst.rows
+
     def _movable(self, sources: Sequence[SstRef], bottom: bool, level: int) -> bool:
         if bottom and any(map(self.sheds, sources)):
             return False

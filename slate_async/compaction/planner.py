@@ -8,7 +8,6 @@ must not make the writer wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from slate_async.compaction.draft import Draft, Keys, span, within
 from slate_async.compaction.leveled import plan_leveled, push_into
@@ -105,18 +104,17 @@ def _shed(draft: Draft) -> None:
     """Rewrite in place SSTs at the bottom that are mostly tombstones, or whose expiring rows have all expired."""
     for index, run in enumerate(draft.state.runs):
         below = draft.state.runs[index + 1 :]
-
-        def useless(sst: SstRef, below: Sequence[SortedRun] = below) -> bool:
-            if sst.max_seq > draft.keep_above or sst.object_id in draft.leaving:
-                return False
-            expired = sst.max_expire_ms is not None and sst.max_expire_ms <= draft.horizon_ms
-            if not expired and 2 * sst.tombstones < sst.rows:
-                return False
-            return not any(within(older.ssts, span([sst])) for older in below)
-
-        for found, group in groupby(run.ssts, useless):
-            if found and draft.add(runs=[run], ssts=list(group)[:MOST_SHED], level=run.level, target=run, rewrite=True):
-                return
+        useless: list[SstRef] = []
+        for sst in run.ssts:
+            # Together they must be at the bottom, or nothing would be dropped, over and over.
+            if draft.useless(sst) and not any(within(older.ssts, span([*useless, sst])) for older in below):
+                useless.append(sst)
+            elif useless:
+                break
+            if len(useless) == MOST_SHED:
+                break
+        if useless and draft.add(runs=[run], ssts=useless, level=run.level, target=run, rewrite=True):
+            return
 
 
 def _lowest_level(state: ManifestState) -> int:
