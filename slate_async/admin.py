@@ -6,12 +6,15 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
 from uuid import UUID
 
-from metastores.protocol import Register
+from metastores.protocol import MetaStoreFactory, Register
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.clone.site import Site
+from slate_async.errors import InvalidError
 from slate_async.follow.picture import Picture
 from slate_async.inspection.log import LogInspection, inspect_log
 from slate_async.inspection.manifest import ManifestInspection, RunInspection, inspect_manifest, inspect_runs
@@ -22,6 +25,8 @@ from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import check_usable
 from slate_async.member import Member
+from slate_async.mirror.make import make_mirror
+from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.opening import Place
 from slate_async.past import Moment, seq_to_time, time_to_seq
@@ -34,6 +39,9 @@ from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.verifier import Verifier
 from slate_async.write.rows import Duration
 
+OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[Site]]
+"""Opens the database at any URL, with its metadata in any metastore."""
+
 
 class Admin(Member, KeepsCheckpoints, HasLineage):
     """Made by `slate_async.open_admin` or `Environment.open_admin`, never directly. Opening it sends nothing.
@@ -43,7 +51,9 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
 
     noun = "administration"
 
-    def __init__(self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]], elsewhere: OpenElsewhere
+    ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         with translating():
             metastore = place.metadata.manifest(MetaObjects(place.store), place.name)
@@ -57,6 +67,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         KeepsCheckpoints.__init__(self, driver, place.runtime)
         HasLineage.__init__(self, place.name, sites_of(place, supervisor))
         self._place = place
+        self._elsewhere = elsewhere
         self._register: Register | None = None
 
     async def create_checkpoint(
@@ -129,6 +140,38 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         self._check()
         async with self._open_site(self._name) as site:
             return await Verifier(site, self._place.ssts, on_progress).verify()
+
+    async def mirror(
+        self,
+        checkpoint: UUID | str,
+        path: str,
+        *,
+        metastore: str | MetaStoreFactory | None = None,
+        prune: bool = False,
+        on_progress: Callable[[MirrorProgress], None] | None = None,
+    ) -> MirrorReport:
+        """Copy what a checkpoint keeps to ``path``, an empty place or an earlier mirror of this database, in any store.
+
+        A database lies there then, with the same id and contents, which can be read, or opened to write. It is mirrored
+        onto again, with a later checkpoint, for as long as nobody opened it to write or to compact; then only what is
+        new is copied. Until the new checkpoint is whole there, the mirror shows the one before. Broken off and called
+        again, it goes on.
+
+        checkpoint: id or name of a user's checkpoint
+        metastore: where the mirror keeps its metadata; ``None``: beside its data, whatever this database does
+        prune: then delete what the mirror no longer needs; readers of the mirror keep what they read
+        on_progress: called after each SST
+
+        Each SST's checksum is compared before it is written; of the mirror, `verify` compares everything. Raises
+        `InvalidError` for a checkpoint that is gone, and for a place that holds something else, was written to, or
+        shows a later moment; `CorruptionError` for damage in this database; `UnavailableError`."""
+        self._check()
+        if not isinstance(path, str) or not path:
+            raise InvalidError(f"path is the URL of the mirror, not {path!r}")
+        if not isinstance(checkpoint, UUID | str):
+            raise InvalidError(f"checkpoint is an id or a name, not {type(checkpoint).__name__}")
+        async with self._open_site(self._name) as source, self._elsewhere(path, metastore) as target:
+            return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
 
     async def _log_extent(self) -> LogExtent:
         head = await manage.existing_head(self._driver)

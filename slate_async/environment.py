@@ -9,8 +9,10 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
 from uuid import UUID
@@ -20,6 +22,7 @@ from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments
+from slate_async.clone.site import Site, open_site
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.compacting import open_compaction
 from slate_async.compaction.progress import EventSink
@@ -214,9 +217,26 @@ class Environment:
         check_arguments(path, metastore, settings, False, None, name)
 
         async def begin(part: Part) -> Admin:
-            return Admin(part.place, part.supervisor, part.release)
+            return Admin(part.place, part.supervisor, part.release, partial(self._open_site, part))
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    @asynccontextmanager
+    async def _open_site(self, part: Part, path: str, metastore: str | MetaStoreFactory | None) -> AsyncIterator[Site]:
+        """Another database than that of ``part``, in any store, for work on both; given back at the end."""
+        settings = part.place.settings
+        check_arguments(path, metastore, settings, True, None, None)
+        give_backs: list[Callable[[], Awaitable[None]]] = []
+        try:
+            factory = self._factory_of(metastore, settings, give_backs)
+            named = self._named_stores.get(path)
+            store, _, name = self._store_of(
+                path if named is None else named, settings, None if named is None else path, metastore, give_backs
+            )
+            async with open_site(name, store, factory, part.supervisor, self.runtime, settings) as site:
+                yield site
+        finally:
+            await to_the_end(each_of(give_backs))
 
     async def _open_member(
         self,

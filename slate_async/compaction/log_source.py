@@ -15,7 +15,6 @@ from metastores.protocol import Register
 from slate_async.compaction.spec import LogSst
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import ObjectHeader, ObjectKind
-from slate_async.format.stats import SstStats
 from slate_async.log.extent import find_extent, log_keys
 from slate_async.log.names import epoch_key
 from slate_async.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
@@ -25,6 +24,7 @@ from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.sst.locate import SstOpener
+from slate_async.sst.reference import stored_sst_ref
 
 logger = logging.getLogger(__name__)
 LOOKS = 8
@@ -119,7 +119,8 @@ class LogSource:
             stats = (await reader.load()).stats
         except ObjectNotFoundError:
             return None
-        return _Known(one.header, _ref(one, stats), stats.max_create_ms)
+        ref = stored_sst_ref(one.key, one.header.object_id, one.size, stats, one.header.writer_epoch)
+        return _Known(one.header, ref, stats.max_create_ms)
 
     def _judge(self, state: ManifestState, wanted: list[tuple[int, str]]) -> LogLook:
         walk = ContiguousWalk(state.log_start, state.log_floor)
@@ -140,20 +141,3 @@ class LogSource:
             tick = max(tick, known.last_tick_ms)
         last_seq = max((one.ref.max_seq for one in ssts), default=0)
         return LogLook(state, walk.next_id - 1, tuple(ssts), LogTaken(state.log_start, walk.floor, last_seq, tick))
-
-
-def _ref(one: LogObject, stats: SstStats) -> SstRef:
-    return SstRef(
-        location=one.key,
-        object_id=one.header.object_id,
-        size=one.size,
-        rows=stats.rows,
-        tombstones=stats.tombstones,
-        first_key=stats.first_key,
-        last_key=stats.last_key,
-        min_seq=stats.min_seq,
-        max_seq=stats.max_seq,
-        min_expire_ms=stats.min_expire_ms,
-        max_expire_ms=stats.max_expire_ms,
-        writer_epoch=one.header.writer_epoch,
-    )

@@ -136,7 +136,7 @@ class Collector:
                 raise InvalidError("there is no database here; check the path and the metastore")
             if not head.initialized and head.destroyed_at_ms is None:
                 raise InvalidError(
-                    "the database is a clone whose initialization has not finished; finish or destroy it"
+                    "the database is a clone or mirror whose initialization has not finished; finish or destroy it"
                 )
             try:
                 return await self._judge_by(head, dry_run)

@@ -32,7 +32,9 @@ def check_usable(state: ManifestState) -> None:
     if state.destroyed_at_ms is not None:
         raise InvalidError("the database was destroyed and waits to be removed, by a garbage collector or by destroy")
     if not state.initialized:
-        raise InvalidError("the database is a clone whose initialization has not finished; finish or destroy it")
+        raise InvalidError(
+            "the database is a clone or mirror whose initialization has not finished; finish or destroy it"
+        )
 
 
 @dataclass(frozen=True, slots=True)

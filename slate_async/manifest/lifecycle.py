@@ -71,6 +71,7 @@ class CopyContents:
             checkpoints=(),
             compactions=(),
             parents=(parent, *_ancestors(source)),
+            mirrored=None,
         )
 
 

@@ -182,10 +182,27 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
+class Mirrored:
+    """Says that this database is a mirror, and of what.
+
+    path: its source's URL, without credentials
+    checkpoint_id, manifest_version: the checkpoint of the source that it shows; unset before the first is whole
+    writer_epoch, compactor_epoch: as that checkpoint has them; another one here, and the mirror was written to
+    """
+
+    path: str
+    checkpoint_id: UUID | None = None
+    manifest_version: int = 0
+    writer_epoch: int = 0
+    compactor_epoch: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestState:
     """See the module docstring. ``ref`` is ``(0, "")`` until the first commit.
 
-    initialized: false while a clone is being made
+    initialized: false while a clone, or a mirror's first picture, is being made
     destroyed_at_ms: when it was destroyed; nobody opens it from then on
     removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
     again on the same path continues from
@@ -223,6 +240,7 @@ class ManifestState:
     checkpoints: tuple[Checkpoint, ...] = ()
     compactions: tuple[Compaction, ...] = ()
     parents: tuple[Parent, ...] = ()
+    mirrored: Mirrored | None = None
     # history: how much is kept, from which sequence number on it is exact, when numbers were written (ascending)
     retention_ms: int = 0
     history_floor: int = 0

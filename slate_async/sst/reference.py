@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from slate_async.format.sst import EncodedSst
+from slate_async.format.stats import SstStats
 from slate_async.manifest.state import SstRef
 
 
 def sst_ref(location: str, object_id: bytes, encoded: EncodedSst, writer_epoch: int) -> SstRef:
     """The manifest's reference to ``encoded``, stored at ``location``."""
-    stats = encoded.stats
+    return stored_sst_ref(location, object_id, encoded.size, encoded.stats, writer_epoch)
+
+
+def stored_sst_ref(location: str, object_id: bytes, size: int, stats: SstStats, writer_epoch: int) -> SstRef:
+    """The manifest's reference to an object of ``size`` bytes that says of itself ``stats``."""
     return SstRef(
         location=location,
         object_id=object_id,
-        size=encoded.size,
+        size=size,
         rows=stats.rows,
         tombstones=stats.tombstones,
         first_key=stats.first_key,

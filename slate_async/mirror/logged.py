@@ -1,0 +1,98 @@
+"""The part of a checkpoint that is in the log, as the SSTs that a mirror has instead.
+
+With a WAL its rows are sorted into new L0 SSTs; without, its log objects are SSTs, and are copied like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slate_async.clone.site import Site
+from slate_async.format.header import ObjectKind
+from slate_async.log.protocol import Inherited, LogObject
+from slate_async.log.recovery import ContiguousWalk
+from slate_async.manifest.history import sampled
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.memtable import Memtable
+from slate_async.runtime.protocol import Offload
+from slate_async.settings import Settings
+from slate_async.sst.locate import SstOpener
+from slate_async.sst.names import sst_key
+from slate_async.sst.reader import SstReader
+from slate_async.sst.reference import sst_ref, stored_sst_ref
+from slate_async.write.encoding import Encoder
+from slate_async.write.replay import check_kind, replay
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What a checkpoint's log holds, newest first: rows in ``tables``, or objects that are SSTs, as ``ssts``.
+
+    state: the checkpoint's, the log taken out, so that it starts behind the checkpoint"""
+
+    state: ManifestState
+    tables: tuple[Memtable, ...]
+    ssts: tuple[SstRef, ...]
+
+
+async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener: SstOpener) -> Logged:
+    """Read the log of ``kept``. Raises `CorruptionError`, `UnavailableError`."""
+    state, last = kept.state, kept.next_id - 1
+
+    def open_sst(one: LogObject) -> SstReader:
+        return opener.open_log(one.key, one.size, one.header.object_id)
+
+    replayed = await replay(
+        kept,
+        epoch=state.writer_epoch,
+        table_bytes=settings.l0_sst_bytes,
+        segment_bytes=settings.flush_bytes,
+        offload=offload,
+        open_sst=open_sst,
+    )
+    replayed.tables.freeze()
+    ssts: list[SstRef] = []
+    for one in reversed(() if state.wal_enabled else kept.objects):
+        check_kind(one, ObjectKind.SST)
+        stats = (await open_sst(one).load()).stats
+        ssts.append(stored_sst_ref(one.key, one.header.object_id, one.size, stats, one.header.writer_epoch))
+    without_log = replace(
+        state,
+        log_start=last + 1,
+        log_last_seen=last,
+        log_floor=_floor(state, kept.objects),
+        last_seq=replayed.last_seq,
+        last_tick_ms=replayed.last_tick_ms,
+        seq_times=sampled(state.seq_times, replayed.last_seq, replayed.last_tick_ms, state.history_floor)
+        if kept.objects
+        else state.seq_times,
+    )
+    return Logged(without_log, tuple(slot.table for slot in reversed(replayed.tables.frozen)), tuple(ssts))
+
+
+def _floor(state: ManifestState, objects: Sequence[LogObject]) -> int:
+    walk = ContiguousWalk(state.log_start, state.log_floor)
+    return max([walk.floor, *(one.header.writer_epoch for one in objects)])
+
+
+async def write_tables(logged: Logged, target: Site, base: int) -> list[SstRef]:
+    """Put the rows of ``logged.tables`` as SSTs of the mirror, named by version ``base``; newest first."""
+    settings, ids, clock = target.settings, target.runtime.ids, target.runtime.clock
+    state = logged.state
+    encoder = Encoder(
+        state.database_id,
+        state.writer_epoch,
+        settings.block_bytes,
+        settings.compression,
+        settings.filter_bits_per_key,
+        target.runtime.offload,
+    )
+    refs: list[SstRef] = []
+    for table in logged.tables:
+        object_id = ids.ulid(clock.now_ms())
+        location = sst_key(base, object_id)
+        encoded = await encoder.sst(table, object_id=object_id, manifest_version=base)
+        await target.store.put(location, encoded.buffers, metadata={"slate-epoch": str(state.writer_epoch)})
+        refs.append(sst_ref(location, object_id, encoded, state.writer_epoch))
+    return refs

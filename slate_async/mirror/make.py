@@ -1,0 +1,170 @@
+"""Mirroring a checkpoint, from the first copy to the commit that shows it.
+
+Order: the mirror's manifest, begun and unfinished -> the checkpoint's version and its log -> SSTs, copied or found ->
+the writer's register -> one commit of the mirror's manifest, showing all of it -> what is needed no more is deleted.
+
+Until that commit the mirror shows what it showed before, whatever stops in between; called again, mirroring goes on
+with what is there. Nothing but that commit, and SSTs under names of their own, is ever written into a mirror, so one
+that was opened to write since, or is opened meanwhile, comes to no harm: the commit is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from uuid import UUID
+
+from slate_async.checkpoint.load import load_checkpoint
+from slate_async.clone.register import ensure_register
+from slate_async.clone.site import Site
+from slate_async.errors import ConflictError, CorruptionError, InvalidError, UnavailableError
+from slate_async.gc.collector import Collector, Limits
+from slate_async.manifest.checkpoints import find_checkpoint
+from slate_async.manifest.creation import create_first
+from slate_async.manifest.mirroring import ShowMirrored, check_mirror, unfinished_mirror
+from slate_async.manifest.state import Checkpoint, ManifestState, Mirrored, SstRef
+from slate_async.mirror.copy import SstCopier, Tally
+from slate_async.mirror.logged import Logged, take_out, write_tables
+from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.sst.locate import SstOpener
+from slate_async.sst.names import parse_sst_key
+from slate_async.sst.reader import MissingError
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 8
+"""How often what was copied is looked for again, because a collector of the mirror was there."""
+PRUNE_ROUNDS = 1_000
+
+
+async def make_mirror(
+    source: Site,
+    target: Site,
+    checkpoint: UUID | str,
+    ssts: Callable[[UUID], SstOpener],
+    *,
+    prune: bool = False,
+    on_progress: Callable[[MirrorProgress], None] | None = None,
+) -> MirrorReport:
+    """Make the database at ``target`` show what checkpoint ``checkpoint`` (id or name) of ``source`` keeps.
+
+    ssts: what finds the SSTs of a database that is at ``source``
+    prune: then delete what the mirror needs no more
+
+    Raises `InvalidError` (no such checkpoint; a target that holds something else, was written to, or shows a later
+    moment), `CorruptionError` for damage in the source, `UnavailableError`."""
+    if source.name == target.name:
+        raise InvalidError(f"{target.name} cannot be a mirror of itself; choose another path")
+    head = await source.head()
+    found = find_checkpoint(head, checkpoint, source.runtime.clock.now_ms())
+    state = await _begin(source, head, target)
+    shown = check_mirror(state, head.database_id)
+    tally = Tally()
+    if not state.initialized or shown.checkpoint_id != found.id:
+        try:
+            state, tally = await _show(source, target, found, ssts(head.database_id), on_progress)
+        except (ObjectNotFoundError, MissingError) as error:
+            await _check_there(source, found)
+            key = error.key if isinstance(error, ObjectNotFoundError) else error.object_name
+            raise CorruptionError(f"is missing, though checkpoint {found.id} names it", object_name=key) from error
+    pruned = await _prune(target, state) if prune else 0
+    logger.info("%s mirrors checkpoint %s of %s", target.name, found.id, source.name)
+    return MirrorReport(
+        target.name,
+        state.database_id,
+        found.id,
+        state.version,
+        state.last_seq,
+        tally.copied,
+        tally.copied_bytes,
+        tally.kept,
+        pruned,
+    )
+
+
+async def _begin(source: Site, head: ManifestState, target: Site) -> ManifestState:
+    """The mirror's head; its first, empty version is made if there is nothing yet."""
+    state = await target.driver.load()
+    if state is None:
+        first = unfinished_mirror(head, source.name)
+        state = await create_first(first, target.driver, target.store, target.metadata, target.name, target.runtime.ids)
+    return state
+
+
+async def _show(
+    source: Site,
+    target: Site,
+    checkpoint: Checkpoint,
+    opener: SstOpener,
+    on_progress: Callable[[MirrorProgress], None] | None,
+) -> tuple[ManifestState, Tally]:
+    kept = await load_checkpoint(source.store, source.driver, checkpoint)
+    logged = await take_out(kept, target.settings, target.runtime.offload, opener)
+    for _ in range(ATTEMPTS):
+        head = await target.head()
+        check_mirror(head, logged.state.database_id)
+        copier = SstCopier(opener, logged.state.parents, target, head, on_progress)
+        placed = await copier.copy_all([*logged.ssts, *logged.state.ssts()])
+        rows = await write_tables(logged, target, head.version)
+        copier.tally.copied += len(rows)
+        copier.tally.copied_bytes += sum(sst.size for sst in rows)
+        contents = _contents(logged, rows, placed, source, checkpoint)
+        await ensure_register(target, contents)
+        new = {sst.location for sst in contents.ssts()}
+        named = frozenset(new.intersection(sst.location for sst in head.ssts()))
+        try:
+            edit = ShowMirrored(contents, _oldest_base(new - named, head), named)
+            return await target.driver.commit(edit), copier.tally
+        except ConflictError as conflict:
+            logger.info("%s: looking for copied SSTs again: %s", target.name, conflict)
+    raise UnavailableError(f"{target.name}: a collector was there during each of {ATTEMPTS} attempts; try again")
+
+
+def _contents(
+    logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef], source: Site, checkpoint: Checkpoint
+) -> ManifestState:
+    """What the mirror is to show."""
+    state = logged.state
+    return replace(
+        state,
+        writer_token="",
+        compactor_token="",
+        l0=(*rows, *(placed[sst.object_id] for sst in (*logged.ssts, *state.l0))),
+        runs=tuple(replace(run, ssts=tuple(placed[sst.object_id] for sst in run.ssts)) for run in state.runs),
+        checkpoints=(),
+        compactions=(),
+        parents=(),
+        mirrored=Mirrored(
+            source.name, checkpoint.id, checkpoint.ref.version, state.writer_epoch, state.compactor_epoch
+        ),
+    )
+
+
+def _oldest_base(new: Set[str], head: ManifestState) -> int:
+    """The lowest version that a name of ``new`` begins with."""
+    names = [parse_sst_key(key) for key in new]
+    return min([head.version, *(name.base_version for name in names if name is not None)])
+
+
+async def _check_there(source: Site, checkpoint: Checkpoint) -> None:
+    if (await source.head()).checkpoint(checkpoint.id) is None:
+        raise InvalidError(
+            f"checkpoint {checkpoint.id} was deleted, or expired and was collected, while it was mirrored; mirror"
+            " another one"
+        )
+
+
+async def _prune(target: Site, state: ManifestState) -> int:
+    """Delete what the mirror and its checkpoints do not name, as a collector does; how many objects."""
+    settings = target.settings
+    limits = Limits(0, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round)
+    pruned = 0
+    async with target.register(state.log_protocol) as register:
+        collector = Collector(target.store, target.driver, register, target.runtime, limits)
+        for _ in range(PRUNE_ROUNDS):
+            report = await collector.collect()
+            pruned += len(report.objects) + report.manifest_versions
+            if not report.truncated:
+                break
+    return pruned
