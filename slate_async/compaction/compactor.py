@@ -25,6 +25,7 @@ from slate_async.compaction.ranges import split
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
+from slate_async.manifest.edits import check_usable
 from slate_async.manifest.inputs import Inputs
 from slate_async.manifest.state import Compaction, ManifestState
 from slate_async.objectstore.protocol import ObjectNotFoundError
@@ -195,6 +196,7 @@ class Compactor:
             raise InvalidError("there is no database here any more")
         if state.compactor_epoch != self.epoch:
             raise self._fenced(state)
+        check_usable(state)
         self._resume(state)
         request = next(iter(self._requests), None)
         if request is None:

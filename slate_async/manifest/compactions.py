@@ -60,6 +60,7 @@ class RegisterCompaction:
         _check_epoch(state, new.epoch)
         if _registered(state, new.id) is not None:
             return None
+        check_usable(state)
         if new.base_version < state.sst_floor:
             raise ConflictError(
                 f"compaction {new.id} was planned on manifest version {new.base_version}, below the floor"

@@ -21,7 +21,15 @@ from slate_async.manifest.compactions import (
 )
 from slate_async.manifest.edits import AddL0, ClaimWriter, Edit
 from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SeqTime, SortedRun, SstRef, check_successor
+from slate_async.manifest.state import (
+    Compaction,
+    ManifestState,
+    RangeOutput,
+    SeqTime,
+    SortedRun,
+    SstRef,
+    check_successor,
+)
 from tests.unit.manifest.test_codec import sst
 
 
@@ -112,6 +120,11 @@ def test_a_released_role_keeps_its_epoch_and_only_its_owner_releases_it() -> Non
 
 
 # ---- registering
+
+
+def test_nothing_is_begun_in_a_destroyed_database() -> None:
+    with pytest.raises(InvalidError):
+        RegisterCompaction(compaction()).apply(replace(STATE, destroyed_at_ms=1))
 
 
 def test_a_registered_compaction_reserves_its_run() -> None:
