@@ -200,6 +200,7 @@ class Play:
         return True
 
     async def _finish(self, session: Session) -> None:
+        await session.db.flush()  # it may not have waited for its last writes
         if not await session.look(Kind.FINAL):
             raise Violation("stuck", "the last writer could not read")
         await session.close()
