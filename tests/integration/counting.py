@@ -1,8 +1,8 @@
 """A database whose every state is known: write number N changes one row and says N in another, in one batch. So any
 picture of it tells which state it claims to be, and whether it is exactly that. A process that writes it, one that
-follows it, one that scans it slowly:
+follows it (or reads one checkpoint again and again), one that scans it slowly:
 
-    counting.py write|follow|scan PATH [--metastore M] [--settings JSON] [--no-pin]
+    counting.py write|follow|scan PATH [--metastore M] [--settings JSON] [--no-pin] [--checkpoint ID] [--pause S]
 
 Lines: ``open N`` · ``wrote N`` (durable) · ``saw N`` (a state, whole) · ``failed TYPE MESSAGE``.
 """
@@ -73,8 +73,9 @@ async def write(given: argparse.Namespace, settings: slate.Settings) -> None:
 
 
 async def follow(given: argparse.Namespace, settings: slate.Settings) -> None:
-    options = {} if given.pin else {"pin": False}
-    async with slate.open_reader(given.path, metastore=given.metastore, settings=settings, **options) as reader:
+    async with slate.open_reader(
+        given.path, checkpoint=given.checkpoint, pin=given.pin, metastore=given.metastore, settings=settings
+    ) as reader:
         while True:
             try:
                 rows = {key: value async for key, value in reader.scan()}
@@ -92,7 +93,7 @@ async def scan(given: argparse.Namespace, settings: slate.Settings) -> None:
             rows: dict[bytes, bytes] = {}
             async for batch in reader.scan().batches(max_rows=25):
                 rows |= zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-                await asyncio.sleep(0.8)
+                await asyncio.sleep(given.pause)
             say(f"saw {count_of(rows)}")
 
 
@@ -103,6 +104,8 @@ async def main() -> None:
     parser.add_argument("--metastore")
     parser.add_argument("--settings", default="{}")
     parser.add_argument("--no-pin", dest="pin", action="store_false")
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--pause", type=float, default=0.8, help="seconds between the batches of a slow scan")
     given = parser.parse_args()
     role = {"write": write, "follow": follow, "scan": scan}[given.role]
     try:

@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from metastores.factories import parse_metastore
 from slate_async.environment import Opening
-from slate_async.objectstore.prefixed import PrefixedStore
-from slate_async.objectstore.url import open_store, parse_url
-from slate_async.runtime.system import system_runtime
+from tests.integration.at_rest import check_exact
 from tests.integration.places import Place, make_place
-from tests.live_set import live_set
 
 SMALL: dict[str, object] = {
     "l0_sst_bytes": 4_096,
@@ -82,23 +78,3 @@ async def test_beside_a_living_database(place: Place) -> None:
     await check_exact(place)
     async with place.open() as db:
         assert {key: value async for key, value in db.scan()} == rows
-
-
-async def check_exact(place: Place) -> None:
-    """Once no compaction is left half-way: after a few rounds nothing is missing, and nothing left."""
-    settings = slate.Settings(**{**place.settings, "compactor": False})
-    async with slate.open_compactor(place.path, metastore=place.metastore, settings=settings) as compactor:
-        await compactor.compact()
-        assert compactor.status().registered == 0
-    async with open_gc(place, periodic=False) as collector:
-        for _ in range(5):
-            await collector.collect()
-    runtime = system_runtime(2)
-    store, prefix = open_store(place.path, runtime)
-    metadata = parse_metastore(place.metastore)
-    try:
-        found = await live_set(PrefixedStore(store, prefix), metadata, parse_url(place.path).display, runtime)
-        assert (found.missing, found.left) == ([], [])
-    finally:
-        await metadata.close()
-        await store.close()
