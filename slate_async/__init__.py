@@ -27,6 +27,10 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
+from slate_async.inspection.log import LogEntry, LogInspection
+from slate_async.inspection.manifest import ManifestInspection, RunInspection
+from slate_async.inspection.sst import BlockInspection, SstInspection
+from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import Scan
@@ -35,6 +39,7 @@ from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
 from slate_async.status import CompactorStatus, ReaderStatus, Status
 from slate_async.types import Row
+from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 from slate_async.write.batch import WriteBatch
 from slate_async.write.group import WriteHandle
 
@@ -42,6 +47,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Admin",
+    "BlockInspection",
     "CheckpointInfo",
     "CloneInfo",
     "ClosedError",
@@ -56,21 +62,31 @@ __all__ = [
     "DbReader",
     "Environment",
     "FencedError",
+    "Finding",
     "Garbage",
     "GarbageCollector",
     "InternalError",
     "InvalidError",
+    "LogEntry",
+    "LogInspection",
+    "ManifestInspection",
+    "MirrorProgress",
+    "MirrorReport",
     "OpeningDb",
     "Readable",
     "ReaderStatus",
     "RecordBatch",
     "Row",
+    "RunInspection",
     "Scan",
     "Settings",
     "SlateError",
     "Snapshot",
+    "SstInspection",
     "Status",
     "UnavailableError",
+    "VerifyProgress",
+    "VerifyReport",
     "WriteBatch",
     "WriteHandle",
     "open",

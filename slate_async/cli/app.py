@@ -11,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli import admin, checkpoints, collection, compaction, demo, keyvalue, lineage, transfer
+from slate_async.cli import (
+    admin,
+    checkpoints,
+    collection,
+    compaction,
+    demo,
+    inspection,
+    keyvalue,
+    lineage,
+    transfer,
+    upkeep,
+)
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
@@ -32,6 +43,8 @@ admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True
 app.add_typer(admin_app, name="admin")
 app.add_typer(checkpoints.commands)
 app.add_typer(lineage.commands)
+app.add_typer(upkeep.commands)
+app.add_typer(inspection.commands, name="inspect")
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
 TAKES_OVER = "Opens the database as its writer: a writer that runs elsewhere is fenced and stops."

@@ -9,6 +9,7 @@ code    meaning
 3       a store or metastore did not answer in time (``UnavailableError``)
 4       stored bytes are wrong (``CorruptionError``)
 5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
+6       ``verify`` went through, and found something wrong
 70      a bug, or an error of no known kind (``InternalError``)
 130     interrupted with Ctrl-C
 143     told to end (SIGTERM)
@@ -39,6 +40,7 @@ USAGE = 2
 UNAVAILABLE = 3
 CORRUPT = 4
 LOST = 5
+FINDINGS = 6
 BUG = 70
 INTERRUPTED = 130
 TERMINATED = 143

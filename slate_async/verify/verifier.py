@@ -7,8 +7,9 @@ the head read last, or a checkpoint in it, still needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import Register, VersionRef
@@ -30,6 +31,7 @@ from slate_async.verify.report import Finding, Stage, VerifyProgress, VerifyRepo
 from slate_async.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
 from slate_async.verify.states import check_state
 
+T = TypeVar("T")
 SSTS_IN_PARALLEL = 4
 Place = tuple[UUID | None, str]
 """Whose object (``None``: the database's own) and its key."""
@@ -79,11 +81,11 @@ class Verifier:
         except CorruptionError as error:
             return VerifyReport(0, 0, 0, 0, 0, 0, 0, (finding_of(error),), ())
         named = await self._read_versions(head)
-        await self._count_versions(head)
+        await self._as_far_as_listed("manifest/", self._count_versions(head))
         async with self._site.register(head.log_protocol) as register:
-            log = await self._check_log(named, register)
+            log = await self._as_far_as_listed("log/", self._check_log(named, register)) or []
         ssts = await self._check_ssts(head, named)
-        await self._check_unnamed(head, named)
+        await self._as_far_as_listed("sst/", self._check_unnamed(head, named))
         whole = [one for one in log if one.whole]
         return VerifyReport(
             manifest_version=head.version,
@@ -96,6 +98,15 @@ class Verifier:
             findings=tuple(self._findings),
             notes=tuple(self._notes),
         )
+
+    async def _as_far_as_listed(self, folder: str, work: Awaitable[T]) -> T | None:
+        """What ``work`` comes to; ``None`` if the folder cannot be listed, because of an object that is damaged so."""
+        try:
+            return await work
+        except CorruptionError as error:
+            found = finding_of(error)
+            self._findings.append(replace(found, what=f"{found.what}; {folder} cannot be listed, or checked further"))
+            return None
 
     # ---- the manifest
 

@@ -1,0 +1,176 @@
+"""``inspect manifest``, ``inspect log``, ``inspect sst`` and ``inspect runs``: what is stored, as it is.
+
+Nothing is written, no role is claimed, and nothing but what is shown is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from slate_async.cli.encoding import Encoding, encoding_of, show
+from slate_async.cli.failures import OK, USAGE
+from slate_async.cli.output import Output
+from slate_async.cli.plain import plain
+from slate_async.cli.session import Session
+from slate_async.errors import InvalidError
+from slate_async.inspection.log import LogEntry
+from slate_async.inspection.manifest import RunInspection
+from slate_async.inspection.sst import BlockInspection
+from slate_async.past import iso_time
+
+commands = typer.Typer(
+    help="Show what is stored: the manifest, the log, an SST, the runs. A writer that runs elsewhere is not disturbed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Hex = Annotated[bool, typer.Option("--hex", help="Show keys in hexadecimal.")]
+Base64 = Annotated[bool, typer.Option("--base64", help="Show keys in Base64.")]
+
+
+@commands.command("manifest", help="Every field of the newest version, and which versions are stored.")
+def manifest(context: typer.Context, hexadecimal: Hex = False, base64_: Base64 = False) -> None:
+    """See ``help``."""
+    _finish(context, show_manifest(context.obj, _encoding(context, hexadecimal, base64_)))
+
+
+@commands.command("log", help="Every object of the log: position, epoch, kind, rows, bytes, and whether it counts.")
+def log(context: typer.Context) -> None:
+    """See ``help``."""
+    _finish(context, show_log(context.obj))
+
+
+@commands.command("sst", help="One SST: header, footer, statistics, blocks. SST is a key, or an object id.")
+def sst(
+    context: typer.Context,
+    wanted: Annotated[str, typer.Argument(metavar="SST")],
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    _finish(context, show_sst(context.obj, wanted, _encoding(context, hexadecimal, base64_)))
+
+
+@commands.command("runs", help="L0, SST by SST, and the sorted runs, newest first.")
+def runs(context: typer.Context, hexadecimal: Hex = False, base64_: Base64 = False) -> None:
+    """See ``help``."""
+    _finish(context, show_runs(context.obj, _encoding(context, hexadecimal, base64_)))
+
+
+def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
+    session: Session = context.obj
+    raise typer.Exit(session.run(command))
+
+
+def _encoding(context: typer.Context, hexadecimal: bool, base64_: bool) -> Encoding:
+    try:
+        return encoding_of(hexadecimal=hexadecimal, base64_=base64_)
+    except InvalidError as error:
+        session: Session = context.obj
+        session.report(error)
+        raise typer.Exit(USAGE) from error
+
+
+# ---- the manifest
+
+
+async def show_manifest(session: Session, encoding: Encoding) -> int:
+    """The state whole as JSON; for people its fields, then a table for each list."""
+    async with session.administering() as admin:
+        found = await admin.inspect_manifest()
+    output, state = session.output, plain(found.state, encoding)
+    stored = {"base": plain(found.base, encoding), "versions": plain(found.versions, encoding)}
+    if output.as_json:
+        output.json({**state, **stored})
+        return OK
+    lists = {name: value for name, value in state.items() if isinstance(value, list)}
+    counts = {name: len(value) for name, value in lists.items()}
+    base = "none: it is a full version" if found.base is None else found.base.version
+    numbers = ", ".join(str(ref.version) for ref in found.versions)
+    output.fields("manifest", {**state, **counts, "base": base, "versions": numbers})
+    for name in ("checkpoints", "compactions", "parents"):
+        _list(output, name, lists[name])
+    return OK
+
+
+def _list(output: Output, name: str, entries: list[dict[str, Any]]) -> None:
+    for entry in entries:
+        entry.update({key: iso_time(value / 1000) for key, value in entry.items() if key.endswith("_ms") and value})
+        entry.update({key: len(value) for key, value in entry.items() if isinstance(value, list) and len(value) > 4})
+        output.fields(f"{name}: {entry.get('id') or entry.get('database_id')}", {name: entry})
+
+
+# ---- the log
+
+
+async def show_log(session: Session) -> int:
+    """A row for each object; the register first."""
+    async with session.administering() as admin:
+        found = await admin.inspect_log()
+    shown = plain(found, Encoding.TEXT)
+    if session.output.as_json:
+        session.output.json(shown)
+        return OK
+    del shown["objects"]
+    session.output.fields("log", shown)
+    columns = ("position", "epoch", "kind", "rows", "sequence numbers", "bytes", "verdict", "object")
+    session.output.table("objects", columns, [_log_row(one) for one in found.objects])
+    return OK
+
+
+def _log_row(one: LogEntry) -> tuple[str, ...]:
+    seqs = "-" if one.min_seq is None else f"{one.min_seq}-{one.max_seq}"
+    numbers = (str(one.position), _or_dash(one.epoch), one.kind, _or_dash(one.rows), seqs, str(one.size))
+    return (*numbers, one.verdict, one.key)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+# ---- SSTs
+
+
+async def show_sst(session: Session, wanted: str, encoding: Encoding) -> int:
+    """Header, footer, statistics; then a row for each block."""
+    async with session.administering() as admin:
+        found = await admin.inspect_sst(wanted)
+    shown = plain(found, encoding)
+    if session.output.as_json:
+        session.output.json(shown)
+        return OK
+    del shown["blocks"]
+    if shown["named"] is None:
+        shown["named"] = "no: the newest manifest version does not name it"
+    session.output.fields("sst", shown)
+    columns = ("block", "first key", "rows", "offset", "stored bytes", "raw bytes", "codec")
+    rows = [_block_row(number, one, encoding, session.output) for number, one in enumerate(found.blocks)]
+    session.output.table("blocks", columns, rows)
+    return OK
+
+
+def _block_row(number: int, one: BlockInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
+    key = show(one.first_key, encoding, output.charset)
+    sizes = (str(one.rows), str(one.offset), str(one.stored_bytes), str(one.raw_bytes))
+    return (str(number), key, *sizes, one.codec)
+
+
+async def show_runs(session: Session, encoding: Encoding) -> int:
+    """A row for each; as JSON with their SSTs."""
+    async with session.administering() as admin:
+        found = await admin.inspect_runs()
+    if session.output.as_json:
+        shown = [{**plain(one, encoding), "tombstone_share": round(one.tombstone_share, 4)} for one in found]
+        session.output.json({"runs": shown})
+        return OK
+    columns = ("level", "run", "SSTs", "bytes", "rows", "tombstones", "sequence numbers", "first key", "last key")
+    session.output.table("runs", columns, [_run_row(one, encoding, session.output) for one in found])
+    return OK
+
+
+def _run_row(one: RunInspection, encoding: Encoding, output: Output) -> tuple[str, ...]:
+    name = one.ssts[0].object_id.hex() if one.run_id is None else str(one.run_id)
+    sizes = (str(len(one.ssts)), str(one.size), str(one.rows), f"{one.tombstone_share:.1%}")
+    keys = (show(key, encoding, output.charset) for key in (one.first_key, one.last_key))
+    return ("L0" if one.run_id is None else str(one.level), name, *sizes, f"{one.min_seq}-{one.max_seq}", *keys)

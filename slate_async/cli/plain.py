@@ -1,0 +1,45 @@
+"""Stored values as what JSON and tables can show: keys in the notation that is asked for, ids in hexadecimal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from slate_async.cli.encoding import Encoding, json_field, show
+
+KEYS = frozenset(("first_key", "last_key", "visible_first", "visible_end"))
+"""Fields that hold keys of rows; other bytes are ids."""
+
+
+def plain(value: Any, encoding: Encoding) -> Any:
+    """``value`` as dicts, lists, numbers and texts. Fields of newer releases are shown among the others."""
+    if is_dataclass(value):
+        return _named({one.name: getattr(value, one.name) for one in fields(value)}, encoding)
+    if hasattr(value, "_asdict"):
+        return _named(value._asdict(), encoding)
+    if isinstance(value, Mapping):
+        return {str(name): plain(one, encoding) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(one, encoding) for one in value]
+    if isinstance(value, Enum) and isinstance(value, int):
+        return value.name.lower()
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, UUID | Enum) else value
+
+
+def _named(values: Mapping[str, Any], encoding: Encoding) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "unknown":
+            shown.update(plain(value, encoding))
+        elif name in KEYS and isinstance(value, bytes):
+            shown.update([json_field(name, value, encoding)])
+        elif name == "bounds":
+            shown[name] = [show(key, encoding) for key in value]
+        else:
+            shown[name] = plain(value, encoding)
+    return shown

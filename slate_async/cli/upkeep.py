@@ -1,0 +1,191 @@
+"""``verify`` and ``mirror``: a database read whole, and copied. ``seq-to-time`` and ``time-to-seq``.
+
+They work beside whoever writes and reads: no role is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from slate_async.cli.failures import FINDINGS, OK
+from slate_async.cli.output import Output
+from slate_async.cli.session import Session
+from slate_async.errors import InvalidError
+from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.past import Moment, iso_time
+from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
+
+commands = typer.Typer()
+
+BESIDE = "A writer that runs elsewhere is not disturbed."
+NOTES_SHOWN = 20
+
+
+@commands.command(
+    help=f"Read everything: every checksum, order, reference and filter. Exit code {FINDINGS} if something is wrong."
+    f" {BESIDE}"
+)
+def verify(context: typer.Context) -> None:
+    """See ``help``."""
+    _finish(context, check(context.obj))
+
+
+@commands.command(
+    help="Copy what a checkpoint keeps to TARGET, an empty place or an earlier mirror, in any store. Only what is new"
+    f" is copied; broken off, it goes on. {BESIDE}"
+)
+def mirror(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET")],
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-s", metavar="ID", help="The checkpoint to copy, by id or name.")
+    ],
+    target_metastore: Annotated[
+        str | None, typer.Option(help="Where the mirror's metadata lives; default: beside its data.")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="At the end, delete what the mirror does not need any more.")
+    ] = False,
+) -> None:
+    """See ``help``."""
+    _finish(context, copy(context.obj, target, checkpoint, target_metastore=target_metastore, prune=prune))
+
+
+@commands.command("seq-to-time", help=f"Print by which time the row with sequence number SEQ was written. {BESIDE}")
+def seq_to_time(context: typer.Context, seq: Annotated[int, typer.Argument(metavar="SEQ")]) -> None:
+    """See ``help``."""
+    _finish(context, tell_time(context.obj, seq))
+
+
+@commands.command(
+    "time-to-seq",
+    help=f"Print the highest sequence number known to be written at TIME or before. {BESIDE}",
+)
+def time_to_seq(
+    context: typer.Context,
+    time: Annotated[
+        str, typer.Argument(metavar="TIME", help='Like "2026-05-17T08:00:00Z", or seconds since the epoch.')
+    ],
+) -> None:
+    """See ``help``."""
+    _finish(context, tell_seq(context.obj, time))
+
+
+def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
+    session: Session = context.obj
+    raise typer.Exit(session.run(command))
+
+
+# ---- verify
+
+
+async def check(session: Session) -> int:
+    """Verify, and show what was found."""
+    with _bar(session.output) as progress:
+        bar = progress.add_task("manifest", total=None)
+
+        def tell(now: VerifyProgress) -> None:
+            told = f"{now.stage} {now.objects}/{now.objects_total}"
+            progress.update(bar, description=told, completed=now.nbytes, total=now.bytes_total)
+
+        async with session.administering() as admin:
+            report = await admin.verify(on_progress=tell)
+    _show(session.output, report)
+    return OK if report.clean else FINDINGS
+
+
+def _show(output: Output, report: VerifyReport) -> None:
+    if output.as_json:
+        output.json({**asdict(report), "clean": report.clean})
+        return
+    for one in report.notes[:NOTES_SHOWN]:
+        output.note(f"{one.object_name}: {one.what}")
+    if len(report.notes) > NOTES_SHOWN:
+        output.note(f"and {len(report.notes) - NOTES_SHOWN} notes more; --json shows them all")
+    if report.findings:
+        output.table("what is wrong", ("object", "byte", "what"), [_finding_row(one) for one in report.findings])
+    counts = {name: value for name, value in asdict(report).items() if name not in ("findings", "notes")}
+    output.fields("verified", {**counts, "findings": len(report.findings), "notes": len(report.notes)})
+
+
+def _finding_row(one: Finding) -> tuple[str, str, str]:
+    return one.object_name, "-" if one.offset is None else str(one.offset), one.what
+
+
+# ---- mirror
+
+
+async def copy(session: Session, target: str, checkpoint: str, *, target_metastore: str | None, prune: bool) -> int:
+    """Mirror, and show what that came to."""
+    with _bar(session.output) as progress:
+        bar = progress.add_task("log", total=None)
+
+        def tell(now: MirrorProgress) -> None:
+            told = f"SSTs {now.ssts}/{now.ssts_total}"
+            progress.update(bar, description=told, completed=now.nbytes, total=now.bytes_total)
+
+        async with session.administering() as admin:
+            report = await admin.mirror(checkpoint, target, metastore=target_metastore, prune=prune, on_progress=tell)
+    session.output.fields("mirror", _fields(report))
+    return OK
+
+
+def _fields(report: MirrorReport) -> dict[str, Any]:
+    ids = {"database_id": str(report.database_id), "checkpoint_id": str(report.checkpoint_id)}
+    return {**asdict(report), **ids}
+
+
+def _bar(output: Output) -> AbstractContextManager[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    hidden = output.as_json or not output.err.is_terminal
+    return Progress(*columns, console=output.err, transient=True, disable=hidden)
+
+
+# ---- times
+
+
+async def tell_time(session: Session, seq: int) -> int:
+    """Show the time of a sequence number."""
+    async with session.administering() as admin:
+        time = await admin.seq_to_time(seq)
+    _tell(session.output, {"seq": seq, "time": iso_time(time)}, "time")
+    return OK
+
+
+async def tell_seq(session: Session, text: str) -> int:
+    """Show the sequence number of a time."""
+    moment = parse_moment(text)
+    async with session.administering() as admin:
+        seq = await admin.time_to_seq(moment)
+    _tell(session.output, {"time": text, "seq": seq}, "seq")
+    return OK
+
+
+def _tell(output: Output, values: dict[str, Any], wanted: str) -> None:
+    if output.as_json:
+        output.json(values)
+    else:
+        output.line(str(values[wanted]))
+
+
+def parse_moment(text: str) -> Moment:
+    """A time as people write it. Raises `InvalidError`."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidError(
+            f"TIME: {text!r} is no time; write it like 2026-05-17T08:00:00Z, or as seconds since the epoch"
+        ) from None
+    if moment.tzinfo is None:
+        raise InvalidError(f"TIME: {text!r} has no time zone; end it with Z for UTC, or with an offset like +02:00")
+    return moment
