@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import slate_async as slate
-from slate_async.errors import ClosedError, FencedError, UnavailableError
+from slate_async.errors import ClosedError, FencedError, InvalidError, UnavailableError
 from slate_async.member import Member
 from slate_async.settings import Settings
 from tests.simulation.checkers import Violation
@@ -135,7 +135,7 @@ class Estate:
             try:
                 yield compactor
             finally:
-                check_cause(node, compactor)
+                self._check_cause(node, site, compactor)
 
     @contextlib.asynccontextmanager
     async def collector(self, node: Node, site: Site) -> AsyncIterator[slate.GarbageCollector]:
@@ -153,7 +153,7 @@ class Estate:
             try:
                 yield collector
             finally:
-                check_cause(node, collector)
+                self._check_cause(node, site, collector)
 
     @contextlib.asynccontextmanager
     async def reader(
@@ -174,7 +174,7 @@ class Estate:
             try:
                 yield reader
             finally:
-                check_cause(node, reader)
+                self._check_cause(node, site, reader)
 
     @contextlib.asynccontextmanager
     async def admin(self, node: Node, site: Site) -> AsyncIterator[slate.Admin]:
@@ -187,12 +187,14 @@ class Estate:
         ):
             yield admin
 
-
-def check_cause(node: Node, member: Member) -> None:
-    """What closed itself had a reason that this world can give."""
-    cause = member._cause
-    if cause is not None and not isinstance(cause, EXPECTED):
-        raise Violation("broken", f"{node.name} closed itself: {cause!r}") from cause
+    def _check_cause(self, node: Node, site: Site, member: Member) -> None:
+        """What closed itself had a reason that this world can give."""
+        cause = member._cause
+        if cause is None or isinstance(cause, EXPECTED):
+            return
+        doomed = any(clone.doomed for clone in self.clones if clone.site is site)
+        if not (doomed and isinstance(cause, InvalidError)):
+            raise Violation("broken", f"{node.name} closed itself: {cause!r}") from cause
 
 
 async def rows_of(readable: slate.DbReader) -> Rows:

@@ -1,0 +1,192 @@
+"""What stands in for a rule of compactors, collectors, checkpoints, readers and clones that is switched off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from slate_async.clone.site import Site
+from slate_async.compaction.merge import Merge
+from slate_async.errors import ConflictError
+from slate_async.follow.follower import Follower
+from slate_async.gc import log as judging
+from slate_async.gc import plan
+from slate_async.gc.batch import Batch
+from slate_async.gc.collector import UNNAMED, Collector
+from slate_async.gc.reachable import Reach, Reachable
+from slate_async.gc.report import Garbage
+from slate_async.log.extent import LogExtent, find_extent
+from slate_async.log.names import PREFIX, parse_contiguous
+from slate_async.manifest.checkpoints import CreateCheckpoint
+from slate_async.manifest.collection import Collect
+from slate_async.manifest.compactions import CommitCompaction
+from slate_async.manifest.edits import AddL0, check_usable
+from slate_async.manifest.lifecycle import MakeAgain
+from slate_async.manifest.state import Checkpoint, Compaction, ManifestState, Parent
+
+NO_FLOOR = 1 << 60
+
+# ---- collecting
+
+_reach_of = Reach.of
+
+
+async def head_alone(self: Reach, state: ManifestState) -> Reachable:
+    """Checkpoints keep nothing."""
+    return await _reach_of(self, replace(state, checkpoints=()))
+
+
+def holds_nothing(checkpoint: Checkpoint) -> Any:
+    """Rule 22: checkpoints keep no log."""
+    return judging._Held(1, 0, ())
+
+
+def nothing_finished(state: ManifestState) -> frozenset[str]:
+    """What compactions have finished is not reachable."""
+    return frozenset()
+
+
+_with_floor = plan.with_floor
+
+
+def with_any_floor(edit: Collect, trial: ManifestState, aged: Any, unnamed: Any) -> Collect:
+    """Registered compactions do not hold the floor."""
+    return _with_floor(edit, replace(trial, compactions=()), aged, unnamed)
+
+
+_collect = Collect.apply
+
+
+def collect_over_compactions(self: Collect, state: ManifestState) -> ManifestState | None:
+    """The same in the edit."""
+    done = _collect(self, replace(state, compactions=()))
+    return None if done is None else replace(done, compactions=state.compactions)
+
+
+_judge_by = Collector._judge_by
+
+
+async def judge_before_commit(self: Collector, head: ManifestState, dry_run: bool) -> Any:
+    """Rules 6 and 26: what is kept is found before the commit, from the head it began with."""
+    before = await self._reach.of(head)
+    return replace(await _judge_by(self, head, dry_run), reachable=before)
+
+
+async def all_unnamed(self: Collector, judged: Any, batch: Batch) -> None:
+    """Rule 26: whatever nothing names goes, at any age."""
+    await batch.begin("ssts")
+    for one in judged.unnamed:
+        if one.key not in judged.reachable.keys:
+            await batch.take(Garbage(one.key, one.size, UNNAMED))
+    await batch.flush()
+
+
+_add_l0 = AddL0.apply
+
+
+def add_l0_below_floor(self: AddL0, state: ManifestState) -> ManifestState | None:
+    """Rule 25: an L0 SST is added though it may be deleted already."""
+    return _add_l0(replace(self, base_version=NO_FLOOR), state)
+
+
+# ---- compacting
+
+_merge = Merge.__init__
+
+
+def always_bottom(self: Merge, tally: Any, *, keep_above: int, expired_at_ms: int, bottom: bool) -> None:
+    """Tombstones end wherever they are compacted."""
+    _merge(self, tally, keep_above=keep_above, expired_at_ms=expired_at_ms, bottom=True)
+
+
+_commit_compaction = CommitCompaction.apply
+_begun: dict[UUID, Compaction] = {}
+
+
+def commit_again(self: CommitCompaction, state: ManifestState) -> ManifestState | None:
+    """Rule 2: outputs are put in whoever compacts now, and whether or not the inputs are there."""
+    done = next((one for one in state.compactions if one.id == self.id), None)
+    if done is not None:
+        _begun[self.id] = done
+        try:
+            return _commit_compaction(replace(self, epoch=state.compactor_epoch), state)
+        except ConflictError:
+            pass
+    done = _begun.get(self.id)
+    if done is None or any(run.id == done.target_run for run in state.runs):
+        return None
+    again = replace(state, compactions=(replace(done, l0=(), runs=(), ssts=None, log_end=None),), runs=state.runs)
+    return _commit_compaction(replace(self, epoch=state.compactor_epoch, log=None), again)
+
+
+# ---- checkpoints
+
+_create = CreateCheckpoint.apply
+_sources: dict[UUID, Checkpoint] = {}
+
+
+def copy_what_was(self: CreateCheckpoint, state: ManifestState) -> ManifestState | None:
+    """Rule 27: the source is looked for in the first state only."""
+    if self.source is not None and state.checkpoint(self.id) is None:
+        found = state.checkpoint(self.source) or _sources.get(self.id)
+        if found is not None:
+            check_usable(state)
+            _sources[self.id] = found
+            return replace(state, checkpoints=self._others(state, self._copy_of(found)))
+    return _create(self, state)
+
+
+async def largest_listed(store: Any, load_head: Any, register: Any) -> LogExtent:
+    """Rule 22: a checkpoint's log ends at the largest name there is."""
+    extent = await find_extent(store, load_head, register)
+    listed = [parse_contiguous(info.key) async for info in store.list(PREFIX)]
+    return replace(extent, end=max([extent.end, *listed]))
+
+
+# ---- readers
+
+_round = Follower._round
+
+
+async def round_without_head(self: Follower) -> bool:
+    """Rule 13: what was read at the tail is replayed, wherever the head read afterwards starts the log."""
+    chunk = await self._tail.read(self.picture.position)
+    head = await self._head()
+    await self._replay(chunk)
+    await self._adopt(head)
+    return chunk.more
+
+
+def keep_everything(self: Any, log_start: int) -> bool:
+    """Rule 20: what was read of the log stays in memory."""
+    return False
+
+
+# ---- clones, destroying
+
+
+async def pin_later(parent: Site, target: Site, begun: ManifestState, origin: Parent) -> Checkpoint:
+    """Rule 28: the parent's head is copied before it is pinned."""
+    head = await parent.head()
+    assert origin.checkpoint_id is not None
+    if (pinned := head.checkpoint(origin.checkpoint_id)) is not None:
+        return pinned
+    extent = await find_extent(parent.store, parent.driver.load, None)
+    return Checkpoint(origin.checkpoint_id, head.ref, 0, "clone", head.log_start, log_end=extent.end)
+
+
+async def pin_now(parent: Site, origin: Parent) -> None:
+    """The other half of it."""
+    assert origin.checkpoint_id is not None
+    extent = await find_extent(parent.store, parent.driver.load, None)
+    await parent.driver.commit(CreateCheckpoint(origin.checkpoint_id, "clone", 0, None, log_end=extent.end))
+
+
+_make_again = MakeAgain.apply
+
+
+def from_the_start(self: MakeAgain, state: ManifestState) -> ManifestState | None:
+    """Rule 29: epochs and log positions begin anew."""
+    made = _make_again(self, state)
+    return None if made is None else replace(self.first, ref=made.ref)

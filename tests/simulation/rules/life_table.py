@@ -1,0 +1,183 @@
+"""Switches of rules that compactors, collectors, checkpoints, readers and clones follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slate_async import admin
+from slate_async.clone import make
+from slate_async.compaction.merge import Merge
+from slate_async.follow.follower import Follower
+from slate_async.follow.picture import Picture
+from slate_async.gc import collector as collecting
+from slate_async.gc import log as judging
+from slate_async.gc import reachable
+from slate_async.gc.collector import Collector
+from slate_async.gc.reachable import Reach
+from slate_async.manifest import compactions, driver
+from slate_async.manifest.checkpoints import CreateCheckpoint
+from slate_async.manifest.collection import Collect
+from slate_async.manifest.compactions import CommitCompaction
+from slate_async.manifest.edits import AddL0
+from tests.simulation.rules import instead, life_instead
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.protocol import Scenario
+
+UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
+
+
+def _life(**fixed: Any) -> Scenario:
+    return life_scenario("life", "what a switch runs", **{**_ALONE, **fixed})
+
+
+_ALONE = {
+    "protocol": "contiguous",
+    "wal": True,
+    "ack": "committed",
+    "writers": 2,
+    "rounds": 10,
+    "tasks": 1,
+    "active_seconds": 3.0,
+    "faults": 0.5,
+    "crashes": 0.2,
+    "freezes": 0.2,
+    "compactors": 0,
+    "collectors": 0,
+    "readers": 0,
+    "keepers": 0,
+    "cloners": 0,
+    "resident": False,
+    "retention_ms": 0,
+    "min_age_ms": 0,
+    "l0_rows": 1,
+    "l0_flushes": 0.3,
+    "width": 1,
+}
+"""Nobody but writers, and small L0 SSTs that are compacted one by one; a switch adds whom it needs."""
+_COLLECTED = {"collectors": 2}
+_COMPACTED = {"compactors": 1}
+
+LIFE_SWITCHES: Sequence[Switch] = (
+    Switch(
+        "gc-checkpoints",
+        "§8",
+        "a collector forgets what checkpoints keep",
+        (Patch(Reach, "of", life_instead.head_alone),),
+        within=20,
+        stage=_life(**_COLLECTED, **_COMPACTED, keepers=2),
+    ),
+    Switch(
+        "gc-compactions",
+        "25",
+        "a collector forgets registered compactions and what they have finished",
+        (
+            Patch(reachable, "finished_keys", life_instead.nothing_finished),
+            Patch(collecting, "with_floor", life_instead.with_any_floor),
+            Patch(Collect, "apply", life_instead.collect_over_compactions),
+        ),
+        within=60,
+        stage=_life(**_COLLECTED, compactors=2, sst_bytes=150),
+    ),
+    Switch(
+        "bottom",
+        "§9",
+        "tombstones end above the bottom",
+        (Patch(Merge, "__init__", life_instead.always_bottom),),
+        within=60,
+        stage=_life(**_COMPACTED, rounds=16),
+    ),
+    Switch(
+        "2-epoch",
+        "2",
+        "a compactor whose role was taken over goes on",
+        (Patch(compactions, "_check_epoch", instead.unchecked),),
+        within=100,
+        stage=_life(compactors=2, freezes=0.7, sst_bytes=150),
+    ),
+    Switch(
+        "2-inputs",
+        "2",
+        "a compaction is committed whoever compacts now, and whatever became of its inputs",
+        (Patch(CommitCompaction, "apply", life_instead.commit_again),),
+        within=100,
+        stage=_life(compactors=2, freezes=0.7, faults=1.5),
+        behind=(UNASSERTED,),
+    ),
+    Switch(
+        "6-before",
+        "6, 26",
+        "what a collector keeps is found before its commit",
+        (Patch(Collector, "_judge_by", life_instead.judge_before_commit),),
+        within=60,
+        stage=_life(**_COLLECTED, **_COMPACTED, keepers=2, readers=1),
+    ),
+    Switch(
+        "13-reader",
+        "13",
+        "a reader believes ids without a head read afterwards",
+        (Patch(Follower, "_round", life_instead.round_without_head),),
+        within=200,
+        stage=_life(**_COLLECTED, **_COMPACTED, readers=2, wal=False, freezes=0.7),
+    ),
+    Switch(
+        "20-reader",
+        "20",
+        "a reader that adopts a manifest keeps what it has read of the log below its log_start",
+        (Patch(Picture, "_purge", life_instead.keep_everything),),
+        within=200,
+        stage=_life(**_COMPACTED, readers=2, wal=False, freezes=0.5, rounds=16, l0_rows=4),
+    ),
+    Switch(
+        "22-log",
+        "22",
+        "collectors do not keep the log of checkpoints",
+        (Patch(judging, "_held", life_instead.holds_nothing),),
+        within=20,
+        stage=_life(**_COLLECTED, **_COMPACTED, keepers=2),
+    ),
+    Switch(
+        "22-last-seen",
+        "22",
+        "a checkpoint's log ends at the largest name listed",
+        (Patch(admin, "find_extent", life_instead.largest_listed),),
+        within=100,
+        stage=_life(keepers=2, parallelism=4, tasks=4, delayed=0.3, l0_flushes=0.05, l0_rows=1000),
+    ),
+    Switch(
+        "25-floor",
+        "25",
+        "an L0 SST is added though it was begun below sst_floor",
+        (Patch(AddL0, "apply", life_instead.add_l0_below_floor),),
+        within=60,
+        stage=_life(**_COLLECTED, **_COMPACTED, delayed=0.2),
+    ),
+    Switch(
+        "26-floor",
+        "26",
+        "a collector deletes what nothing names, below sst_floor or not",
+        (Patch(Collector, "_collect_ssts", life_instead.all_unnamed),),
+        within=40,
+        stage=_life(**_COLLECTED, **_COMPACTED),
+    ),
+    Switch(
+        "27-source",
+        "27",
+        "a checkpoint of a checkpoint does not ask whether that is still there",
+        (Patch(CreateCheckpoint, "apply", life_instead.copy_what_was),),
+        within=200,
+        stage=_life(**_COLLECTED, keepers=3, faults=1.5, active_seconds=4.0),
+    ),
+    Switch(
+        "28-pin",
+        "28",
+        "a clone is copied before it is pinned",
+        (
+            Patch(make, "_pin", life_instead.pin_later),
+            Patch(make, "_still_pinned", life_instead.pin_now),
+        ),
+        within=60,
+        stage=_life(**_COLLECTED, **_COMPACTED, cloners=2, clones=1, delayed=0.2),
+    ),
+)
