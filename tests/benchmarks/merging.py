@@ -10,11 +10,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -40,6 +38,7 @@ from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
 from slate_async.sst.reference import sst_ref
 from slate_async.types import MAX_SEQ, PUT
+from tests.benchmarks.machine import lateness, peak_mib, watched_loop
 
 DATABASE = UUID(int=1)
 SHAPE = Shape[SstRef](SstRef)
@@ -109,15 +108,6 @@ async def build(store: ObjectStore, runtime: Runtime, case: Case) -> list[list[S
     return built
 
 
-async def lags(found: list[float]) -> None:
-    """How much later than asked a sleeping task wakes up, in milliseconds."""
-    loop = asyncio.get_running_loop()
-    while True:
-        asked = loop.time() + 0.001
-        await asyncio.sleep(0.001)
-        found.append(1000 * (loop.time() - asked))
-
-
 async def merge(store: ObjectStore, runtime: Runtime, task: RangeTask) -> tuple[RangeResult, float, list[float]]:
     """The result, seconds it took, and the lags of the loop meanwhile."""
     cache = BlockCache(0)
@@ -133,18 +123,11 @@ async def merge(store: ObjectStore, runtime: Runtime, task: RangeTask) -> tuple[
             offload=runtime.offload,
         )
 
-    found: list[float] = []
-    watcher = asyncio.create_task(lags(found))
-    started = time.perf_counter()
-    result = await LocalExecutor(store, open_sst, runtime).run(task)
-    seconds = time.perf_counter() - started
-    watcher.cancel()
+    async with watched_loop() as found:
+        started = time.perf_counter()
+        result = await LocalExecutor(store, open_sst, runtime).run(task)
+        seconds = time.perf_counter() - started
     return result, seconds, found
-
-
-def peak_mib() -> float:
-    """The highest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 async def build_all(case: Case) -> None:
@@ -175,25 +158,18 @@ async def merge_all(case: Case) -> None:
         compression=case.compression,
         filter_bits_per_key=10,
     )
-    idle: list[float] = []
-    with suppress(TimeoutError):
-        await asyncio.wait_for(lags(idle), 3)
+    async with watched_loop() as idle:
+        await asyncio.sleep(3)
     before, cpu = peak_mib(), time.process_time()
     result, seconds, found = await merge(store, slices, task)
     cpu, counts = time.process_time() - cpu, result.counts
     print(
         f"{case.megabytes} MB, {case.value} B values, {case.compression}: {seconds:.2f} s, {cpu:.2f} s of CPU,"
         f" {counts.bytes_in / cpu / 1e6:.0f} MB and {counts.rows_in / cpu:,.0f} rows in per second of CPU;"
-        f" loop late by {told(found)} (idle {told(idle)});"
+        f" loop late by {lateness(found)} (idle {lateness(idle)});"
         f" memory {before:.0f} to {peak_mib():.0f} MiB; {len(result.ssts)} SSTs",
         flush=True,
     )
-
-
-def told(found: list[float]) -> str:
-    """The middle, the last hundredth and the worst of some lags."""
-    found.sort()
-    return f"p50 {found[len(found) // 2]:.1f}, p99 {found[len(found) * 99 // 100]:.1f}, at most {found[-1]:.1f} ms"
 
 
 def in_a_process(work: Callable[[Case], Coroutine[None, None, None]], case: Case) -> None:

@@ -1,0 +1,79 @@
+"""What benchmarks measure of the machine: memory of a process, lateness of an event loop; and where results go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+from collections.abc import AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path("bench-results")
+STEP_S = 0.001
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How much later than asked a sleeping task woke up, in milliseconds."""
+
+    p50: float
+    p99: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:.1f}, p99 {self.p99:.1f}, at most {self.most:.1f} ms"
+
+
+def lateness(found: list[float]) -> Lateness:
+    """The middle, the last hundredth and the worst of some times in milliseconds."""
+    ordered = sorted(found)
+    return Lateness(ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1])
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[list[float]]:
+    """The lateness of the loop, looked at every `STEP_S`, while the context lasts."""
+    found: list[float] = []
+
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            asked = loop.time() + STEP_S
+            await asyncio.sleep(STEP_S)
+            found.append(1000 * (loop.time() - asked))
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield found
+    finally:
+        watcher.cancel()
+
+
+def peak_mib() -> float:
+    """The highest resident memory of this process since it was executed, whatever its parent's was (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def fresh_process() -> ProcessPoolExecutor:
+    """A process that has done nothing yet, for one piece of work."""
+    return ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"))
+
+
+def about() -> dict[str, Any]:
+    """This machine, and how busy others keep it."""
+    return {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+
+
+def write_results(name: str, results: object) -> Path:
+    """Write ``bench-results/NAME.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": about(), "results": results}, indent=1))
+    return path
