@@ -18,7 +18,7 @@ from slate_async.compaction.local_executor import OpenSst
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventKind, EventSink, added
 from slate_async.errors import ConflictError, CorruptionError, InternalError
-from slate_async.manifest.compactions import CommitCompaction, DropCompaction, FinishRange, LogTaken
+from slate_async.manifest.compactions import CommitCompaction, DropCompaction, FinishRange, LogTaken, can_go_on
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.inputs import Inputs
 from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
@@ -152,7 +152,7 @@ class Job:
         try:
             result = await self._bench.executor.run(task, merged)
         except ObjectNotFoundError as error:
-            if Inputs.of(self.compaction).find(await self._state()) is None:
+            if not can_go_on(await self._state(), self.compaction):
                 raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
             raise CorruptionError("is missing, though the manifest names it", object_name=error.key) from error
         stats = self._bench.stats

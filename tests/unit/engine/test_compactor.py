@@ -331,6 +331,38 @@ async def test_a_sleeping_compactor_commits_nothing_over_its_successor(kind: Kin
         assert await contents(db) == model
 
 
+@pytest.mark.parametrize("kind", [CONTIGUOUS_SST, EPOCHS_SST], ids=str)
+async def test_a_compactor_whose_log_its_successor_took_is_fenced_and_reports_no_damage(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep, wake = asyncio.Event(), asyncio.Event()
+    run = LocalExecutor.run
+
+    async def first_one_sleeps(
+        self: LocalExecutor, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None
+    ) -> RangeResult:
+        if not asleep.is_set():
+            asleep.set()
+            await wake.wait()
+        return await run(self, task, progress)
+
+    monkeypatch.setattr(LocalExecutor, "run", first_one_sleeps)
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        await fill(db)
+    sleeping = await open_compactor(store, manifest_poll_interval_ms=20_000)
+    compaction = asyncio.ensure_future(sleeping.compact(full=True))
+    await asleep.wait()
+    async with open_compactor(store) as other:
+        await other.compact(full=True)
+    await store.delete([info.key async for info in store.list("log/")])  # as a collector does
+    wake.set()
+    with pytest.raises(slate.FencedError):
+        await compaction
+    with pytest.raises(slate.FencedError):
+        await sleeping.wait_closed()
+
+
 async def test_a_store_that_does_not_answer_is_waited_out() -> None:
     store = memory_store()
     async with open_db(store, CONTIGUOUS) as db:
