@@ -7,12 +7,13 @@ from tests.simulation.rules.table import SWITCHES
 from tests.simulation.scenarios.engine import DUEL, ENGINE
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
 from tests.simulation.scenarios.life import LIFE
+from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.tiny import TINY
 
 _RULES = [scenario for switch in (*SWITCHES, *LIFE_SWITCHES) for scenario in switch.scenarios()]
-_ALL = (*TINY, RECREATED, *ENGINE, *LIFE, DUEL, *SCRIPTS, *_RULES)
+_ALL = (*TINY, RECREATED, *ENGINE, *LIFE, DUEL, *SCRIPTS, *LIFE_SCRIPTS, *_RULES)
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL}
 """In the order ``scripts/simulate --list`` shows them."""

@@ -146,10 +146,8 @@ async def largest_listed(store: Any, load_head: Any, register: Any) -> LogExtent
 
 # ---- readers
 
-_round = Follower._round
 
-
-async def round_without_head(self: Follower) -> bool:
+async def round_without_head(self: Follower, patient: bool = False) -> bool:
     """Rule 13: what was read at the tail is replayed, wherever the head read afterwards starts the log."""
     chunk = await self._tail.read(self.picture.position)
     head = await self._head()

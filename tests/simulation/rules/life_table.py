@@ -20,11 +20,14 @@ from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.collection import Collect
 from slate_async.manifest.compactions import CommitCompaction
 from slate_async.manifest.edits import AddL0
+from slate_async.manifest.lifecycle import MakeAgain
 from tests.simulation.rules import instead, life_instead
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.protocol import Scenario
 
+_SCRIPTS = {scenario.name.removeprefix("script-"): scenario for scenario in LIFE_SCRIPTS}
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 
 
@@ -118,16 +121,16 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "13",
         "a reader believes ids without a head read afterwards",
         (Patch(Follower, "_round", life_instead.round_without_head),),
-        within=200,
-        stage=_life(**_COLLECTED, **_COMPACTED, readers=2, wal=False, freezes=0.7),
+        within=60,
+        stage=_SCRIPTS["stale-ids-reader"],
     ),
     Switch(
         "20-reader",
         "20",
         "a reader that adopts a manifest keeps what it has read of the log below its log_start",
         (Patch(Picture, "_purge", life_instead.keep_everything),),
-        within=200,
-        stage=_life(**_COMPACTED, readers=2, wal=False, freezes=0.5, rounds=16, l0_rows=4),
+        within=60,
+        stage=_SCRIPTS["skipped-log"],
     ),
     Switch(
         "22-log",
@@ -166,8 +169,8 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "27",
         "a checkpoint of a checkpoint does not ask whether that is still there",
         (Patch(CreateCheckpoint, "apply", life_instead.copy_what_was),),
-        within=200,
-        stage=_life(**_COLLECTED, keepers=3, faults=1.5, active_seconds=4.0),
+        within=20,
+        stage=_SCRIPTS["copied-checkpoint"],
     ),
     Switch(
         "28-pin",
@@ -179,5 +182,14 @@ LIFE_SWITCHES: Sequence[Switch] = (
         ),
         within=60,
         stage=_life(**_COLLECTED, **_COMPACTED, cloners=2, clones=1, delayed=0.2),
+    ),
+    Switch(
+        "29-remade",
+        "29",
+        "a database that is made again begins with epoch 1 and log position 1",
+        (Patch(MakeAgain, "apply", life_instead.from_the_start),),
+        within=20,
+        stage=_SCRIPTS["remade"],
+        behind=(UNASSERTED,),
     ),
 )

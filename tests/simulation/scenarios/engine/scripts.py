@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from slate_async.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
 from tests.simulation.checkers import Violation
@@ -12,6 +12,7 @@ from tests.simulation.history import Kind
 from tests.simulation.scenarios.engine.compactor import Compactor
 from tests.simulation.scenarios.engine.follower import Follower
 from tests.simulation.scenarios.engine.stage import Stage, scripted
+from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.hold import Hold
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -23,11 +24,25 @@ COMPACTIONS = 20
 async def stale_ids(stage: Stage) -> None:
     """An opener's fence lands at an id that was compacted and collected, where a follower and another opener look."""
     owner = await stage.writer("owner")
-    compactor = await _compactor(stage, "compactor")
     await stage.write(owner, stage.rng.randint(1, 3))
     node = stage.world.node("follower")
     follower = Follower(stage.site, node, await stage.head())
-    await node.run(follower.poll())
+
+    async def poll() -> None:
+        await node.run(follower.poll())
+
+    async def look() -> None:
+        await node.run(follower.look())
+
+    await behind_a_stale_fence(stage, owner, poll, look)
+
+
+async def behind_a_stale_fence(
+    stage: Stage, owner: Session, poll: Callable[[], Awaitable[None]], look: Callable[[], Awaitable[None]]
+) -> None:
+    """What happens then, to a reader that does ``poll`` and ``look``."""
+    compactor = await _compactor(stage, "compactor")
+    await poll()
     fence, stale = await _fence_under_way(stage)
     opener = stage.session("opener")
     listing = stage.hold(opener.node, "list", PREFIX)
@@ -40,13 +55,13 @@ async def stale_ids(stage: Stage) -> None:
     others = range(stale + 1, (await stage.head()).log_start)
     await stage.collect(*map(contiguous_key, [stale, *(one for one in others if stage.rng.random() < 0.2)]))
     fence.release()
-    await node.run(follower.poll())
+    await poll()
     listing.release()
     await opener.node.join(opening)
     await stage.write(opener, 2)
     for _ in range(3):
-        await node.run(follower.poll())
-        await node.run(follower.look())
+        await poll()
+        await look()
 
 
 async def stale_compactor(stage: Stage) -> None:
@@ -167,7 +182,8 @@ async def _fence_under_way(stage: Stage) -> tuple[Hold, int]:
     sleeper = stage.session("sleeper")
     fence = stage.hold(sleeper.node, "put-create", PREFIX)
     stage.begin(sleeper.node, sleeper.open())
-    return fence, parse_contiguous(await fence.caught())
+    key = await fence.caught()
+    return fence, parse_contiguous(key[key.index(PREFIX) :])
 
 
 NO_WAL = {"protocol": "contiguous", "wal": False, "lag": 8}

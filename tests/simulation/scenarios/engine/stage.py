@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from slate_async.errors import ConflictError, FencedError
@@ -15,9 +15,7 @@ from slate_async.manifest.state import ManifestState
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
-from tests.simulation.runtime import derived_rng
-from tests.simulation.scenarios.engine.params import Params
-from tests.simulation.scenarios.engine.play import make_world
+from tests.simulation.scenarios.engine.play import drawn_params, make_world
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.hold import Hold
@@ -42,11 +40,10 @@ FINAL_SKEW_MS = 3_600_000
 class Stage:
     """See the module docstring."""
 
-    def __init__(self, world: World, fixed: Mapping[str, Any]) -> None:
-        self.world = world
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.world = world = site.world
         self.rng = world.rng
-        params = Params.draw(derived_rng(world.seed, "params"), fixed)
-        self.site = Site(world, params, History(world.loop.time))
         self._helper = self.site.handle(world.node("helper"))
 
     def session(self, name: str) -> Session:
@@ -81,7 +78,8 @@ class Stage:
 
     def hold(self, node: Node, operation: str, key: str = "") -> Hold:
         """See `Hold`."""
-        return Hold(self.world, node, operation, key)
+        folder = f"{self.site.folder}/" if self.site.folder and key else ""
+        return Hold(self.world, node, operation, folder + key)
 
     async def head(self) -> ManifestState:
         """The manifest as it is."""
@@ -113,10 +111,14 @@ def scripted(name: str, script: Callable[[Stage], Coroutine[Any, Any, None]], **
     chosen = {**CALM, **fixed}
 
     async def play(world: World) -> Stats:
-        stage = Stage(world, chosen)
+        stage = Stage(Site(world, drawn_params(world.seed, chosen), History(world.loop.time)))
         await stage.site.create()
         await script(stage)
         return await stage.end()
 
-    summary = (script.__doc__ or "").strip().splitlines()[0]
-    return Scenario(f"script-{name}", summary, lambda seed, keep: make_world(seed, keep, chosen), play)
+    return Scenario(f"script-{name}", summary_of(script), lambda seed, keep: make_world(seed, keep, chosen), play)
+
+
+def summary_of(script: Callable[..., object]) -> str:
+    """The first line of what a script says of itself."""
+    return (script.__doc__ or "").strip().splitlines()[0]

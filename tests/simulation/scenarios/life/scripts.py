@@ -1,0 +1,183 @@
+"""Interleavings of readers, checkpoints and destroyers that chance finds too rarely (see `engine.scripts`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from slate_async.errors import InvalidError
+from slate_async.log.names import PREFIX
+from tests.simulation.checkers import Violation
+from tests.simulation.history import History, Kind
+from tests.simulation.node import Node
+from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.play import world_of
+from tests.simulation.scenarios.engine.rows import record_view
+from tests.simulation.scenarios.engine.scripts import NO_WAL, SOON_SECONDS, behind_a_stale_fence
+from tests.simulation.scenarios.engine.stage import CALM, Stage, summary_of
+from tests.simulation.scenarios.life.estate import Estate, rows_of
+from tests.simulation.scenarios.life.params import draw_life
+from tests.simulation.scenarios.protocol import Scenario, Stats
+from tests.simulation.world import World
+
+
+class LifeStage(Stage):
+    """A stage with all that a life has."""
+
+    def __init__(self, estate: Estate) -> None:
+        super().__init__(estate.source)
+        self.estate = estate
+
+    async def compact_all(self, node: Node) -> None:
+        """Everything into one run, by a process that is the compactor for as long as that takes."""
+
+        async def work() -> None:
+            async with self.estate.compactor(node, self.site) as compactor:
+                await compactor.compact(full=True)
+
+        await node.run(work())
+
+    async def collect_all(self, node: Node) -> None:
+        """All garbage there is."""
+
+        async def work() -> None:
+            async with self.estate.collector(node, self.site) as collector:
+                for _ in range(3):
+                    await collector.collect()
+
+        await node.run(work())
+
+
+async def stale_ids(stage: LifeStage) -> None:
+    """An opener's fence lands at an id that was compacted and collected, where a reader looks."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    node = stage.world.node("reader")
+
+    async def read() -> None:
+        async with stage.estate.reader(node, stage.site, pin=False) as reader:
+
+            async def poll() -> None:
+                await node.run(reader.refresh())
+
+            async def look() -> None:
+                rows = await node.run(rows_of(reader))
+                record_view(stage.site.history, node.name, Kind.DURABLE, rows)
+
+            await behind_a_stale_fence(stage, owner, poll, look)
+
+    await node.run(read())
+
+
+async def skipped_log(stage: LifeStage) -> None:
+    """A reader sleeps while the log behind what it has read is compacted, tombstones and all."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(2, 6))
+    node, helper = stage.world.node("reader"), stage.world.node("helper")
+
+    async def read() -> None:
+        async with stage.estate.reader(node, stage.site, pin=stage.rng.random() < 0.5) as reader:
+            await reader.refresh()
+            asleep.set()
+            await awake.wait()
+            await reader.refresh()
+            rows = await rows_of(reader)
+            record_view(stage.site.history, node.name, Kind.DURABLE, rows)
+
+    asleep, awake = asyncio.Event(), asyncio.Event()
+    reading = node.spawn(read())
+    await asleep.wait()
+    node.freeze()
+    await stage.write(owner, stage.rng.randint(3, 8))
+    if stage.rng.random() < 0.5:
+        await owner.node.run(owner.flush_l0())
+    await stage.compact_all(helper)
+    awake.set()
+    node.thaw()
+    await node.join(reading)
+
+
+async def copied_checkpoint(stage: LifeStage) -> None:
+    """A checkpoint goes, and its version is collected, while another one is made of it."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    maker, copier, helper = (stage.world.node(name) for name in ("maker", "copier", "helper"))
+
+    async def create(source: object = None) -> Any:
+        async with stage.estate.admin(maker if source is None else copier, stage.site) as admin:
+            return (await admin.create_checkpoint(source=source)).id  # type: ignore[arg-type]
+
+    first = await maker.run(create())
+    commit = stage.hold(copier, "manifest-commit")
+    copying = copier.spawn(create(first))
+    await commit.caught()
+
+    async def delete() -> None:
+        async with stage.estate.admin(maker, stage.site) as admin:
+            await admin.delete_checkpoint(first)
+
+    await maker.run(delete())
+    await stage.write(owner, stage.rng.randint(1, 3))
+    await owner.node.run(owner.flush_l0())
+    await stage.collect_all(helper)
+    commit.release()
+    try:
+        await copier.join(copying)
+    except InvalidError:
+        stage.site.count("refused-copies")
+    await stage.collect_all(helper)
+
+
+async def remade(stage: LifeStage) -> None:
+    """A database is destroyed and made again while a log object of its old writer is on its way."""
+    first = await stage.writer("first")
+    await stage.write(first, stage.rng.randint(1, 4))
+    put = stage.hold(first.node, "put-", PREFIX)
+    late = first.node.spawn(first.db.put(b"late", b"late"))
+    await put.caught()
+    first.node.freeze()
+    destroyer = stage.world.node("destroyer")
+
+    async def destroy() -> None:
+        async with stage.estate.admin(destroyer, stage.site) as admin:
+            await admin.destroy()
+
+    await destroyer.run(destroy())
+    stage.site.history = History(stage.world.loop.time)
+    second = await stage.writer("second")
+    await stage.write(second, stage.rng.randint(0, 2))
+    put.release()
+    first.node.thaw()
+    await stage.write(second, stage.rng.randint(2, 6))
+    await asyncio.sleep(SOON_SECONDS)
+    if late.done() and late.exception() is None:
+        raise Violation("lost", "a write was acknowledged after its database was destroyed")
+
+
+_CALM = {**CALM, "min_age_ms": 0, "resident": False, "clones": 1, "retention_ms": 0, "width": 4}
+
+
+def _scripted(name: str, script: Callable[[LifeStage], Coroutine[Any, Any, None]], **fixed: Any) -> Scenario:
+    chosen = {**_CALM, **fixed}
+
+    def make(seed: int, keep_trace: bool) -> World:
+        return world_of(seed, keep_trace, draw_life(derived_rng(seed, "params"), chosen))
+
+    async def play(world: World) -> Stats:
+        stage = LifeStage(Estate(world, draw_life(derived_rng(world.seed, "params"), chosen)))
+        await stage.site.create()
+        await script(stage)
+        stats = await stage.end()
+        stage.estate.check()
+        return stats
+
+    return Scenario(f"script-{name}", summary_of(script), make, play)
+
+
+LIFE_SCRIPTS: Sequence[Scenario] = (
+    _scripted("stale-ids-reader", stale_ids, **NO_WAL),
+    _scripted("skipped-log", skipped_log, wal=False),
+    _scripted("copied-checkpoint", copied_checkpoint, metadata="server"),
+    _scripted("remade", remade, protocol="contiguous"),
+)
