@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.rules.life_table import LIFE_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.runner import run_seed, run_seeds
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
+from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.slices import seeds
 
@@ -19,7 +21,7 @@ FULL_SEEDS = 500
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+@pytest.mark.parametrize("switch", [*SWITCHES, *LIFE_SWITCHES], ids=lambda switch: switch.name)
 def test_a_rule_switched_off_is_caught(switch: Switch) -> None:
     for seed in range(switch.within):
         if run_seed(f"rule-{switch.name}", seed).failed:
@@ -35,7 +37,7 @@ def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
     assert [seed for seed in range(switch.within) if run_seed(f"alone-{switch.name}", seed).failed] == []
 
 
-@pytest.mark.parametrize("scenario", [one.name for one in (*SCRIPTS, RECREATED)])
+@pytest.mark.parametrize("scenario", [one.name for one in (*SCRIPTS, *LIFE_SCRIPTS, RECREATED)])
 def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
     assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []

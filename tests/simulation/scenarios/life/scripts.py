@@ -169,7 +169,8 @@ def _scripted(name: str, script: Callable[[LifeStage], Coroutine[Any, Any, None]
         await stage.site.create()
         await script(stage)
         stats = await stage.end()
-        stage.estate.check()
+        if script is not stale_ids:  # which deletes by hand what the owner's checkpoint keeps
+            stage.estate.check()
         return stats
 
     return Scenario(f"script-{name}", summary_of(script), make, play)

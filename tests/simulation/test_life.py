@@ -1,0 +1,52 @@
+"""A database's whole life in the simulator, with the product's compactors, collectors, readers, checkpoints and clones.
+
+CI runs a slice that moves with every commit; ``--full`` more of it; ``scripts/simulate --seeds 5000`` all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.runner import run_seed, run_seeds
+from tests.simulation.scenarios.life import LIFE
+from tests.slices import seeds
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [scenario.name for scenario in LIFE]
+SLICE_SEEDS = 25
+FULL_SEEDS = 1_000
+OFTEN = ("acknowledged", "compactions-committed", "objects-collected", "versions-collected", "reader-views")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", NAMES)
+def test_all_rules_on(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
+    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    happened = Counter[str]()
+    for one in results:
+        happened.update(one.stats)
+    for what in (*OFTEN, "checkpoints", "checkpoint-views", "clones", "crashes", "freezes"):
+        assert happened[what] > 0, f"{what} hardly ever happens: {happened}"
+
+
+def test_the_same_seed_gives_the_same_trace_in_another_interpreter() -> None:
+    seed = seeds(1)[0]
+    for scenario in NAMES[:2]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.runner", scenario, str(seed)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "4242"},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        here = run_seed(scenario, seed)
+        assert done.stdout == f"{here.digest} {here.steps} {here.kind}\n"
