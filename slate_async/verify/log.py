@@ -138,8 +138,21 @@ class LogCheck:
 
     async def missing(self, present: frozenset[str]) -> list[Finding]:
         """What the state and its checkpoints need, and is neither among the listed keys nor there now."""
-        wanted: dict[str, str] = {}
-        state, findings = self._state, list[Finding]()
+        wanted, findings = await self._offload.run(lambda: self._wanted(present))
+
+        async def look(key: str) -> Finding | None:
+            try:
+                await self._store.head(key)
+            except ObjectNotFoundError:
+                return Finding(key, None, f"is missing, and {wanted[key]} needs it")
+            return None
+
+        looked = await map_bounded(look, list(wanted), IN_PARALLEL) if wanted else []
+        return findings + [one for one in looked if one is not None]
+
+    def _wanted(self, present: frozenset[str]) -> tuple[dict[str, str], list[Finding]]:
+        """Keys that are not ``present``, with who needs them; and positions that nobody owns."""
+        state, wanted, findings = self._state, dict[str, str](), list[Finding]()
         spans = [("the head", state.log_start, *self._end(present))]
         spans += [
             (f"checkpoint {one.id}", one.log_start, one.log_end, one.log_ranges)
@@ -153,16 +166,7 @@ class LogCheck:
                         wanted.setdefault(key, who)
             except CorruptionError as error:
                 findings.append(Finding(REGISTER if who == "the head" else who, None, str(error)))
-
-        async def look(key: str) -> Finding | None:
-            try:
-                await self._store.head(key)
-            except ObjectNotFoundError:
-                return Finding(key, None, f"is missing, and {wanted[key]} needs it")
-            return None
-
-        looked = await map_bounded(look, list(wanted), IN_PARALLEL) if wanted else []
-        return findings + [one for one in looked if one is not None]
+        return wanted, findings
 
     def _end(self, present: frozenset[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
         """The last position that must be there, and who owns positions."""

@@ -17,6 +17,7 @@ from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.header import HEADER_BYTES, peek_header
 from slate_async.log import register as registers
+from slate_async.log.protocol import READS_IN_PARALLEL
 from slate_async.log.register import WriterRegister
 from slate_async.log.standing import LogName
 from slate_async.manifest.driver import Stored, translated
@@ -114,7 +115,7 @@ class Verifier:
         """Read and judge every version that lives; what they name."""
         states = await self._living(head)
         for state in states:
-            self._findings += check_state(state)
+            self._findings += await self._offload.run(lambda state=state: check_state(state))  # type: ignore[misc]
         return await self._offload.run(lambda: _named(states))
 
     async def _living(self, head: ManifestState) -> list[ManifestState]:
@@ -170,7 +171,7 @@ class Verifier:
         held = await self._read(register)  # before the head: a claim is in the manifest first
         late = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
         self._findings += await late.missing(frozenset(one.info.key for one in objects if one.header or one.findings))
-        self._findings += late.order(objects)
+        self._findings += await self._offload.run(lambda: late.order(objects))
         self._findings += late.register()
         return objects
 
@@ -219,24 +220,27 @@ class Verifier:
     async def _check_unnamed(self, head: ManifestState, named: _Named) -> None:
         """SSTs that no version read names: another database's are wrong here, the others a collector's matter."""
         keys = named.own_keys
+        unnamed: list[ObjectInfo] = []
         async for info in self._store.list(SST_PREFIX):
-            if info.key in keys:
-                continue
-            if parse_sst_key(info.key) is None:
+            if info.key not in keys and parse_sst_key(info.key) is None:
                 self._notes.append(Finding(info.key, None, "is not the name of an SST; left alone"))
-                continue
-            try:
-                data = (await self._store.get(info.key, Span(0, min(info.size, HEADER_BYTES)))).data
-                owner = peek_header(data, object_name=info.key).database_id
-            except ObjectNotFoundError:
-                continue
-            except (CorruptionError, InvalidError):
-                owner = head.database_id  # half-made or damaged garbage is garbage
-            if owner == head.database_id:
+            elif info.key not in keys:
+                unnamed.append(info)
+        owners = await map_bounded(self._owner, unnamed, READS_IN_PARALLEL) if unnamed else []
+        for info, owner in zip(unnamed, owners, strict=True):
+            if owner is not None and owner != head.database_id:
+                self._findings.append(Finding(info.key, 16, f"belongs to database {owner}, not {head.database_id}"))
+            else:
                 what = "nothing names it: work in progress, or garbage that a collector deletes"
                 self._notes.append(Finding(info.key, None, what))
-            else:
-                self._findings.append(Finding(info.key, 16, f"belongs to database {owner}, not {head.database_id}"))
+
+    async def _owner(self, info: ObjectInfo) -> UUID | None:
+        """The database that an object's header names; ``None`` if it has none: damaged garbage is garbage."""
+        try:
+            data = (await self._store.get(info.key, Span(0, HEADER_BYTES))).data
+            return peek_header(data, object_name=info.key).database_id
+        except (ObjectNotFoundError, CorruptionError, InvalidError):
+            return None
 
     # ---- progress
 

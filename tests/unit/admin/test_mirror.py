@@ -208,6 +208,19 @@ async def test_killed_before_the_first_is_whole_it_cannot_be_opened_and_goes_on(
     raise AssertionError("it never ended")
 
 
+async def test_one_that_was_never_finished_is_destroyed(kind: Kind) -> None:
+    town = await settled(Town(kind))
+    with pytest.raises(Killed):
+        await mirror_in(town, Life(40), "then")
+    assert not (await town.state(MIRROR)).initialized
+    async with admin(town, MIRROR) as opened:
+        await opened.destroy()
+    assert town.data(MIRROR) == []
+    await town.write(MIRROR, {b"another": b"1"})
+    assert await town.rows(MIRROR) == {b"another": b"1"}
+    assert await town.rows(PARENT) == NOW
+
+
 async def test_what_was_copied_before_it_was_killed_is_not_copied_again() -> None:
     town = await settled(Town(CONTIGUOUS))
     whole = await mirror_in(town.copy(), Life(), "then")
