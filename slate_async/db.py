@@ -201,7 +201,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
         """The database as it was at an earlier moment; see `DbReader.at`."""
-        look = look_at(self._look(False), self._writer.state, (), seq=seq, time=time)
+        look = look_at(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
 
     async def confirm(self) -> None:

@@ -16,7 +16,7 @@ from slate_async.log.extent import LogExtent
 from slate_async.log.protocol import Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.manifest.state import ManifestState, SeqTime, SstRef
 from slate_async.memtable import ROW_OVERHEAD_BYTES
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.sources import Run, Table
@@ -81,6 +81,8 @@ class Writer:
         self._newest_group: CommitGroup | None = None
         self._failed_groups: list[CommitGroup] = []
         self._log_ssts: list[tuple[int, Table]] = replayed.log_ssts
+        newest = [(log_id, SeqTime(replayed.last_seq, replayed.last_tick_ms)) for log_id, _ in replayed.log_ssts[:1]]
+        self._log_times: dict[int, SeqTime] = dict(newest)  # when SSTs of the log were written, ascending
         self._readers: dict[bytes, SstReader] = {}
         self.admission = Admission(settings.max_unflushed_bytes)
         self.admission.force(sum(slot.reserved for slot in (*self.tables.frozen, self.tables.active)))
@@ -273,6 +275,8 @@ class Writer:
         reader = self._ssts.open_log(key, segment.object_bytes, log_object_id(segment.log_id))
         expires = segment.slot.table.expires
         self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader, expires)))
+        written_ms = segment.slot.table.time_of(segment.last_seq)
+        self._log_times[segment.log_id] = SeqTime(segment.last_seq, written_ms)
         self.tables.frozen.remove(segment.slot)
         self._show()
         segment.slot.stored.resolve()
@@ -314,6 +318,7 @@ class Writer:
         self.durable_seq = max(self.durable_seq, state.last_seq)
         gone = self.tables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
+        self._log_times = {log_id: one for log_id, one in self._log_times.items() if log_id >= state.log_start}
         self._show()
         self.pins.adopted(state)
         for slot in gone:
@@ -359,6 +364,11 @@ class Writer:
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    @property
+    def samples(self) -> list[SeqTime]:
+        """When rows of the log's SSTs were written, ascending; of those inherited, the newest only."""
+        return list(self._log_times.values())
 
     @property
     def l0_count(self) -> int:

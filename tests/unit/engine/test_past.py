@@ -61,6 +61,20 @@ async def test_a_past_state_by_its_time(db: slate.Db, store: ObjectStore, clock:
             assert await contents(then) == {}
 
 
+async def test_a_writer_looks_back_as_its_readers_do(db: slate.Db, store: ObjectStore, clock: ManualClock) -> None:
+    steps = await history(db, clock)
+    recent = steps if not db.status().wal_enabled else [steps[3], *steps[7:]]
+    for seq, time_ms, rows in recent:
+        for moment in ({"seq": seq}, {"time": time_ms / 1000}, {"time": (time_ms + 999) / 1000}):
+            async with db.at(**moment) as then:
+                assert (then.seq, await contents(then)) == (seq, rows)
+    await db.put(b"short", b"", ttl=1)
+    last = await db.put(b"long", b"")
+    clock.wall_ms += 60_000
+    async with db.at(seq=last.seq) as then:
+        assert await then.get(b"short") == b""
+
+
 @pytest.fixture
 async def small(memory: MemoryStore, clock: ManualClock):  # type: ignore[no-untyped-def]
     """A database in memory with three rows, written a second apart, and a reader of it."""
