@@ -1,7 +1,8 @@
 """Reads of the past: which sequence number a moment had, which moment a number, and whether that is still exact.
 
 Versions of a key above the manifest's ``history_floor`` are all kept, and the newest one at it, so a read at any number
-from there on shows what a read then would have shown. Below, it is refused.
+from there on shows what a read then would have shown. Below, it is refused. So it is at a time before the manifest's
+``expiry_floor_ms``: rows that had expired by then are dropped, and a read before then would have shown them.
 """
 
 from __future__ import annotations
@@ -42,10 +43,17 @@ def look_at(
         assert seq is not None
         found = _checked(seq, look.max_seq)
         at_ms = _time_of(state, samples, look.view, found, look.now_ms)
+        if found == look.max_seq:
+            at_ms = max(at_ms, state.expiry_floor_ms)  # the newest it still was then
     if found < state.history_floor:
         raise InvalidError(
             f"history is kept from sequence number {state.history_floor} on, that moment's is {found}; the setting"
             " retention_ms says how long later ones are kept"
+        )
+    if at_ms < state.expiry_floor_ms:
+        raise InvalidError(
+            f"rows that had expired by {iso_time(state.expiry_floor_ms / 1000)} are dropped, and some of them lived at"
+            " that moment; the setting retention_ms says how long later ones are kept"
         )
     return Look(look.view, found, at_ms)
 

@@ -280,7 +280,7 @@ class Compactor:
             id=self._runtime.ids.uuid(),
             epoch=self.epoch,
             base_version=state.version,
-            started_ms=now_ms,
+            expired_at_ms=now_ms - state.retention_ms,
             keep_above=keep_above(state, now_ms, log),
             bottom=spec.bottom,
             l0=spec.l0,

@@ -132,7 +132,7 @@ class Job:
                 start=start,
                 end=end,
                 keep_above=wanted.keep_above,
-                expired_at_ms=wanted.started_ms - state.retention_ms,
+                expired_at_ms=wanted.expired_at_ms,
                 bottom=wanted.bottom,
                 sst_bytes=settings.sst_bytes,
                 block_bytes=settings.block_bytes,

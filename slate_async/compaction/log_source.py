@@ -140,4 +140,6 @@ class LogSource:
             ssts.append(LogSst(position, known.ref))
             tick = max(tick, known.last_tick_ms)
         last_seq = max((one.ref.max_seq for one in ssts), default=0)
-        return LogLook(state, walk.next_id - 1, tuple(ssts), LogTaken(state.log_start, walk.floor, last_seq, tick))
+        expire = min((one.ref.min_expire_ms for one in ssts if one.ref.min_expire_ms is not None), default=None)
+        taken = LogTaken(state.log_start, walk.floor, last_seq, tick, expire)
+        return LogLook(state, walk.next_id - 1, tuple(ssts), taken)

@@ -100,12 +100,14 @@ class LogTaken:
 
     floor: the highest epoch among its valid objects
     last_seq, last_tick_ms: highest sequence number and write time of its rows
+    min_expire_ms: when the first of them expires, ``None`` when none does
     """
 
     start: int
     floor: int
     last_seq: int
     last_tick_ms: int
+    min_expire_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,12 @@ class CommitCompaction:
         if sources is None or not _log_is_there(state, done) or (self.log is None) != (done.log_end is None):
             raise ConflictError(f"an input of compaction {self.id} is gone", outcome="not_applied")
         seqs = [sst.max_seq for source in sources for sst in source]
+        expiries = [sst.min_expire_ms for source in sources for sst in source]
         state = self._without_log(state, done)
         if self.log is not None:
             seqs.append(self.log.last_seq)
+            expiries.append(self.log.min_expire_ms)
+        dropped_expired = any(one is not None and one <= done.expired_at_ms for one in expiries)
         committed = replace_inputs(
             state,
             inputs,
@@ -151,6 +156,7 @@ class CommitCompaction:
             committed,
             compactions=tuple(one for one in state.compactions if one is not done),
             history_floor=max(state.history_floor, min(done.keep_above, max(seqs, default=0))),
+            expiry_floor_ms=max(state.expiry_floor_ms, done.expired_at_ms if dropped_expired else 0),
         )
 
     def _parts(self, done: Compaction) -> list[RangeOutput]:

@@ -294,4 +294,5 @@ class MakeAgain:
             sst_floor=state.version + 1,
             last_run_id=state.last_run_id,
             history_floor=state.history_floor,
+            expiry_floor_ms=state.expiry_floor_ms,
         )

@@ -2,8 +2,8 @@
 
 Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
 is made again; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
-``last_run_id`` and ``history_floor`` never go back; L0 SSTs are listed newest first with disjoint, falling sequence
-ranges; ids of checkpoints and of compactions are unique.
+``last_run_id``, ``history_floor`` and ``expiry_floor_ms`` never go back; L0 SSTs are listed newest first with disjoint,
+falling sequence ranges; ids of checkpoints and of compactions are unique.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Compaction:
 
     epoch: the compactor epoch that runs it
     base_version: the manifest version its output is named by; it holds ``sst_floor`` down
-    started_ms: when it was planned; every part of it judges expiry by this time
+    expired_at_ms: the earliest time anybody still reads at; every part of it judges expiry by this time
     keep_above: versions of a key with higher sequence numbers are all kept, and the newest one up to it
     bottom: nothing older lies below its output, so tombstones end there
     l0, runs: its inputs, neighbours in age order, newest first: object ids and run ids
@@ -140,7 +140,7 @@ class Compaction:
     id: UUID
     epoch: int
     base_version: int
-    started_ms: int
+    expired_at_ms: int
     keep_above: int
     bottom: bool
     l0: tuple[bytes, ...]
@@ -241,9 +241,11 @@ class ManifestState:
     compactions: tuple[Compaction, ...] = ()
     parents: tuple[Parent, ...] = ()
     mirrored: Mirrored | None = None
-    # history: how much is kept, from which sequence number on it is exact, when numbers were written (ascending)
+    # history: how much is kept, from which sequence number and which time of expiry on it is exact, when numbers were
+    # written (ascending)
     retention_ms: int = 0
     history_floor: int = 0
+    expiry_floor_ms: int = 0
     seq_times: tuple[SeqTime, ...] = ()
     compaction: CompactionStyle = "size_tiered"
     # compatibility
@@ -280,6 +282,7 @@ MONOTONE = (
     "sst_floor",
     "last_run_id",
     "history_floor",
+    "expiry_floor_ms",
 )
 
 

@@ -142,7 +142,7 @@ class _Drawing:
             id=UUID(bytes=inputs.encode().ljust(16)[:16]),
             epoch=1,
             base_version=1,
-            started_ms=0,
+            expired_at_ms=0,
             keep_above=0,
             bottom=False,
             l0=l0,

@@ -66,7 +66,7 @@ class Model:
                 id=UUID(int=number),
                 epoch=1,
                 base_version=1,
-                started_ms=NOW_MS,
+                expired_at_ms=NOW_MS,
                 keep_above=self.state.last_seq,
                 bottom=spec.bottom,
                 l0=spec.l0,

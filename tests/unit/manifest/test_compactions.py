@@ -62,7 +62,7 @@ def compaction(number: UUID = ONE, **more: object) -> Compaction:
     values: dict[str, object] = {
         "epoch": 4,
         "base_version": 20,
-        "started_ms": 1_000,
+        "expired_at_ms": 1_000,
         "keep_above": 99,
         "bottom": False,
         "l0": (L0[1].object_id, L0[2].object_id),
@@ -214,6 +214,16 @@ def test_history_is_exact_above_what_was_kept() -> None:
     assert apply(COMMIT, state).history_floor == 50
     state = apply(RegisterCompaction(compaction(keep_above=5)), replace(STATE, history_floor=10))
     assert apply(COMMIT, state).history_floor == 10
+
+
+@pytest.mark.parametrize(("expires", "floor"), [(None, 500), (900, 1_000), (1_000, 1_000), (1_001, 500)])
+def test_the_expiry_floor_rises_to_where_an_input_may_have_lost_expired_rows(expires: int | None, floor: int) -> None:
+    before = replace(STATE, expiry_floor_ms=500, l0=(*L0[:2], replace(L0[2], min_expire_ms=expires)))
+    assert apply(COMMIT, apply(RegisterCompaction(compaction()), before)).expiry_floor_ms == floor
+    no_wal = replace(NO_WAL, expiry_floor_ms=500)
+    state = apply(RegisterCompaction(compaction(l0=(), log_end=15)), no_wal)
+    log = replace(LOG, min_expire_ms=expires)
+    assert apply(CommitCompaction(4, ONE, (output(0, OUT),), log), state).expiry_floor_ms == floor
 
 
 def test_a_flush_and_a_new_writer_meanwhile_are_no_conflict() -> None:

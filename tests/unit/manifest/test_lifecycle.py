@@ -148,7 +148,7 @@ def test_a_checkpoint_that_was_read_stands_not_in_the_way() -> None:
 
 
 def claimed() -> ManifestState:
-    return applied(ClaimToDestroy(SOURCE, TOKEN), database(log_last_seen=3, last_seq=8))
+    return applied(ClaimToDestroy(SOURCE, TOKEN), database(expiry_floor_ms=17, log_last_seen=3, last_seq=8))
 
 
 def destroyed(state: ManifestState | None = None) -> ManifestState:
