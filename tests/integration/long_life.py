@@ -84,8 +84,11 @@ class Play:
                 await self._disturb(name)
                 self._tell(f"{ends - loop.time():.0f} s left, state {self.life.acknowledged}, disturbed {name}")
             await asyncio.gather(*(part.works() for part in self._stage.values()))
+            for part in self._stage.values():
+                await part.kill()
         finally:
-            await self._end()
+            for part in self._stage.values():
+                await part.stop()
 
     async def _begin(self) -> None:
         writer = await self._enter("writer")
@@ -139,10 +142,6 @@ class Play:
         newer = await self._enter("writer")
         assert isinstance(newer, Writer)
         return await newer.opens()
-
-    async def _end(self) -> None:
-        for part in self._stage.values():
-            await part.kill()
 
 
 async def keep(place: Place) -> Kept:

@@ -54,9 +54,15 @@ class Part:
 
     async def kill(self) -> None:
         """SIGKILL. What it said before counts."""
-        self.hear()
-        await self._child.kill()
-        self._judge_news()
+        try:
+            self.hear()
+            await self._child.kill()
+            self._judge_news()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End it, whatever it says."""
         await self._stack.aclose()
 
     def hear(self) -> None:
@@ -109,8 +115,7 @@ class Writer(Part):
         await self._child.wait_for_line("failed FencedError", timeout=PATIENCE_S)
         last = max((int(line.split()[1]) for line in self._child.received if line.startswith("wrote")), default=0)
         assert last <= found, f"a new writer found state {found}, but the old one acknowledged {last}"
-        await self._child.kill()
-        await self._stack.aclose()
+        await self.stop()
         self._life.counts["writer: taken over"] += 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.long_life import SMALL, live
+from tests.integration.parts import Compactor, Life, Reader, Writer
 from tests.integration.places import LOGS, make_place
 from tests.slices import sample
 
@@ -31,3 +32,44 @@ async def test_all_parts_live_together(
     style = rng.choice(["size_tiered", "leveled"])
     place = await make_place(store, log, tmp_path, endpoint, **{**SMALL, "compaction": style})
     await live(place, seconds=SECONDS_FULL if full else SECONDS, pause=1.0, rng=rng, tell=print)
+
+
+def test_a_reader_that_goes_back_is_caught() -> None:
+    life = Life()
+    reader = Reader("follower", life, [])
+    for state in ("3", "3", "5"):
+        reader.judge(["saw", state])
+    assert life.seen == 5
+    with pytest.raises(AssertionError, match="shows state 4 after 5"):
+        reader.judge(["saw", "4"])
+
+
+def test_a_checkpoint_that_changes_is_caught() -> None:
+    holder = Reader("holder", Life(), [], stays=7)
+    holder.judge(["saw", "7"])
+    with pytest.raises(AssertionError, match="its checkpoint is of 7"):
+        holder.judge(["saw", "8"])
+
+
+LIE = "print('wrote 5'); import sys; sys.stdin.read()"
+
+
+async def test_a_lost_write_and_an_end_that_nobody_asked_for_are_caught() -> None:
+    life = Life()
+    first = Writer("writer", life, ["-c", LIE])
+    await first.start()
+    await first.works()
+    await first.kill()
+    assert life.acknowledged == 5
+    second = Writer("writer", life, ["-c", "print('open 4')"])
+    await second.start()
+    with pytest.raises(AssertionError, match="found state 4, but 5 was acknowledged"):
+        await second.opens()
+    await second._child.wait()
+    with pytest.raises(AssertionError, match="ended by itself"):
+        await second.kill()
+    compactor = Compactor("compactor", life, ["-c", "print('closed failed CorruptionError')"])
+    await compactor.start()
+    with pytest.raises(AssertionError, match="CorruptionError"):
+        await compactor.works()
+    await compactor.stop()
