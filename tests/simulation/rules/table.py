@@ -71,8 +71,8 @@ SWITCHES: Sequence[Switch] = (
         "1",
         "a commit whose outcome is unknown is taken for a success",
         (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
-        {**WAL, **ROUGH, **MOVING},
-        within=200,
+        {**WAL, **ROUGH, **MOVING, "metadata": "server"},
+        within=100,
     ),
     Switch(
         "2-asserted",
