@@ -209,11 +209,11 @@ async def test_killed_before_the_first_is_whole_it_cannot_be_opened_and_goes_on(
 
 
 async def test_one_that_was_never_finished_is_destroyed(kind: Kind) -> None:
-    town = await settled(Town(kind))
-    town.store(MIRROR)
-    requests = 0
+    begun = await settled(Town(kind))
+    begun.store(MIRROR)
+    town, requests = begun, 0
     while not town.data(MIRROR):
-        requests += 1
+        town, requests = begun.copy(), requests + 1
         with pytest.raises(Killed):
             await mirror_in(town, Life(requests), "then")
     assert not (await town.state(MIRROR)).initialized
