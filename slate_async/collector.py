@@ -15,7 +15,7 @@ from metastores.protocol import Register
 from slate_async.clone.destroy import remove_all
 from slate_async.clone.detach import detach_if_free
 from slate_async.counters import shared_counters
-from slate_async.errors import InvalidError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
 from slate_async.gc.report import CollectionProgress, CollectionReport
 from slate_async.manifest.belonging import check_belonging
@@ -115,8 +115,11 @@ class GarbageCollector(Member):
         Raises `InvalidError` if the database is gone or was never finished, `CorruptionError` if something that lives
         cannot be read (then nothing was deleted), `UnavailableError`, and what a closed collector raises."""
         self._check()
-        round_ = self._round(dry_run, on_progress)
-        return await asyncio.shield(self._supervisor.spawn("one collection", round_, critical=False))
+        try:
+            return await self._supervisor.run("one collection", self._round(dry_run, on_progress))
+        except ClosedError:
+            self._check()  # says why it closed
+            raise
 
     async def rounds(self) -> AsyncIterator[CollectionReport]:
         """The report of each round that ends from now on, until the collector is closed; who is slow misses some.

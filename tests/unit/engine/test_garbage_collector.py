@@ -21,6 +21,7 @@ from tests.engine import (
     EPOCHS,
     Kind,
     ManualClock,
+    StoreInHand,
     abandon,
     contents,
     memory_store,
@@ -195,6 +196,21 @@ async def test_it_waits_out_an_outage() -> None:
     async with open_gc(store, periodic=True, gc_interval_ms=1) as collector:
         await until(lambda: collector.last is not None, "a round that gets through")
         assert failures == 3
+
+
+async def test_closing_it_tells_who_waits_for_a_round() -> None:
+    store = StoreInHand(memory_store(), watch="manifest/")
+    async with open_db(store, CONTIGUOUS) as db:
+        await db.create_checkpoint(lifetime=0.001)
+    clock = ManualClock()
+    clock.wall_ms += 1_000
+    collector = await open_gc(store, clock)
+    store.hold = True
+    waiting = asyncio.ensure_future(collector.collect())
+    await until(lambda: bool(store.held), "a commit on its way")
+    await collector.close()
+    with pytest.raises(slate.ClosedError):
+        await waiting
 
 
 async def test_it_closes_itself_when_something_that_lives_is_lost() -> None:
