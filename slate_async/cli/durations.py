@@ -40,7 +40,6 @@ def parse_duration(text: str, *, what: str) -> int:
             raise InvalidError(f"{what}: {text!r} is no duration; write it like '7days 30min 10s', '90s' or '1.5h'")
         total += float(part[1]) * unit
         end = part.end()
-    milliseconds = round(total)
-    if not 0 < milliseconds <= LONGEST_MS:
+    if not 0.5 < total <= LONGEST_MS:  # judged before rounding, which infinity does not survive
         raise InvalidError(f"{what}: {text!r} is not longer than 0 and up to 1,000 years")
-    return milliseconds
+    return round(total)

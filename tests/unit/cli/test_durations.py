@@ -25,7 +25,9 @@ def test_durations(text: str, milliseconds: int) -> None:
     assert parse_duration(text, what="--lifetime") == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "  ", "10", "s", "-1s", "1 parsec", "1s x", "0s", "0.1ms", "2000y", "1e3s"])
+@pytest.mark.parametrize(
+    "text", ["", "  ", "10", "s", "-1s", "1 parsec", "1s x", "0s", "0.1ms", "2000y", "1e3s", "9" * 400 + "d"]
+)
 def test_what_is_none(text: str) -> None:
     with pytest.raises(InvalidError, match="--lifetime"):
         parse_duration(text, what="--lifetime")
