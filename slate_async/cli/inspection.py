@@ -12,7 +12,7 @@ import typer
 from slate_async.cli.encoding import Encoding, encoding_of, show
 from slate_async.cli.failures import OK, USAGE
 from slate_async.cli.output import Output
-from slate_async.cli.plain import plain
+from slate_async.cli.plain import plain, spans
 from slate_async.cli.session import Session
 from slate_async.errors import InvalidError
 from slate_async.inspection.log import LogEntry
@@ -87,8 +87,9 @@ async def show_manifest(session: Session, encoding: Encoding) -> int:
     lists = {name: value for name, value in state.items() if isinstance(value, list)}
     counts = {name: len(value) for name, value in lists.items()}
     base = "none: it is a full version" if found.base is None else found.base.version
-    numbers = ", ".join(str(ref.version) for ref in found.versions)
-    output.fields("manifest", {**state, **counts, "base": base, "versions": numbers})
+    output.fields(
+        "manifest", {**state, **counts, "base": base, "versions": spans(ref.version for ref in found.versions)}
+    )
     for name in ("checkpoints", "compactions", "parents"):
         _list(output, name, lists[name])
     return OK

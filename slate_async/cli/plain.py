@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -29,6 +29,17 @@ def plain(value: Any, encoding: Encoding) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return str(value) if isinstance(value, UUID | Enum) else value
+
+
+def spans(ascending: Iterable[int]) -> str:
+    """Numbers as people write them: ``1-3, 7``."""
+    found: list[list[int]] = []
+    for number in ascending:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def _named(values: Mapping[str, Any], encoding: Encoding) -> dict[str, Any]:

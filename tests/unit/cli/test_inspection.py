@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slate_async.cli.encoding import Encoding
-from slate_async.cli.plain import plain
+from slate_async.cli.plain import plain, spans
 from slate_async.manifest.state import SortedRun, SstRef
 from tests.unit.cli.conftest import Run
 
@@ -44,6 +44,11 @@ def compacted(slate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
     return found
 
 
+@pytest.mark.parametrize(("numbers", "said"), [((), ""), ((4,), "4"), ((1, 2, 3, 7, 9, 10), "1-3, 7, 9-10")])
+def test_many_numbers_are_shown_as_spans(numbers: tuple[int, ...], said: str) -> None:
+    assert spans(numbers) == said
+
+
 def test_the_manifest(slate: Run, path: str) -> None:
     [shown] = slate("inspect", "manifest", path=path, options=("--json",)).objects
     assert (shown["writer_epoch"], shown["log_protocol"]) == (3, "contiguous")
@@ -51,6 +56,7 @@ def test_the_manifest(slate: Run, path: str) -> None:
     assert [shown["ref"]["version"]] == [shown["versions"][-1]["version"]]
     text = slate("inspect", "manifest", path=path).out
     assert "writer_epoch\t3" in text
+    assert f"versions\t1-{shown['ref']['version']}\n" in text
     assert "checkpoints.name\tthen" in text
 
 
