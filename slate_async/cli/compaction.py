@@ -47,6 +47,7 @@ async def compact(session: Session, wanted: CompactRequest) -> int:
         "compact",
         {
             "compactions": count,
+            "resumed": metrics["compaction.resumed"],
             "rows_in": metrics["compaction.rows_in"],
             "rows_out": metrics["compaction.rows_out"],
             "written_bytes": metrics["compaction.written_bytes"],

@@ -75,7 +75,7 @@ _CREATE = "open it with create=True to make one"
 _CREATE_HERE = "check --path, or make it with `slate put`"
 
 _ADVICE = {
-    FencedError: "another writer took the database over; run the command again to take it back",
+    FencedError: "somebody else took over; run the command again to take it back",
     UnavailableError: "the store did not answer; try again later",
     CorruptionError: "stored bytes are wrong; restore them, repeating does not help",
     ConflictError: "somebody else changed it first; look, then try again",

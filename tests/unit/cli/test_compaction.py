@@ -43,7 +43,8 @@ def test_compact_full(slate: Run, path: str) -> None:
     done = slate("compact", "--full", path=path, options=("--json",))
     assert done.code == 0
     [told] = done.objects
-    assert (told["compactions"], told["rows_in"], told["rows_out"]) == (1, 2 * SSTS, SSTS + 1)
+    assert (told["compactions"], told["resumed"]) == (1, 0)
+    assert (told["rows_in"], told["rows_out"]) == (2 * SSTS, SSTS + 1)
     assert (told["l0_ssts"], told["sorted_runs"]) == (0, 1)
     assert slate("get", "k", path=path).out == f"{SSTS - 1}\n"
     assert "compactions\t0" in slate("compact", path=path).out
@@ -92,5 +93,7 @@ def test_a_compactor_that_is_fenced_says_so(path: str) -> None:
         assert older.stdout.readline().startswith("begun ")
         with subprocess.Popen([*COMMAND, "--path", path, "compactor"], stderr=subprocess.DEVNULL) as newer:
             assert older.wait(60) == 5
-            assert "compactor epoch 2 took over" in older.stderr.read()
+            said = older.stderr.read()
+            assert "compactor epoch 2 took over" in said
+            assert "writer" not in said
             newer.terminate()
