@@ -87,7 +87,8 @@ def plan_level(
     run = draft.level(level) if level > 0 else None
     if level and run is None:
         levels = sorted({0, *(run.level for run in state.runs)})
-        raise InvalidError(f"there is no level {level}; there are levels {', '.join(map(str, levels))}")
+        known = f"there are levels {', '.join(map(str, levels))}" if len(levels) > 1 else "there is only level 0, L0"
+        raise InvalidError(f"there is no level {level}; {known}")
     if run is not None and run is state.runs[-1]:
         draft.add(runs=[run], ssts=run.ssts, level=level, target=run, rewrite=True)
     elif run is not None:

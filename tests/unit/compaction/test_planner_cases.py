@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,5 @@ def test_a_level_that_does_not_exist() -> None:
     case = next(case for case in CASES if case.name == "level: into the next")
     with pytest.raises(InvalidError, match="levels 0, 1, 2"):
         plan_level(case.state, 7, NOW_MS, case.config)
+    with pytest.raises(InvalidError, match="only level 0, L0"):
+        plan_level(replace(case.state, runs=()), 7, NOW_MS, case.config)
