@@ -33,7 +33,9 @@ def checked_id(checkpoint_id: UUID | str) -> UUID:
     try:
         return UUID(checkpoint_id)
     except (ValueError, TypeError, AttributeError):
-        raise InvalidError(f"the id of a checkpoint is a UUID, not {checkpoint_id!r}") from None
+        raise InvalidError(
+            f"the id of a checkpoint is a UUID, not {checkpoint_id!r}; `list-checkpoints` shows ids"
+        ) from None
 
 
 def check_request(lifetime: Duration | None, source: UUID | str | None, name: str | None) -> None:

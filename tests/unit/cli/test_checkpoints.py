@@ -70,7 +70,7 @@ def test_a_writer_that_runs_is_not_disturbed(slate: Run, path: str) -> None:
     [
         (("create-checkpoint", "-l", "soon"), "--lifetime"),
         (("create-checkpoint", "-s", "nothing"), "no checkpoint 'nothing'"),
-        (("refresh-checkpoint", "-i", "nothing"), "UUID"),
+        (("refresh-checkpoint", "-i", "nothing"), "UUID, not 'nothing'; `list-checkpoints`"),
         (("refresh-checkpoint", "-i", str(uuid4()), "-l", "1d"), "no checkpoint"),
         (("delete-checkpoint", "-i", str(uuid4())), "list-checkpoints"),
     ],
