@@ -71,7 +71,7 @@ SWITCHES: Sequence[Switch] = (
         "1",
         "a commit whose outcome is unknown is taken for a success",
         (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
-        {**WAL, **ROUGH, **MOVING, "metadata": "server"},
+        {**WAL, **CALM, **MOVING, "metadata": "server", "faults": 1.5, "writers": 2, "freezes": 0.0, "l0_rows": 1},
         within=100,
     ),
     Switch(

@@ -202,7 +202,7 @@ class Session:
     async def hold_snapshot(self) -> None:
         """Read one snapshot twice, with time between."""
         self.snapshots += 1
-        name = f"{self.node.name}/{self.snapshots}"
+        name = f"{self.node.name}/{self.epoch}/{self.snapshots}"  # a process may open it more than once
         async with self.db.snapshot(durable=self.rng.random() < 0.5) as snapshot:
             for _ in range(2):
                 rows = [(row.key, row.seq) async for row in snapshot.scan(prefix=CONTENDED).rows()]
