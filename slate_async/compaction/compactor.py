@@ -126,7 +126,7 @@ class Compactor:
     @property
     def asked(self) -> bool:
         """Whether somebody waits for a compaction."""
-        return bool(self._requests)
+        return any(not request.done.done() for request in self._requests)
 
     def refuse(self, failure: Callable[[], SlateError]) -> None:
         """Whoever waits for a compaction gets an error that ``failure`` makes."""
@@ -163,7 +163,7 @@ class Compactor:
         if not self.epoch:
             await self.claim()
         try:
-            while self._requests or not while_asked:
+            while self.asked or not while_asked:
                 self._wake.clear()
                 try:
                     again = await self._round()
@@ -198,10 +198,11 @@ class Compactor:
             raise self._fenced(state)
         check_usable(state)
         self._resume(state)
-        request = next(iter(self._requests), None)
-        if request is None:
+        while self._requests and self._requests[0].done.done():
+            self._requests.popleft()  # answered, or nobody waits for it any more
+        if not self._requests:
             return self._automatic and await self._start(state, Manual())
-        return await self._serve(state, request)
+        return await self._serve(state, self._requests[0])
 
     async def _serve(self, state: ManifestState, request: _Request) -> bool:
         """Take the next step of a request, alone: nothing else is planned meanwhile."""
@@ -217,7 +218,6 @@ class Compactor:
                 request.done.set_exception(error)
         if not request.done.done():
             request.done.set_result(request.compactions)
-        self._requests.remove(request)
         return True
 
     def _fenced(self, state: ManifestState) -> FencedError:

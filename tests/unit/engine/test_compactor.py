@@ -496,6 +496,18 @@ async def test_there_is_no_compactor_of_nothing() -> None:
         await open_compactor(memory_store())
 
 
+async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db:
+        await fill(db)
+        async with open_compactor(store, l0_compact_ssts=30) as compactor:
+            compaction = asyncio.ensure_future(compactor.compact(full=True))
+            await asyncio.sleep(0)
+            compaction.cancel()
+            assert await compactor.compact() == 0
+            assert compactor.metrics()["compaction.committed"] == 0
+
+
 async def test_closing_a_database_ends_who_waits_for_a_compaction() -> None:
     held = StoreInHand(memory_store(), watch="sst/")
     db = await open_db(held, CONTIGUOUS_SST)
