@@ -137,7 +137,8 @@ class LogCheck:
             checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
 
     async def missing(self, present: frozenset[str]) -> list[Finding]:
-        """What the state and its checkpoints need, and is neither among the listed keys nor there now."""
+        """What the state and its checkpoints need, and is neither among the listed keys nor there now. It counts if a
+        head read afterwards needs it, too: see `needed`."""
         wanted, findings = await self._offload.run(lambda: self._wanted(present))
 
         async def look(key: str) -> Finding | None:
@@ -149,6 +150,11 @@ class LogCheck:
 
         looked = await map_bounded(look, list(wanted), IN_PARALLEL) if wanted else []
         return findings + [one for one in looked if one is not None]
+
+    async def needed(self, present: frozenset[str]) -> frozenset[str]:
+        """Keys that the state and its checkpoints need besides those listed."""
+        wanted, _ = await self._offload.run(lambda: self._wanted(present))
+        return frozenset(wanted)
 
     def _wanted(self, present: frozenset[str]) -> tuple[dict[str, str], list[Finding]]:
         """Keys that are not ``present``, with who needs them; and positions that nobody owns."""

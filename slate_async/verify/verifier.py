@@ -17,6 +17,7 @@ from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.header import HEADER_BYTES, peek_header
 from slate_async.log import register as registers
+from slate_async.log.names import PREFIX as LOG_PREFIX
 from slate_async.log.protocol import READS_IN_PARALLEL
 from slate_async.log.register import WriterRegister
 from slate_async.log.standing import LogName
@@ -170,7 +171,13 @@ class Verifier:
             self._notes += checked.notes
         held = await self._read(register)  # before the head: a claim is in the manifest first
         late = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
-        self._findings += await late.missing(frozenset(one.info.key for one in objects if one.header or one.findings))
+        present = frozenset(one.info.key for one in objects if one.header or one.findings)
+        if missing := await late.missing(present):
+            last = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
+            needed = await last.needed(present)
+            self._findings += [
+                one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)
+            ]
         self._findings += await self._offload.run(lambda: late.order(objects))
         self._findings += late.register()
         return objects

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import slate_async as slate
+from slate_async.clone.site import Site
 from slate_async.format.columns import Columns, concat
 from slate_async.format.header import HEADER_BYTES
 from slate_async.format.sst_builder import SstBuilder
@@ -19,13 +20,15 @@ from slate_async.log import register as registers
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.read.merge import key_at
 from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import SstOpener
 from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.states import check_state
-from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload
+from slate_async.verify.verifier import Verifier
+from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
-from tests.unit.clone.support import CLONE, PARENT, Town, numbered
+from tests.unit.clone.support import CLONE, PARENT, Life, Town, numbered
 
 
 async def verified(town: Town, name: str = PARENT) -> VerifyReport:
@@ -269,6 +272,42 @@ async def test_beside_a_writer_a_compactor_and_a_collector_it_is_clean(town: Tow
         count += 1
     await working
     assert count > 1
+
+
+async def collect(town: Town) -> None:
+    """Everything that nothing needs goes, whatever its age."""
+    settings = town.kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    environment = slate.Environment(runtime=runtime(town.clock), stores={PARENT: town.store(PARENT)})
+    store = town.store(PARENT)
+    async with environment, environment.open_gc(store, name=PARENT, settings=settings, periodic=False) as collector:
+        await collector.collect()
+
+
+async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind: Kind) -> None:
+    """The checkpoint is deleted, all is compacted, written anew by another writer, and collected."""
+    town = await settled(Town(kind))
+    requests, asleep = 0, True
+    while asleep:
+        other = town.copy()
+
+        async def meanwhile(other: Town = other) -> None:
+            async with admin(other) as opened:
+                for one in await opened.list_checkpoints():
+                    await opened.delete_checkpoint(one.id, force=True)
+            await other.write(PARENT, numbered(0, 9, b"newer"), l0=True)
+            await compact(other, PARENT)
+            await collect(other)
+
+        life = Life(requests, meanwhile)
+        async with other.process(life) as open_at, open_at(PARENT) as site:
+
+            def ssts(database_id: UUID, site: Site = site) -> SstOpener:
+                return SstOpener(site.store, database_id, lambda path: site.store, BlockCache(0), InlineOffload())
+
+            report = await Verifier(site, ssts).verify()
+        assert report.findings == (), f"asleep before request {requests}"
+        requests, asleep = requests + 3, life.requests is None
+    assert requests > 30
 
 
 async def test_made_again_on_the_path_of_a_destroyed_one_it_is_clean(town: Town) -> None:
