@@ -36,6 +36,9 @@ class Fixed:
     def __init__(self, picture: Picture, driver: ManifestDriver, checkpoint: Checkpoint) -> None:
         self.picture = picture
         self._checkpoint = checkpoint
+        # A copy of a checkpoint names its source's version, which holds the one that was made with it.
+        made = [one.create_ms for one in picture.state.checkpoints if one.ref == checkpoint.ref]
+        self._moment_ms = min(made, default=checkpoint.create_ms)
         self._driver = driver
 
     @property
@@ -44,8 +47,8 @@ class Fixed:
         return self._checkpoint.id
 
     def judged_at(self, now_ms: int) -> int:
-        """See `Source`. A checkpoint shows what was alive when it was made."""
-        return self._checkpoint.create_ms
+        """See `Source`. A checkpoint shows what was alive when it was made, or the one it is a copy of."""
+        return self._moment_ms
 
     async def look_past(self, missing: MissingError) -> None:
         """See `Source`. While the checkpoint is there, nothing it names may be missing."""

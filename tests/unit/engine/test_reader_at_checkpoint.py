@@ -53,6 +53,18 @@ async def test_it_shows_its_moment_whatever_happens_after(kind: Kind) -> None:
             assert await contents(reader) == ROWS
 
 
+async def test_a_copy_shows_what_its_source_shows(memory: MemoryStore, clock: ManualClock) -> None:
+    async with open_db(memory, clock=clock) as db:
+        await db.put(b"a", b"1", ttl=10)
+        source = await db.create_checkpoint()
+        clock.wall_ms += 60_000
+        copy = await db.create_checkpoint(source=source.id)
+        await db.delete_checkpoint(source.id)
+        again = await db.create_checkpoint(source=copy.id)
+    async with open_reader(memory, checkpoint=again.id, clock=clock) as reader:
+        assert await contents(reader) == {b"a": b"1"}
+
+
 async def test_expiry_is_judged_at_its_moment(memory: MemoryStore, clock: ManualClock) -> None:
     async with open_db(memory, clock=clock) as db:
         await db.put(b"a", b"1", ttl=10)
