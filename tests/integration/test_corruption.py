@@ -267,6 +267,7 @@ async def test_missing_objects(whole: Whole) -> None:
         assert set(counts) <= {"same", "CorruptionError", "another named"}, (key, counts)
 
 
+@pytest.mark.timeout(7200)
 async def test_damage_on_a_local_folder(tmp_path: object, full: bool, slice_seed: int) -> None:
     """The same on files: what a local store keeps beside the bytes may be damaged too."""
     from pathlib import Path
