@@ -38,7 +38,7 @@ class Site:
         """The newest state. Raises `InvalidError` if there is no database."""
         state = await self.driver.load()
         if state is None:
-            raise InvalidError(f"there is no database at {self.name}")
+            raise InvalidError(f"there is no database at {self.name}; check the path and the metastore")
         return state
 
     @asynccontextmanager
