@@ -114,5 +114,6 @@ class Progressing:
             name = "SSTs" if event.id is None else str(event.id)
             rows = f", {event.rows_total} rows" if event.rows_total else ""
             reason = f": {event.message}" if event.message else ""
-            self._output.line(f"{event.kind} {name} to level {event.level}{rows}{reason}")
+            place = f"level {event.level}" if event.level else "a sorted run"
+            self._output.line(f"{event.kind} {name} to {place}{rows}{reason}")
         self._output.out.file.flush()  # whoever reads it through a pipe is not to wait for a full buffer

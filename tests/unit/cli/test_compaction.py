@@ -90,7 +90,9 @@ def test_a_compactor_that_is_fenced_says_so(path: str) -> None:
     ) as older:
         assert older.stdout is not None
         assert older.stderr is not None
-        assert older.stdout.readline().startswith("begun ")
+        begun = older.stdout.readline()
+        assert begun.startswith("begun ")
+        assert " to a sorted run" in begun
         with subprocess.Popen([*COMMAND, "--path", path, "compactor"], stderr=subprocess.DEVNULL) as newer:
             assert older.wait(60) == 5
             said = older.stderr.read()
