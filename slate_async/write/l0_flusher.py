@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from slate_async.errors import ConflictError, InternalError
+from slate_async.errors import ConflictError
 from slate_async.format.sst import EncodedSst
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
@@ -117,7 +117,11 @@ class L0Flusher:
             self.stats.rows += encoded.stats.rows
             self.stats.bytes += encoded.size
             return
-        raise InternalError("an L0 SST was refused over and over: sst_floor moves faster than a flush")
+        raise ConflictError(
+            f"each of {REDO_LIMIT} uploads of an L0 SST took longer than garbage collectors wait; raise gc_min_age_ms"
+            " where they run, and open the database again: nothing acknowledged is lost",
+            outcome="not_applied",
+        )
 
     def _newest_version(self) -> int:
         """The version a name begins with: after a refusal that of the head it was judged on, adopted or not."""

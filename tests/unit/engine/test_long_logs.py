@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
+import slate_async as slate
 from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import OVERWRITE, Buffer, PutMode
 from slate_async.write import l0_flusher, writer
-from tests.engine import CONTIGUOUS, EPOCHS, Kind, contents, memory_store, open_db, until
+from tests.engine import CONTIGUOUS, EPOCHS, Kind, StoreInHand, contents, memory_store, open_db, until
+from tests.unit.engine.manifests import commit
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 
@@ -60,10 +64,14 @@ async def test_openings_that_write_nothing_leave_a_short_log(short: int) -> None
 
 @dataclass(frozen=True)
 class RaiseFloor:
-    """What a collector does first."""
+    """What a collector does first; ``again``: however high the floor is."""
+
+    again: bool = False
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        return None if state.sst_floor == state.version else replace(state, sst_floor=state.version + 1)
+        return (
+            None if state.sst_floor == state.version and not self.again else replace(state, sst_floor=state.version + 1)
+        )
 
 
 async def test_a_flush_begun_below_the_floor_is_redone_above_it() -> None:
@@ -73,3 +81,32 @@ async def test_a_flush_begun_below_the_floor_is_redone_above_it() -> None:
         assert db.status().manifest_version < state.sst_floor
         await db.flush(l0=True)
         assert (await db.get(b"a"), db.status().l0_ssts) == (b"1", 1)
+
+
+class CollectedAtOnce(StoreInHand):
+    """A store beside which a collector refuses every L0 SST that was uploaded."""
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        etag = await super().put(key, data, mode=mode, metadata=metadata)
+        if key.startswith("sst/"):
+            await commit(self.inner, RaiseFloor(again=True))
+        return etag
+
+
+async def test_a_writer_whose_flushes_are_all_refused_says_what_to_change() -> None:
+    store = memory_store()
+    db = await open_db(CollectedAtOnce(store, watch="never/"))
+    await db.put(b"a", b"1")
+    with pytest.raises(slate.ClosedError):
+        await db.flush(l0=True)
+    with pytest.raises(slate.ClosedError, match="raise gc_min_age_ms"):
+        await db.wait_closed()
+    async with open_db(store) as db:
+        assert await contents(db) == {b"a": b"1"}
