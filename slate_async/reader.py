@@ -166,6 +166,9 @@ class DbReader(Member, ViewReads):
         except UnavailableError as error:
             self._failed_polls += 1
             logger.warning("%s: this reader could not catch up: %s", self._name, error)
+        except SlateError:
+            await self._finish()  # this ends the reader, and what it holds must not keep a destroyed database
+            raise
         else:
             self._failed_polls = 0
         finally:
