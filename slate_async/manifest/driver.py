@@ -35,6 +35,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 OFFLOAD_SSTS = 500
 """Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
+LONGEST_PAUSE_S = 1.28
+SHORTEST_RACE_PAUSE_S = 0.01
 MAX_ATTEMPTS = 1_000
 """The deadline ends a commit; this ends one whose clock stands still."""
 CHAIN_READS = 8
@@ -201,6 +203,7 @@ class ManifestDriver:
             deadline = self._deadline()
             for attempt in range(MAX_ATTEMPTS):
                 cause: UnavailableError | None = None
+                began = self._runtime.clock.monotonic()
                 try:
                     head = await self.load()
                     if head is not None:
@@ -209,7 +212,7 @@ class ManifestDriver:
                         return committed
                 except UnavailableError as error:
                     cause = error
-                await self._pause(attempt, deadline, cause)
+                await self._pause(attempt, began, deadline, cause)
         raise UnavailableError("creating the manifest kept failing", outcome="unknown")
 
     async def _commit(self, edit: Edit) -> ManifestState:
@@ -218,13 +221,14 @@ class ManifestDriver:
             known = self._head
             for attempt in range(MAX_ATTEMPTS):
                 cause: UnavailableError | None = None
+                began = self._runtime.clock.monotonic()
                 try:
                     if (committed := await self._judge_and_attempt(edit, known)) is not None:
                         return committed
                 except UnavailableError as error:
-                    cause = error  # nothing was written, or the head could not be read: the edit's mark will tell
+                    cause = error  # whatever was written, or could not be read: the edit's mark will tell
                 known = None
-                await self._pause(attempt, deadline, cause)
+                await self._pause(attempt, began, deadline, cause)
         raise UnavailableError("a manifest commit kept losing", outcome="unknown")
 
     async def _judge_and_attempt(self, edit: Edit, known: ManifestState | None) -> ManifestState | None:
@@ -248,18 +252,29 @@ class ManifestDriver:
     def _deadline(self) -> float:
         return self._runtime.clock.monotonic() + self.deadline_ms / 1000
 
-    async def _pause(self, attempt: int, deadline: float, cause: UnavailableError | None) -> None:
+    async def _pause(self, attempt: int, began: float, deadline: float, cause: UnavailableError | None) -> None:
+        """Wait before a try that follows number ``attempt``, which began at ``began``.
+
+        Without an answer (``cause``) longer each time: the store may be overloaded. After a lost race about as long as
+        a try takes, and less the more were lost: somebody wins every race, and whoever waits leaves it to newcomers."""
         now = self._runtime.clock.monotonic()
         if now >= deadline:
             said = "" if cause is None else f": {cause}"
             raise UnavailableError(
                 f"a manifest commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
             ) from cause
-        if attempt > 0:  # the first loser goes again at once
-            limit = min(0.01 * 2 ** min(attempt, 7), deadline - now)
-            await self._runtime.clock.sleep(self._runtime.rng.uniform(0, limit))
+        if attempt == 0:
+            return  # at once: the head that was known was old
+        if cause is None:
+            limit = max(SHORTEST_RACE_PAUSE_S, 2 * (now - began) / attempt)
+        else:
+            limit = min(LONGEST_PAUSE_S, 0.01 * 2.0 ** min(attempt, 16))
+        await self._runtime.clock.sleep(self._runtime.rng.uniform(0, min(limit, deadline - now)))
 
     async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
+        """Commit ``new`` after ``old``; ``None`` if another version took its place.
+
+        Raises `UnavailableError` if that is not known, or nothing was written."""
         ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
         new = settle(new, ref)
         payload, full = await self._encode(new, ref)
@@ -275,8 +290,8 @@ class ManifestDriver:
         if isinstance(outcome, Unknown):
             self.stats.unknowns += 1
             logger.info("manifest version %d: outcome unknown (%s); reading the head again", ref.version, outcome.cause)
-        else:
-            self.stats.conflicts += 1
+            raise UnavailableError(f"no answer to the commit of manifest version {ref.version}: {outcome.cause}")
+        self.stats.conflicts += 1
         return None
 
     async def _encode(self, new: ManifestState, ref: VersionRef) -> tuple[bytes, bool]:

@@ -29,7 +29,7 @@ from tests.servers.process import ROOT
 GUARD = ROOT / "tests" / "servers" / "guard.py"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 FREEZE_POLLS = 2_000
-STDERR_TAIL_CHARS = 4_000
+STDERR_TAIL_CHARS = 12_000
 
 
 class ChildError(AssertionError):

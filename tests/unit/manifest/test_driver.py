@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
 from uuid import UUID
 
@@ -34,6 +35,8 @@ class Moody(PutIfAbsentMetaStore):
         mood, self.moods = (self.moods[0], self.moods[1:]) if self.moods else ("well", ())
         if mood == "throttled":
             raise MetaStoreUnavailableError("slow down")
+        if mood == "raced":
+            return Conflict(None)
         if mood == "lost request":
             return Unknown("no answer")
         outcome = await super().commit(ref, payload)
@@ -146,6 +149,49 @@ async def test_past_the_deadline_the_outcome_is_unknown(store: MemoryStore) -> N
     with pytest.raises(UnavailableError) as caught:
         await driver.commit(add(2, state))
     assert caught.value.outcome == "unknown"
+
+
+class Slow:
+    """A clock on which every look at it takes a second, and sleeping nothing; ``slept``: the sleeps asked for."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+        self._looks = 0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        self._looks += 1
+        return float(self._looks)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+class Longest(random.Random):
+    """Draws the upper bound."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+async def pauses(store: MemoryStore, mood: str) -> list[float]:
+    """Of an edit whose first six tries end in ``mood``."""
+    state = await grown(store, 1)
+    driver, clock = driver_of(store, *[mood] * 6, deadline_ms=100_000), Slow()
+    driver._runtime = replace(driver._runtime, clock=clock, rng=Longest())
+    await driver.commit(add(2, state))
+    return clock.slept
+
+
+async def test_who_lost_many_races_goes_again_sooner_than_newcomers(store: MemoryStore) -> None:
+    assert await pauses(store, "raced") == [2.0 / losses for losses in range(1, 6)]
+
+
+@pytest.mark.parametrize("mood", ["throttled", "lost request"])
+async def test_who_gets_no_answer_waits_longer_and_longer(store: MemoryStore, mood: str) -> None:
+    assert await pauses(store, mood) == [0.01 * 2**tries for tries in range(1, 6)]
 
 
 async def test_a_cancelled_caller_abandons_the_wait_not_the_commit(store: MemoryStore) -> None:
