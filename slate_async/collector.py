@@ -59,7 +59,7 @@ async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollecto
     try:
         head = await driver.load()
         if head is None:
-            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
         await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
         register: Register | None = None
         if head.log_protocol == "epoch_prefixed":

@@ -90,7 +90,7 @@ async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bo
     try:
         state = await driver.load()
         if state is None:
-            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
         settings = follow_database(place.settings, state)
         check_usable(state)
         await check_belonging(place.store, state, driver.load)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import Register
 from slate_async.checkpoint.load import load_checkpoint
 from slate_async.errors import InvalidError, UnavailableError
@@ -33,6 +34,8 @@ from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
+
+WITHOUT_PIN = "to read where nothing may be written, open it with pin=False"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ async def open_reading(
     try:
         head = await driver.load()
         if head is None:
-            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
         settings = follow_database(place.settings, head)
         turns = FairTurns(place.runtime.clock)
         await check_belonging(place.store, head, driver.load)
@@ -114,7 +117,7 @@ async def _follower(
         lifetime = settings.checkpoint_lifetime_ms
         pins = ReaderPins(driver, place.runtime, lifetime_ms=lifetime, name=place.name)
     try:
-        state = head if pins is None else await pins.cover(head)
+        state = head if pins is None else await _pinned(pins, head)
         picture = _picture(place, settings, state, turns, (lambda view: None) if pins is None else pins.watch)
         tail = _tail(place, state, register)
         follower = Follower(picture, tail, driver, pins, place.runtime.clock)
@@ -124,6 +127,19 @@ async def _follower(
             await to_the_end(_let_go(pins))
         raise
     return follower
+
+
+async def _pinned(pins: ReaderPins, head: ManifestState) -> ManifestState:
+    """See `ReaderPins.cover`; what may only be read is told how."""
+    try:
+        return await pins.cover(head)
+    except InvalidError as error:
+        if not isinstance(error.__cause__, MetaStoreInvalidError):
+            raise
+        raise InvalidError(
+            "a reader makes a checkpoint, so that nothing it reads is deleted, and the store does not take it;"
+            f" {WITHOUT_PIN}: {error}"
+        ) from error
 
 
 async def _let_go(pins: ReaderPins) -> None:

@@ -71,8 +71,12 @@ _NAMES: tuple[tuple[type[BaseException], str], ...] = (
     (OSError, "InvalidError"),
 )
 """Public names of what is not a `SlateError`."""
-_CREATE = "open it with create=True to make one"
-_CREATE_HERE = "check --path, or make it with `slate put`"
+_IN_WORDS_OF_THE_COMMAND_LINE = (
+    ("open it with create=True to make one", "check --path, or make it with `slate put`"),
+    ("check the path and the metastore", "check --path and --metastore; `slate put` makes one"),
+    ("open it with pin=False", "give --no-pin"),
+)
+"""What the engine advises, and how that is done here."""
 
 _ADVICE = {
     FencedError: "somebody else took over; run the command again to take it back",
@@ -123,7 +127,10 @@ def _public_name(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     """What the error says, with the engine's advice in words of the command line."""
-    return str(error).replace(_CREATE, _CREATE_HERE) or _public_name(error).lower()
+    text = str(error)
+    for engine, here in _IN_WORDS_OF_THE_COMMAND_LINE:
+        text = text.replace(engine, here)
+    return text or _public_name(error).lower()
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:

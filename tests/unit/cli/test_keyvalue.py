@@ -188,3 +188,9 @@ def test_get_writes_nothing_and_scan_is_pinned_unless_told(slate: Run, database:
         assert slate(*command).code == 0
     opened = [(one["create"], one["pin"], one["checkpoint"]) for one in database.opened]
     assert opened == [(False, False, None), (False, True, None), (False, False, None), (False, True, "monday")]
+
+
+def test_scanning_what_may_only_be_read_names_the_option(slate: Run, database: FakeDatabase) -> None:
+    database.error = InvalidError("the store does not take it; open it with pin=False: Permission denied")
+    result = slate("scan")
+    assert (result.code, "give --no-pin: Permission denied" in result.err) == (2, True)

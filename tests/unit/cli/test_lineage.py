@@ -29,8 +29,8 @@ def test_a_clone_goes_its_own_way_and_its_parent_is_held_until_it_is_destroyed(s
 
 def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
     parent = str(tmp_path / "parent")
-    assert "check the path and the metastore" in slate("destroy", path=parent).err
-    assert "check the path and the metastore" in slate("clone", str(tmp_path / "child"), path=parent).err
+    assert "check --path and --metastore" in slate("destroy", path=parent).err
+    assert "check --path and --metastore" in slate("clone", str(tmp_path / "child"), path=parent).err
     assert slate("put", "k", "v", path=parent).code == 0
     for target, said in (
         (parent, "itself"),

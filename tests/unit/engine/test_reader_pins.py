@@ -12,7 +12,7 @@ import slate_async as slate
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.state import Checkpoint
 from slate_async.objectstore.memory import MemoryStore
-from tests.engine import ManualClock, contents, open_db, open_reader, until
+from tests.engine import ManualClock, StoreInHand, contents, open_db, open_reader, until
 from tests.unit.engine.manifests import collect, commit, compact, head
 
 LIFETIME_MS = 600_000
@@ -212,3 +212,13 @@ async def test_many_readers_hold_and_release_each_their_own(
     for reader in readers:
         await reader.close()
     assert await held(memory) == []
+
+
+async def test_where_nothing_may_be_written_it_is_told_how_to_read(db: slate.Db, memory: MemoryStore) -> None:
+    await db.put(b"k", b"v")
+    refusal = slate.InvalidError("Permission denied: /data/db; check its permissions", outcome="not_applied")
+    store = StoreInHand(memory, watch="", fail_before=lambda key: refusal)
+    with pytest.raises(slate.InvalidError, match="pin=False: .*Permission denied"):
+        await open_reader(store)
+    async with open_reader(store, pin=False) as reader:
+        assert await reader.get(b"k") == b"v"
