@@ -11,7 +11,7 @@ import slate_async as slate
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
-from tests.engine import START_MS, ManualClock, contents, open_db, open_reader
+from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, contents, memory_store, open_db, open_reader
 from tests.unit.engine.manifests import commit
 
 
@@ -141,3 +141,34 @@ async def test_a_database_open_for_writing_looks_back_too(memory: MemoryStore, c
         await db.put(b"k", b"2")
         async with db.at(seq=1) as then:
             assert await then.get(b"k") == b"1"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_no_past_moment_is_shown_without_the_rows_that_expired_since(kind: Kind) -> None:
+    clock = ManualClock()
+    async with open_db(memory_store(), kind, clock=clock) as db:
+        await db.put(b"a", b"short", ttl=10)
+        first = await db.put(b"b", b"1")
+        clock.wall_ms += 5_000
+        await db.flush(l0=True)
+        second = await db.put(b"b", b"2")
+        await db.flush(l0=True)
+        clock.wall_ms += 15_000
+        assert await db.at(seq=second.seq).get(b"a") == b"short"
+        await db.compact(full=True)
+        last = await db.put(b"c", b"")
+        for moment in ({"seq": first.seq}, {"seq": second.seq}, {"time": second.create_time + 1}):
+            with pytest.raises(slate.InvalidError):
+                db.at(**moment)
+        for now in ({"seq": last.seq}, {"time": clock.wall_ms / 1000}):
+            assert await contents(db.at(**now)) == {b"b": b"2", b"c": b""}
+
+
+async def test_the_newest_number_is_looked_at_however_long_ago_it_was_given() -> None:
+    clock = ManualClock()
+    async with open_db(memory_store(), CONTIGUOUS, clock=clock) as db:
+        await db.put(b"a", b"short", ttl=10)
+        last = await db.put(b"b", b"")
+        clock.wall_ms += 20_000
+        await db.compact(full=True)
+        assert await contents(db.at(seq=last.seq)) == {b"b": b""}
