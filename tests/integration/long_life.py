@@ -41,8 +41,14 @@ SMALL: dict[str, object] = {
     "gc_interval_ms": 500,
 }
 """Many SSTs, compactions, checkpoints and rounds of collection in a short time."""
-SCAN_PAUSE_S = 0.5
-"""Between the batches of the slow scan, of which there are over a dozen."""
+FARTHER: dict[str, object] = {
+    "manifest_poll_interval_ms": 500,
+    "checkpoint_lifetime_ms": 20_000,
+    "gc_interval_ms": 1_000,
+}
+"""Where each request takes its time: a checkpoint must be refreshed before it expires."""
+SCAN_PAUSES = 10
+"""In the life of a checkpoint; the slow scan makes over a dozen."""
 TAKE_OVERS = 0.5
 """Of the writer's lives, those that end with another writer rather than with SIGKILL."""
 BEGUN = 0.8
@@ -106,6 +112,7 @@ class Play:
 
     def _cast(self, name: str) -> Part:
         place = self._place.arguments()
+        pause_s = slate.Settings(**self._place.settings).checkpoint_lifetime_ms / 1000 / SCAN_PAUSES
         match name.split():
             case ["writer"]:
                 return Writer(name, self.life, [SCRIPT, "write", *place])
@@ -119,7 +126,7 @@ class Play:
                 arguments = [SCRIPT, "follow", *place, "--checkpoint", str(self.kept.checkpoint)]
                 return Reader(name, self.life, arguments, stays=self.kept.state)
             case _:
-                return Reader(name, self.life, [SCRIPT, "scan", *place, "--pause", str(SCAN_PAUSE_S)])
+                return Reader(name, self.life, [SCRIPT, "scan", *place, "--pause", str(pause_s)])
 
     def _victim(self) -> str:
         """Anybody; most times of those who have begun, or on a slow machine nobody would ever come to it."""
@@ -142,6 +149,11 @@ class Play:
         newer = await self._enter("writer")
         assert isinstance(newer, Writer)
         return await newer.opens()
+
+
+def settings_for(store: str, compaction: str) -> dict[str, object]:
+    """Of a database that lives in ``store`` (see `places`)."""
+    return {**SMALL, **({} if store == "local" else FARTHER), "compaction": compaction}
 
 
 async def keep(place: Place) -> Kept:

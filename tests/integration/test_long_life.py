@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.long_life import SMALL, live
+from tests.integration.long_life import live, settings_for
 from tests.integration.parts import Compactor, Life, Reader, Writer
 from tests.integration.places import LOGS, make_place
 from tests.slices import sample
@@ -30,7 +30,7 @@ async def test_all_parts_live_together(
     rng = random.Random(f"{slice_seed} {store}")
     (log,) = sample(LOGS, 1)
     style = rng.choice(["size_tiered", "leveled"])
-    place = await make_place(store, log, tmp_path, endpoint, **{**SMALL, "compaction": style})
+    place = await make_place(store, log, tmp_path, endpoint, **settings_for(store, style))
     await live(place, seconds=SECONDS_FULL if full else SECONDS, pause=1.0, rng=rng, tell=print)
 
 
