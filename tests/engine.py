@@ -237,9 +237,7 @@ def open_reader(store: ObjectStore, **options: Any) -> Opening[slate.DbReader]:
     """Open a reader of the database in the root of ``store``, which polls only when told to. ``clock``, ``checkpoint``,
     ``pin``, ``metastore`` and ``environment`` are not settings."""
     clock = options.pop("clock", None)
-    passed = {
-        name: options.pop(name) for name in ("checkpoint", "pin", "metastore", "environment") if name in options
-    }
+    passed = {name: options.pop(name) for name in ("checkpoint", "pin", "metastore", "environment") if name in options}
     settings = slate.Settings(**{"manifest_poll_interval_ms": 60_000, **options})
     if "environment" not in passed:
         passed["runtime"] = runtime(clock)
