@@ -64,7 +64,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             full_every=place.settings.manifest_full_every,
             deadline_ms=place.settings.retry_deadline_ms,
         )
-        KeepsCheckpoints.__init__(self, driver, place.runtime)
+        KeepsCheckpoints.__init__(self, place.name, driver, place.runtime)
         HasLineage.__init__(self, place.name, sites_of(place, supervisor))
         self._place = place
         self._elsewhere = elsewhere
@@ -174,7 +174,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
 
     async def _log_extent(self) -> LogExtent:
-        head = await manage.existing_head(self._driver)
+        head = await manage.existing_head(self._driver, self._name)
         check_usable(head)
         if head.log_protocol == "epoch_prefixed" and self._register is None:
             with translating():

@@ -57,7 +57,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.writer.turns)
-        KeepsCheckpoints.__init__(self, opened.driver, place.runtime)
+        KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
         self._place = place
         self._writer: Writer = opened.writer
         self._register = opened.register

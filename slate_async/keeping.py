@@ -21,7 +21,8 @@ T = TypeVar("T")
 class KeepsCheckpoints:
     """See the module docstring. Lifetimes are seconds from now or a timedelta; ``None`` is for ever."""
 
-    def __init__(self, driver: ManifestDriver, runtime: Runtime) -> None:
+    def __init__(self, path: str, driver: ManifestDriver, runtime: Runtime) -> None:
+        self._path = path
         self._driver = driver
         self._runtime = runtime
 
@@ -29,24 +30,29 @@ class KeepsCheckpoints:
     def _check(self) -> None:
         """Raise if the owner can no longer answer."""
 
-    async def refresh_checkpoint(self, checkpoint_id: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
-        """Let a checkpoint live for ``lifetime`` from now. Raises `InvalidError` if it is gone or has expired."""
-        self._check()
-        return await self._while_open(manage.refresh(self._driver, self._runtime, checkpoint_id, lifetime))
+    async def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
+        """Let a checkpoint live for ``lifetime`` from now. Raises `InvalidError` if it is gone or has expired.
 
-    async def delete_checkpoint(self, checkpoint_id: UUID | str, *, force: bool = False) -> None:
+        checkpoint: its id, or its name if no other has that"""
+        self._check()
+        return await self._while_open(
+            manage.refresh(self._driver, self._runtime, checkpoint, path=self._path, lifetime=lifetime)
+        )
+
+    async def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
         """Remove a checkpoint; what only it kept is then collected. Raises `InvalidError` if it is not there.
 
+        checkpoint: its id, or its name if no other has that
         force: also one that a writer, a reader or a clone made for itself. What that one still reads is then lost: for
         a clone that is gone and was never destroyed"""
         self._check()
-        await self._while_open(manage.delete(self._driver, checkpoint_id, force=force))
+        await self._while_open(manage.delete(self._driver, checkpoint, path=self._path, force=force))
 
     async def list_checkpoints(self) -> list[CheckpointInfo]:
         """All checkpoints in the order they were made, those that writers, readers and clones keep for themselves and
         expired ones that were not collected yet included."""
         self._check()
-        return await self._while_open(manage.listed(self._driver))
+        return await self._while_open(manage.listed(self._driver, self._path))
 
     async def _new_checkpoint(self, extent: LogExtent, lifetime: Duration | None, name: str | None) -> CheckpointInfo:
         """One of the head, with the log up to ``extent``."""
@@ -54,7 +60,9 @@ class KeepsCheckpoints:
 
     async def _copy_checkpoint(self, source: UUID | str, lifetime: Duration | None, name: str | None) -> CheckpointInfo:
         """One of what ``source`` keeps."""
-        return await self._while_open(manage.copy(self._driver, self._runtime, source, lifetime=lifetime, name=name))
+        return await self._while_open(
+            manage.copy(self._driver, self._runtime, source, path=self._path, lifetime=lifetime, name=name)
+        )
 
     async def _while_open(self, work: Awaitable[T]) -> T:
         """The result of ``work``; if the owner closes meanwhile, why it did."""

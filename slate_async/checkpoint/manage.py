@@ -26,16 +26,10 @@ def lifetime_ms(lifetime: Duration | None) -> int | None:
     return None if lifetime is None else max(1, round(seconds(lifetime, "lifetime") * 1000))
 
 
-def checked_id(checkpoint_id: UUID | str) -> UUID:
-    """The id of a checkpoint. Raises `InvalidError` unless it is a UUID or the text of one."""
-    if isinstance(checkpoint_id, UUID):
-        return checkpoint_id
-    try:
-        return UUID(checkpoint_id)
-    except (ValueError, TypeError, AttributeError):
-        raise InvalidError(
-            f"the id of a checkpoint is a UUID, not {checkpoint_id!r}; `list-checkpoints` shows ids"
-        ) from None
+def check_wanted(checkpoint: UUID | str) -> None:
+    """Raise `InvalidError` for what is neither an id nor a name."""
+    if not isinstance(checkpoint, UUID | str):
+        raise InvalidError(f"a checkpoint is given by its id or its name, not by {type(checkpoint).__name__}")
 
 
 def check_request(lifetime: Duration | None, source: UUID | str | None, name: str | None) -> None:
@@ -47,11 +41,11 @@ def check_request(lifetime: Duration | None, source: UUID | str | None, name: st
         raise InvalidError(f"a checkpoint's name is a text of 1 to {MAX_NAME} characters, not {name!r}")
 
 
-async def existing_head(driver: ManifestDriver) -> ManifestState:
-    """The newest state. Raises `InvalidError` if there is no database."""
+async def existing_head(driver: ManifestDriver, path: str) -> ManifestState:
+    """The newest state of the database at ``path``. Raises `InvalidError` if there is none."""
     head = await driver.load()
     if head is None:
-        raise InvalidError("there is no database here; open it with create=True to make one")
+        raise InvalidError(f"there is no database at {path}; check the path and the metastore")
     return head
 
 
@@ -67,11 +61,17 @@ async def create(
 
 
 async def copy(
-    driver: ManifestDriver, runtime: Runtime, source: UUID | str, *, lifetime: Duration | None, name: str | None
+    driver: ManifestDriver,
+    runtime: Runtime,
+    source: UUID | str,
+    *,
+    path: str,
+    lifetime: Duration | None,
+    name: str | None,
 ) -> CheckpointInfo:
     """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if that is gone."""
     now = runtime.clock.now_ms()
-    head = await existing_head(driver)
+    head = await existing_head(driver, path)
     check_usable(head)
     found = find_checkpoint(head, source, now)
     edit = CreateCheckpoint(runtime.ids.uuid(), "user", now, _end(now, lifetime), name, found.id)
@@ -79,33 +79,32 @@ async def copy(
 
 
 async def refresh(
-    driver: ManifestDriver, runtime: Runtime, checkpoint_id: UUID | str, lifetime: Duration | None
+    driver: ManifestDriver, runtime: Runtime, wanted: UUID | str, *, path: str, lifetime: Duration | None
 ) -> CheckpointInfo:
     """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or not a user's."""
-    wanted = checked_id(checkpoint_id)
+    check_wanted(wanted)
     lifetime_ms(lifetime)
-    head = await existing_head(driver)
+    head = await existing_head(driver, path)
     check_usable(head)
-    _check_users(head.checkpoint(wanted), "lengthened")
     now = runtime.clock.now_ms()
-    edit = RefreshCheckpoint(wanted, now, _end(now, lifetime))
-    return _made(await driver.commit(edit), wanted)
+    found = find_checkpoint(head, wanted, now)
+    _check_users(found, "lengthened")
+    edit = RefreshCheckpoint(found.id, now, _end(now, lifetime))
+    return _made(await driver.commit(edit), found.id)
 
 
-async def delete(driver: ManifestDriver, checkpoint_id: UUID | str, *, force: bool = False) -> None:
+async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force: bool = False) -> None:
     """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
-    wanted = checked_id(checkpoint_id)
-    found = (await existing_head(driver)).checkpoint(wanted)
-    if found is None:
-        raise InvalidError(f"there is no checkpoint {wanted}; `list-checkpoints` shows those there are")
+    check_wanted(wanted)
+    found = find_checkpoint(await existing_head(driver, path), wanted, None)
     if not force:
         _check_users(found, "deleted")
-    await driver.commit(DeleteCheckpoints(frozenset((wanted,))))
+    await driver.commit(DeleteCheckpoints(frozenset((found.id,))))
 
 
-async def listed(driver: ManifestDriver) -> list[CheckpointInfo]:
+async def listed(driver: ManifestDriver, path: str) -> list[CheckpointInfo]:
     """All checkpoints, whoever's, expired ones that were not collected yet included; in the order they were made."""
-    return [CheckpointInfo.of(one) for one in (await existing_head(driver)).checkpoints]
+    return [CheckpointInfo.of(one) for one in (await existing_head(driver, path)).checkpoints]
 
 
 def _end(now_ms: int, lifetime: Duration | None) -> int | None:
@@ -127,8 +126,8 @@ _KEEPERS = {
 }
 
 
-def _check_users(found: Checkpoint | None, what: str) -> None:
-    if found is not None and found.owner != "user":
+def _check_users(found: Checkpoint, what: str) -> None:
+    if found.owner != "user":
         raise InvalidError(
             f"checkpoint {found.id} is not to be {what} by hand: a {found.owner} made it for itself;"
             f" {_KEEPERS[found.owner]}"

@@ -12,15 +12,17 @@ from typing import Annotated, Any
 import typer
 
 from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.checkpoint.manage import checked_id
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK
+from slate_async.cli.output import Output
 from slate_async.cli.session import Session
+from slate_async.runtime.system import SystemClock
 
 commands = typer.Typer()
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
-Id = Annotated[str, typer.Option("--id", "-i", metavar="ID", help="The checkpoint's id.")]
+NEVER = "never"
+Id = Annotated[str, typer.Option("--id", "-i", metavar="ID", help="The checkpoint's id or name.")]
 Lifetime = Annotated[
     str | None,
     typer.Option("--lifetime", "-l", metavar="DURATION", help='Like "7days 30min 10s"; without, it never expires.'),
@@ -76,25 +78,24 @@ async def create(session: Session, *, lifetime: str | None, source: str | None, 
     seconds = _seconds(lifetime)
     async with session.administering() as admin:
         made = await admin.create_checkpoint(lifetime=seconds, source=source, name=name)
-    session.output.fields("checkpoint", fields_of(made))
+    _show(session.output, made)
     return OK
 
 
 async def refresh(session: Session, checkpoint: str, *, lifetime: str | None) -> int:
     """Lengthen one and show it."""
-    wanted, seconds = checked_id(checkpoint), _seconds(lifetime)
+    seconds = _seconds(lifetime)
     async with session.administering() as admin:
-        lengthened = await admin.refresh_checkpoint(wanted, seconds)
-    session.output.fields("checkpoint", fields_of(lengthened))
+        lengthened = await admin.refresh_checkpoint(checkpoint, seconds)
+    _show(session.output, lengthened)
     return OK
 
 
 async def delete(session: Session, checkpoint: str, *, force: bool) -> int:
     """Remove one."""
-    wanted = checked_id(checkpoint)
     async with session.administering() as admin:
-        await admin.delete_checkpoint(wanted, force=force)
-    session.output.note(f"checkpoint {wanted} is deleted")
+        await admin.delete_checkpoint(checkpoint, force=force)
+    session.output.note(f"checkpoint {checkpoint} is deleted")
     return OK
 
 
@@ -107,8 +108,14 @@ async def listed(session: Session) -> int:
             session.output.json(fields_of(one))
         return OK
     columns = ("id", "name", "owner", "version", "made", "expires")
-    session.output.table("checkpoints", columns, [_row(one) for one in found])
+    now = SystemClock().now_ms() / 1000
+    session.output.table("checkpoints", columns, [_row(one, now) for one in found])
     return OK
+
+
+def _show(output: Output, info: CheckpointInfo) -> None:
+    fields = fields_of(info)
+    output.fields("checkpoint", fields if output.as_json else {**fields, "expire_time": fields["expire_time"] or NEVER})
 
 
 def fields_of(info: CheckpointInfo) -> dict[str, Any]:
@@ -117,8 +124,10 @@ def fields_of(info: CheckpointInfo) -> dict[str, Any]:
     return {**asdict(info), "id": str(info.id), **times}
 
 
-def _row(info: CheckpointInfo) -> tuple[str, ...]:
-    expires = _time(info.expire_time) or "never"
+def _row(info: CheckpointInfo, now: float) -> tuple[str, ...]:
+    expires = _time(info.expire_time) or NEVER
+    if info.expire_time is not None and info.expire_time <= now:
+        expires += " (expired)"
     return (
         str(info.id), info.name or "-", info.owner, str(info.manifest_id), _time(info.create_time) or "-", expires
     )  # fmt: skip

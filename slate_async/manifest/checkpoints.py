@@ -105,22 +105,24 @@ class DeleteCheckpoints:
         return None if len(kept) == len(state.checkpoints) else replace(state, checkpoints=kept)
 
 
-def living(state: ManifestState, checkpoint_id: UUID, now_ms: int) -> Checkpoint:
-    """The checkpoint of that id. Raises `InvalidError` if it is missing or expired."""
+def living(state: ManifestState, checkpoint_id: UUID, now_ms: int | None) -> Checkpoint:
+    """The checkpoint of that id. Raises `InvalidError` if it is missing, or expired at ``now_ms``, if that is given."""
     found = state.checkpoint(checkpoint_id)
     if found is None:
         raise InvalidError(f"there is no checkpoint {checkpoint_id}; `list-checkpoints` shows those there are")
-    if found.expired(now_ms):
+    if now_ms is not None and found.expired(now_ms):
         raise InvalidError(f"checkpoint {checkpoint_id} has expired; make another one")
     return found
 
 
-def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int) -> Checkpoint:
-    """The living checkpoint with that id or name. Raises `InvalidError` if there is none, or several of the name."""
+def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None) -> Checkpoint:
+    """The checkpoint with that id or name, alive at ``now_ms`` (``None``: alive or not).
+
+    Raises `InvalidError` if there is none, or several of the name."""
     checkpoint_id = wanted if isinstance(wanted, UUID) else _uuid_of(wanted)
     if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
         return living(state, checkpoint_id, now_ms)
-    named = [one for one in state.checkpoints if one.name == wanted and not one.expired(now_ms)]
+    named = [one for one in state.checkpoints if one.name == wanted and (now_ms is None or not one.expired(now_ms))]
     if not named:
         raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
     if len(named) > 1:

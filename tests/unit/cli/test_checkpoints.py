@@ -41,7 +41,7 @@ def test_a_checkpoint_through_its_life(slate: Run, path: str) -> None:
     [longer] = slate("refresh-checkpoint", "-i", made["id"], "-l", "1y", **json).objects
     assert longer["expire_time"] > made["expire_time"]
     assert slate("list-checkpoints", **json).objects == [longer, copied]
-    deleted = slate("delete-checkpoint", "-i", made["id"], path=path)
+    deleted = slate("delete-checkpoint", "-i", "monday", path=path)
     assert (deleted.code, deleted.out) == (0, "")
     lines = slate("list-checkpoints", path=path).out.splitlines()
     assert [line.split("\t")[:3] + line.split("\t")[5:] for line in lines] == [
@@ -70,7 +70,7 @@ def test_a_writer_that_runs_is_not_disturbed(slate: Run, path: str) -> None:
     [
         (("create-checkpoint", "-l", "soon"), "--lifetime"),
         (("create-checkpoint", "-s", "nothing"), "no checkpoint 'nothing'"),
-        (("refresh-checkpoint", "-i", "nothing"), "UUID, not 'nothing'; `list-checkpoints`"),
+        (("refresh-checkpoint", "-i", "nothing"), "no checkpoint 'nothing'; `list-checkpoints`"),
         (("refresh-checkpoint", "-i", str(uuid4()), "-l", "1d"), "no checkpoint"),
         (("delete-checkpoint", "-i", str(uuid4())), "list-checkpoints"),
     ],
@@ -83,7 +83,9 @@ def test_mistakes_are_told_with_exit_code_2(slate: Run, path: str, arguments: tu
 
 def test_an_expired_one_is_listed_until_it_is_collected_and_no_source(slate: Run, path: str) -> None:
     assert slate("create-checkpoint", "-l", "1ms", "-n", "short", path=path).code == 0
-    assert "short" in slate("list-checkpoints", path=path).out
+    assert slate("create-checkpoint", "-n", "long", path=path).out.count("\tnever\n") == 1
+    marks = [line.endswith("(expired)") for line in slate("list-checkpoints", path=path).out.splitlines()]
+    assert marks == [True, False]
     assert slate("create-checkpoint", "-s", "short", path=path).code == 2
 
 

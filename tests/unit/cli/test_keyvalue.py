@@ -11,6 +11,7 @@ from slate_async.errors import (
     CorruptionError,
     FencedError,
     InternalError,
+    InvalidError,
     UnavailableError,
 )
 from tests.unit.cli.conftest import FakeDatabase, Run

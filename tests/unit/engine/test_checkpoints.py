@@ -226,8 +226,21 @@ async def test_what_is_gone_or_expired_is_told_apart(memory: MemoryStore) -> Non
 async def test_of_several_of_a_name_one_must_be_said_by_its_id(memory: MemoryStore) -> None:
     async with open_db(memory, EPOCHS) as db:
         ids = [(await db.create_checkpoint(name="same")).id for _ in range(2)]
-        with pytest.raises(slate.InvalidError, match=str(ids[0])):
-            await db.create_checkpoint(source="same")
+        for call in (db.create_checkpoint(source="same"), db.refresh_checkpoint("same"), db.delete_checkpoint("same")):
+            with pytest.raises(slate.InvalidError, match=str(ids[0])):
+                await call
+
+
+async def test_a_name_says_which_one_an_expired_one_too_if_it_is_to_go(memory: MemoryStore) -> None:
+    clock = ManualClock()
+    async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
+        await db.create_checkpoint(name="short", lifetime=1)
+        assert (await admin.refresh_checkpoint("short", 2)).expire_time == clock.now_ms() / 1000 + 2
+        clock.wall_ms += 2_000
+        with pytest.raises(slate.InvalidError, match="no checkpoint 'short'"):
+            await admin.refresh_checkpoint("short", 2)
+        await db.delete_checkpoint("short")
+        assert [one.owner for one in await admin.list_checkpoints()] == ["writer"]
 
 
 async def test_those_of_writers_are_theirs(memory: MemoryStore) -> None:
@@ -264,8 +277,11 @@ async def test_other_arguments_are_checked_too(memory: MemoryStore, arguments: d
     async with open_db(memory, EPOCHS) as db:
         with pytest.raises(slate.InvalidError):
             await db.create_checkpoint(**arguments)
-        with pytest.raises(slate.InvalidError, match="UUID"):
-            await db.delete_checkpoint("no-id")
+        for wanted, said in (("no-name", "no checkpoint 'no-name'"), (5, "its id or its name, not by int")):
+            with pytest.raises(slate.InvalidError, match=said):
+                await db.delete_checkpoint(wanted)  # type: ignore[arg-type]
+            with pytest.raises(slate.InvalidError, match=said):
+                await db.refresh_checkpoint(wanted)  # type: ignore[arg-type]
 
 
 # ---- where there is nothing to keep
@@ -275,7 +291,7 @@ async def test_without_a_database_there_is_none(memory: MemoryStore) -> None:
     async with open_admin(memory) as admin:
         calls = (admin.create_checkpoint(), admin.list_checkpoints(), admin.delete_checkpoint(uuid4()))
         for call in calls:
-            with pytest.raises(slate.InvalidError, match="there is no database"):
+            with pytest.raises(slate.InvalidError, match="there is no database at memory://test; check the path"):
                 await call
     assert [info.key async for info in memory.list("")] == []
 

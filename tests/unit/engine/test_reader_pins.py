@@ -218,7 +218,7 @@ async def test_where_nothing_may_be_written_it_is_told_how_to_read(db: slate.Db,
     await db.put(b"k", b"v")
     refusal = slate.InvalidError("Permission denied: /data/db; check its permissions", outcome="not_applied")
     store = StoreInHand(memory, watch="", fail_before=lambda key: refusal)
-    with pytest.raises(slate.InvalidError, match="pin=False: .*Permission denied"):
+    with pytest.raises(slate.InvalidError, match=r"pin=False: .*Permission denied"):
         await open_reader(store)
     async with open_reader(store, pin=False) as reader:
         assert await reader.get(b"k") == b"v"
