@@ -32,7 +32,7 @@ from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint
+from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint, uuid_of
 from slate_async.manifest.creation import create_first
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.lifecycle import CopyContents, FinishClone, check_unfinished, unfinished_clone
@@ -128,9 +128,11 @@ def _begin_at(source: ManifestState, checkpoint: UUID | str | None, now_ms: int)
 
 
 def _same_source(begun: UUID | None, source: ManifestState, checkpoint: UUID | str | None) -> bool:
-    if isinstance(checkpoint, str):
-        return str(begun) == checkpoint or any(one.id == begun and one.name == checkpoint for one in source.checkpoints)
-    return begun == checkpoint
+    if begun is None or not isinstance(checkpoint, str):
+        return begun == checkpoint
+    if begun == uuid_of(checkpoint):
+        return True
+    return any(one.id == begun and one.name == checkpoint for one in source.checkpoints)
 
 
 # ---- steps 5 to 8

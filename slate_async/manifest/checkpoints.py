@@ -119,7 +119,7 @@ def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None
     """The checkpoint with that id or name, alive at ``now_ms`` (``None``: alive or not).
 
     Raises `InvalidError` if there is none, or several of the name."""
-    checkpoint_id = wanted if isinstance(wanted, UUID) else _uuid_of(wanted)
+    checkpoint_id = wanted if isinstance(wanted, UUID) else uuid_of(wanted)
     if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
         return living(state, checkpoint_id, now_ms)
     named = [one for one in state.checkpoints if one.name == wanted and (now_ms is None or not one.expired(now_ms))]
@@ -131,7 +131,8 @@ def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None
     return named[0]
 
 
-def _uuid_of(text: str) -> UUID | None:
+def uuid_of(text: str) -> UUID | None:
+    """The id that ``text`` spells, in whatever form; ``None`` if it is none."""
     try:
         return UUID(text)
     except ValueError:

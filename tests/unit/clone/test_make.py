@@ -158,6 +158,17 @@ async def test_an_unfinished_clone_is_not_opened_and_goes_on_only_as_it_was_begu
     assert await town.rows(CLONE) == numbered(0, 5)
 
 
+@pytest.mark.parametrize("spelled", [str, lambda made: str(made).upper(), lambda made: made.hex, lambda made: "mine"])
+async def test_a_checkpoint_may_be_spelled_otherwise_to_go_on(spelled: Callable[[UUID], str]) -> None:
+    town = Town(CONTIGUOUS)
+    await town.write(PARENT, numbered(0, 5))
+    made = await town.checkpoint(PARENT)
+    before = await clone(town, checkpoint=made)
+    assert await clone(town, checkpoint=spelled(made)) == before
+    with pytest.raises(InvalidError, match="give the same"):
+        await clone(town, checkpoint=str(UUID(int=1)))
+
+
 @pytest.mark.parametrize("lose", [soft_destroy, delete_checkpoints], ids=["destroyed", "unpinned"])
 async def test_whatever_becomes_of_the_parent_nothing_is_left_behind(
     lose: Callable[[Town, str], Awaitable[None]], kind: Kind
