@@ -4,7 +4,7 @@ They work beside whoever writes and reads: no role is claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
@@ -24,7 +24,6 @@ from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 commands = typer.Typer()
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
-NOTES_SHOWN = 20
 
 
 @commands.command(
@@ -104,14 +103,25 @@ def _show(output: Output, report: VerifyReport) -> None:
     if output.as_json:
         output.json({**asdict(report), "clean": report.clean})
         return
-    for one in report.notes[:NOTES_SHOWN]:
-        output.note(f"{one.object_name}: {one.what}")
-    if len(report.notes) > NOTES_SHOWN:
-        output.note(f"and {len(report.notes) - NOTES_SHOWN} notes more; --json shows them all")
+    alike: dict[str, list[Finding]] = {}
+    for one in report.notes:
+        alike.setdefault(one.what, []).append(one)
+    for what, notes in alike.items():
+        output.note(f"{_named(notes)}: {what}")
+    if report.clean:
+        output.note("all good: nothing is wrong")
     if report.findings:
         output.table("what is wrong", ("object", "byte", "what"), [_finding_row(one) for one in report.findings])
     counts = {name: value for name, value in asdict(report).items() if name not in ("findings", "notes")}
     output.fields("verified", {**counts, "findings": len(report.findings), "notes": len(report.notes)})
+
+
+def _named(notes: Sequence[Finding]) -> str:
+    """The object that ``notes`` are about; of several the first one, how many more, and how large they are together."""
+    if len(notes) == 1:
+        return notes[0].object_name
+    nbytes = sum(one.size or 0 for one in notes)
+    return f"{notes[0].object_name} and {len(notes) - 1} more" + (f" ({nbytes} bytes together)" if nbytes else "")
 
 
 def _finding_row(one: Finding) -> tuple[str, str, str]:

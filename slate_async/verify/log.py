@@ -88,7 +88,7 @@ class LogCheck:
             if garbage is None:
                 await self._read_whole(checked)
             else:
-                checked.notes.append(Finding(info.key, None, f"waits for a garbage collector: {garbage}"))
+                checked.notes.append(Finding(info.key, None, f"waits for a garbage collector: {garbage}", info.size))
                 checked.header = self._decode(checked, (await self._store.get(info.key, Span(0, HEADER_BYTES))).data)
         except ObjectNotFoundError:
             return CheckedObject(info, name)  # collected since the listing; what must be there is looked for apart

@@ -14,11 +14,13 @@ class Finding:
 
     object_name: the key of an object, or ``"manifest version N"``, ``"writer register"``
     offset: the byte at which it was noticed; ``None`` if it is about no byte
+    size: the object's, in bytes, where garbage is counted
     """
 
     object_name: str
     offset: int | None
     what: str
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,9 +146,8 @@ class Verifier:
         retained = {*self._versions, *bases}
         stored = await translated(self._driver.metastore.versions())
         idle = [ref for ref in stored if ref.version < head.version and ref not in retained]
-        if idle:
-            note = f"nothing needs it; a garbage collector deletes it, and {len(idle) - 1} others"
-            self._notes.append(Finding(f"manifest version {idle[0].version}", None, note))
+        note = "nothing needs it; a garbage collector deletes it"
+        self._notes += [Finding(f"manifest version {ref.version}", None, note) for ref in idle]
 
     # ---- the log
 
@@ -239,7 +238,7 @@ class Verifier:
                 self._findings.append(Finding(info.key, 16, f"belongs to database {owner}, not {head.database_id}"))
             else:
                 what = "nothing names it: work in progress, or garbage that a collector deletes"
-                self._notes.append(Finding(info.key, None, what))
+                self._notes.append(Finding(info.key, None, what, info.size))
 
     async def _owner(self, info: ObjectInfo) -> UUID | None:
         """The database that an object's header names; ``None`` if it has none: damaged garbage is garbage."""

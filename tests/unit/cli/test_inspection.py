@@ -88,6 +88,7 @@ def test_runs_and_ssts(slate: Run, compacted: str) -> None:
 def test_verify_says_so_with_its_exit_code(slate: Run, path: str) -> None:
     clean = slate("verify", path=path)
     assert (clean.code, "findings\t0" in clean.out) == (0, True), clean.err
+    assert "all good" in clean.err
     objects = slate("inspect", "log", path=path, options=("--json",)).objects[0]["objects"]
     key = next(one["key"] for one in objects if one["verdict"] == "valid")
     file = Path(path) / f"{key}.obj"
@@ -100,6 +101,15 @@ def test_verify_says_so_with_its_exit_code(slate: Run, path: str) -> None:
     assert told.code == 6
     [report] = told.objects
     assert (report["clean"], [one["object_name"] for one in report["findings"]]) == (False, [key])
+
+
+def test_verify_has_a_line_for_each_kind_of_garbage(slate: Run, compacted: str) -> None:
+    told, [report] = slate("verify", path=compacted), slate("verify", path=compacted, options=("--json",)).objects
+    kinds = {one["what"] for one in report["notes"]}
+    assert 0 < len(kinds) < len(report["notes"])
+    assert len(told.err.splitlines()) == len(kinds) + 1
+    nbytes = sum(one["size"] or 0 for one in report["notes"] if one["object_name"].startswith("log/"))
+    assert f"({nbytes} bytes together)" in told.err
 
 
 def test_a_mirror_is_made_and_made_newer(slate: Run, path: str, tmp_path: Path) -> None:
