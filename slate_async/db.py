@@ -16,8 +16,9 @@ from slate_async.compacting import resident_beside
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
-from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
 from slate_async.keeping import KeepsCheckpoints
+from slate_async.manifest.edits import DestroyedError, fenced
 from slate_async.member import Member
 from slate_async.opening import Opened, Place
 from slate_async.past import Moment, look_at
@@ -326,10 +327,9 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         """Read the head; stop if another writer owns it, adopt it if not."""
         head = await self._driver.load()
         if head is None or head.writer_token != self._token:
-            epoch = "none" if head is None else head.writer_epoch
-            fenced = FencedError(f"writer epoch {epoch} took over from epoch {self._writer.epoch}")
-            self.fail(fenced)
-            raise fenced
+            cause = DestroyedError("its manifest is gone") if head is None else fenced(head, self._writer.epoch)
+            self.fail(cause)
+            raise cause
         if self._state == "open":
             try:
                 await self._writer.follow(head)

@@ -33,6 +33,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
+from slate_async.manifest.edits import DestroyedError
 
 OK = 0
 NEGATIVE = 1
@@ -78,7 +79,8 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
 )
 """What the engine advises, and how that is done here."""
 
-_ADVICE = {
+_ADVICE: dict[type[SlateError], str] = {
+    DestroyedError: "choose another path",
     FencedError: "somebody else took over; run the command again to take it back",
     UnavailableError: "the store did not answer; try again later",
     CorruptionError: "stored bytes are wrong; restore them, repeating does not help",

@@ -37,6 +37,17 @@ def check_usable(state: ManifestState) -> None:
         )
 
 
+class DestroyedError(FencedError):
+    """The newer owner took the role over to destroy the database."""
+
+
+def fenced(state: ManifestState, epoch: int) -> FencedError:
+    """The error of the writer of ``epoch``, which ``state`` no longer names."""
+    if state.destroyed_at_ms is not None:
+        return DestroyedError("the database was destroyed")
+    return FencedError(f"writer epoch {state.writer_epoch} took over from epoch {epoch}")
+
+
 @dataclass(frozen=True, slots=True)
 class WriterPin:
     """A checkpoint of the writer's own, on the very version that the edit makes.
@@ -153,7 +164,7 @@ class PinWriter:
 
 def _check_epoch(state: ManifestState, epoch: int) -> None:
     if state.writer_epoch != epoch:
-        raise FencedError(f"writer epoch {state.writer_epoch} took over from epoch {epoch}")
+        raise fenced(state, epoch)
 
 
 def _pinned(state: ManifestState, pin: WriterPin) -> ManifestState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
+from slate_async.manifest.edits import DestroyedError
 
 
 def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
@@ -24,9 +25,12 @@ def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
 def closed_failure(cause: BaseException | None) -> SlateError:
     """The error of an operation on a database that is closed."""
     error: SlateError
-    if isinstance(cause, FencedError):
+    if isinstance(cause, DestroyedError):
+        error = DestroyedError(f"this database has ended: {cause}; stop", outcome="not_applied")
+    elif isinstance(cause, FencedError):
         error = FencedError(
-            f"another writer took this database over: {cause}; stop, or open it again to take it back",
+            f"another writer took this database over, or began to destroy it: {cause}; stop, or open it again to take"
+            " it back",
             outcome="not_applied",
         )
     elif cause is None:

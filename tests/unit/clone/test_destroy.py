@@ -150,6 +150,15 @@ async def test_a_clone_outlives_its_parents_soft_end(town: Town) -> None:
         await destroy_it(town)
 
 
+async def test_a_running_writer_is_told_of_the_end(kind: Kind) -> None:
+    town = Town(kind)
+    async with town.open(PARENT) as db:
+        await destroy_it(town, soft=True)
+        for _ in range(2):
+            with pytest.raises(FencedError, match="the database was destroyed"):
+                await db.confirm()
+
+
 async def test_a_running_writer_is_fenced(kind: Kind) -> None:
     town = Town(kind)
     async with town.open(PARENT) as db:
