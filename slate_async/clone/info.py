@@ -16,17 +16,15 @@ class CloneInfo:
     path: where it is, without credentials
     parent: whose SSTs it shares
     checkpoint_id: the checkpoint that holds them in the parent, until the clone is detached or destroyed
-    last_seq: the highest sequence number in the SSTs it shares
     """
 
     path: str
     database_id: UUID
     parent: str
     checkpoint_id: UUID | None
-    last_seq: int
 
     @classmethod
     def of(cls, path: str, parent: str, state: ManifestState) -> Self:
         """What ``state``, of the clone at ``path``, says."""
         held = next((one.checkpoint_id for one in state.parents if one.checkpoint_id is not None), None)
-        return cls(path, state.database_id, parent, held, state.last_seq)
+        return cls(path, state.database_id, parent, held)
