@@ -40,6 +40,14 @@ def is_free(state: ManifestState, writer_epoch: int) -> bool:
     return match is not None and int(match[1]) <= writer_epoch
 
 
+def again(cause: SlateError) -> SlateError:
+    """``cause`` as a fresh error, for one more caller: an exception raised twice mixes up its tracebacks."""
+    error = type(cause).__new__(type(cause), *cause.args)
+    error.__dict__.update(vars(cause))
+    error.__cause__ = cause
+    return error
+
+
 class Resident:
     """See the module docstring.
 
@@ -91,7 +99,7 @@ class Resident:
     async def compact(self, manual: Manual) -> int:
         """See `Compactor.compact`. Takes the role from a compactor elsewhere."""
         if self._failure is not None:
-            raise self._failure
+            raise again(self._failure)
         self._wake.set()
         return await self._compactor.compact(manual)
 
@@ -117,7 +125,7 @@ class Resident:
             except SlateError as error:
                 logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)
                 self._failure = error
-                self._compactor.close(lambda cause=error: cause)  # type: ignore[misc]
+                self._compactor.close(lambda cause=error: again(cause))  # type: ignore[misc]
                 return
             finally:
                 self._active = False

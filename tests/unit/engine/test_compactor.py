@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
@@ -381,6 +381,12 @@ async def test_a_store_that_does_not_answer_is_waited_out() -> None:
         assert await contents(db) == model
 
 
+async def failure_of(compaction: Awaitable[int]) -> slate.CorruptionError:
+    with pytest.raises(slate.CorruptionError) as raised:
+        await compaction
+    return raised.value
+
+
 async def test_stored_bytes_that_are_wrong_end_the_compactor_and_nothing_is_committed() -> None:
     store = memory_store()
     async with open_db(store, CONTIGUOUS) as db:
@@ -393,8 +399,11 @@ async def test_stored_bytes_that_are_wrong_end_the_compactor_and_nothing_is_comm
         with pytest.raises(slate.ClosedError) as raised:
             await compactor.compact(full=True)
         assert isinstance(raised.value.__cause__, slate.CorruptionError)
-        with pytest.raises(slate.CorruptionError, match="sst/"):
-            await db.compact(full=True)
+        told = [await failure_of(db.compact(full=True)) for _ in range(3)]
+        assert [(type(one), one.object_name, str(one)) for one in told] == [
+            (slate.CorruptionError, first, str(told[0]))
+        ] * 3
+        assert len({id(one) for one in told}) == 3, "each caller an error of its own"
         assert db.status().state == "open"
         assert db.status().compactor.startswith("failed: sst/")
         await db.put(b"still", b"writable")
