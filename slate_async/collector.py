@@ -15,7 +15,7 @@ from metastores.protocol import Register
 from slate_async.clone.destroy import remove_all
 from slate_async.clone.detach import detach_if_free
 from slate_async.counters import shared_counters
-from slate_async.errors import ClosedError, InvalidError, UnavailableError
+from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
 from slate_async.gc.report import CollectionProgress, CollectionReport
 from slate_async.manifest.belonging import check_belonging
@@ -75,8 +75,8 @@ async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollecto
 class GarbageCollector(Member):
     """Made by `slate_async.open_gc` or `Environment.open_gc`, never directly.
 
-    It closes itself, with the cause, when something that lives cannot be read; a store that does not answer, and a
-    database that is gone for the moment, are logged and waited out."""
+    It closes itself, with the cause, when something that lives cannot be read; a store that does not answer, a
+    database that is gone for the moment, and a clone's parent that is damaged, are logged and waited out."""
 
     noun = "garbage collector"
 
@@ -155,15 +155,24 @@ class GarbageCollector(Member):
         state = self._opened.driver.head
         if state is None or not (state.parents or state.destroyed_at_ms is not None):
             return report
-        open_site = sites_of(self._place, self._supervisor)
-        if state.destroyed_at_ms is not None:
-            due = self._is_due(state)
-            if due and not report.dry_run:
-                async with open_site(self._name) as site:
-                    await remove_all(site, open_site, state.database_id)
-            return replace(report, removed=due)
-        if report.dry_run:
+        try:
+            if state.destroyed_at_ms is not None:
+                return await self._ended(report, state)
+            return report if report.dry_run else await self._detached(report)
+        except CorruptionError as error:  # what lives here was read by the round: it is a parent that is damaged
+            logger.warning("%s: a parent cannot be read, and keeps what it holds for this clone: %s", self._name, error)
             return report
+
+    async def _ended(self, report: CollectionReport, state: ManifestState) -> CollectionReport:
+        due = self._is_due(state)
+        if due and not report.dry_run:
+            open_site = sites_of(self._place, self._supervisor)
+            async with open_site(self._name) as site:
+                await remove_all(site, open_site, state.database_id)
+        return replace(report, removed=due)
+
+    async def _detached(self, report: CollectionReport) -> CollectionReport:
+        open_site = sites_of(self._place, self._supervisor)
         try:
             async with open_site(self._name) as site:
                 return replace(report, detached=await detach_if_free(site, open_site))

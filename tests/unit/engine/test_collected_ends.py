@@ -10,6 +10,7 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.objectstore.protocol import OVERWRITE
 from slate_async.objectstore.url import open_store
 from tests.engine import KINDS, Kind, ManualClock, runtime
 from tests.live_set import live_set
@@ -121,3 +122,28 @@ async def test_a_clone_that_was_compacted_lets_its_parent_go(town: Town) -> None
     await town.check_exact(town.clone)
     async with town.environment.open(town.clone, settings=town.settings) as db:
         assert [await db.get(b"key %d" % number) for number in range(3)] == [b"v"] * 3
+
+
+async def test_a_damaged_parent_does_not_end_the_collection_of_its_clone(town: Town) -> None:
+    await town.fill(town.parent, b"v")
+    async with town.environment.open(town.parent, settings=town.settings) as db:
+        await db.compact(full=True)
+    async with town.admin(town.parent) as admin:
+        await admin.clone(town.clone)
+    async with town.environment.open(town.clone, settings=town.settings) as db:
+        await db.compact(full=True)
+    town.clock.wall_ms += DAY_MS
+    async with town.environment.open(town.clone, settings=town.settings):
+        pass  # it lets go of what the writer before it kept
+    store, prefix = open_store(town.parent, town.environment.runtime)
+    there = PrefixedStore(store, prefix)
+    sound = {info.key: (await there.get(info.key)).data async for info in there.list("manifest/")}
+    for key in sound:
+        await there.put(key, b"damaged", mode=OVERWRITE)
+    async with town.environment.open_gc(town.clone, settings=town.settings, periodic=False) as collector:
+        for _ in range(2):
+            assert not (await collector.collect()).detached
+        for key, data in sound.items():
+            await there.put(key, data, mode=OVERWRITE)
+        assert (await collector.collect()).detached
+    await town.check_exact(town.clone)
