@@ -11,6 +11,7 @@ from typing import Any
 import slate_async
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK
+from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.collector import GarbageCollector
 from slate_async.errors import InvalidError
@@ -74,8 +75,8 @@ async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: b
             session.output.json(shown)
         elif report.objects or report.manifest_versions or report.expired_checkpoints:
             session.output.line(
-                f"{path}: deleted {len(report.objects)} objects of {report.deleted_bytes} bytes and"
-                f" {report.manifest_versions} manifest versions"
+                f"{path}: deleted {counted(len(report.objects), 'object')} of {report.deleted_bytes} bytes and"
+                f" {counted(report.manifest_versions, 'manifest version')}"
             )
 
 

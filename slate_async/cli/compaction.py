@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from slate_async.cli.encoding import Encoding, parse
 from slate_async.cli.failures import OK
-from slate_async.cli.output import Output
+from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.compaction.progress import CompactionEvent
 
@@ -56,7 +56,18 @@ async def compact(session: Session, wanted: CompactRequest) -> int:
             "sst_bytes": status.sst_bytes,
         },
     )
+    if wanted.full and not status.l0_ssts + status.sorted_runs and (rows := await _logged_rows(session)):
+        session.output.note(
+            f"there was nothing to compact: the log has {counted(rows, 'row')}, which a writer makes SSTs of when there"
+            " are more"
+        )
     return OK
+
+
+async def _logged_rows(session: Session) -> int:
+    async with session.administering() as admin:
+        log = await admin.inspect_log()
+    return sum(one.rows or 0 for one in log.objects if one.verdict == "valid")
 
 
 class Progressing:

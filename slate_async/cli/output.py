@@ -92,6 +92,11 @@ def to_json(value: object, *, ascii_only: bool = False) -> str:
     return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), default=_plain)
 
 
+def counted(count: int, noun: str) -> str:
+    """Like "1 row", "2 rows"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Rows ``(name, text)`` of a nested mapping."""
     rows: list[tuple[str, str]] = []

@@ -50,6 +50,14 @@ def test_compact_full(slate: Run, path: str) -> None:
     assert "compactions\t0" in slate("compact", path=path).out
 
 
+def test_where_all_rows_are_in_the_log_it_says_so(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "logged")
+    assert slate("put", "k", "v", path=path).code == 0
+    done = slate("compact", "--full", path=path)
+    assert (done.code, "the log has 1 row," in done.err) == (0, True), done.err
+    assert "compactions\t0" in done.out
+
+
 def test_compact_a_range_and_a_level(slate: Run, path: str) -> None:
     assert slate("compact", "--range", "6b30", "6b32", "--hex", path=path, options=("--json",)).objects[0][
         "sorted_runs"
