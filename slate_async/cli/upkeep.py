@@ -43,8 +43,9 @@ def mirror(
     context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET")],
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", "-s", metavar="ID", help="The checkpoint to copy, by id or name.")
-    ],
+        str | None,
+        typer.Option("--checkpoint", "-s", metavar="ID", help="The checkpoint to copy, by id or name. Required."),
+    ] = None,
     target_metastore: Annotated[
         str | None, typer.Option(help="Where the mirror's metadata lives; default: beside its data.")
     ] = None,
@@ -131,8 +132,14 @@ def _finding_row(one: Finding) -> tuple[str, str, str]:
 # ---- mirror
 
 
-async def copy(session: Session, target: str, checkpoint: str, *, target_metastore: str | None, prune: bool) -> int:
+async def copy(
+    session: Session, target: str, checkpoint: str | None, *, target_metastore: str | None, prune: bool
+) -> int:
     """Mirror, and show what that came to."""
+    if checkpoint is None:
+        raise InvalidError(
+            "--checkpoint: a mirror shows what a checkpoint keeps; make one with create-checkpoint first"
+        )
     with _bar(session.output) as progress:
         bar = progress.add_task("log", total=None)
 

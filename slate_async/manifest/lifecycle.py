@@ -176,7 +176,7 @@ def refuse_held(state: ManifestState, now_ms: int) -> None:
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
         raise InvalidError(
             f"checkpoints hold the database: {named}{more}; delete them, close the readers, destroy or detach the"
-            " clones, or destroy it softly"
+            f" clones{', or destroy it softly' if state.destroyed_at_ms is None else ''}"
         )
 
 

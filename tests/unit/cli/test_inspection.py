@@ -114,6 +114,8 @@ def test_verify_has_a_line_for_each_kind_of_garbage(slate: Run, compacted: str) 
 
 def test_a_mirror_is_made_and_made_newer(slate: Run, path: str, tmp_path: Path) -> None:
     target = str(tmp_path / "mirror")
+    nothing = slate("mirror", target, path=path)
+    assert (nothing.code, "create-checkpoint first" in nothing.err) == (2, True)
     [made] = slate("mirror", target, "--checkpoint", "then", path=path, options=("--json",)).objects
     assert made["copied"] > 0
     assert slate("get", "b", path=target).out == "1\n"
