@@ -71,8 +71,8 @@ SWITCHES: Sequence[Switch] = (
         "1",
         "a commit whose outcome is unknown is taken for a success",
         (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
-        {**WAL, **CALM, **MOVING, "metadata": "server", "faults": 1.5, "writers": 2, "freezes": 0.0, "l0_rows": 1},
-        within=100,
+        {**WAL, **ROUGH, **MOVING, "metadata": "server"},
+        within=200,
     ),
     Switch(
         "2-asserted",

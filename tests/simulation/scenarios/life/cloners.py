@@ -35,7 +35,7 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
     site = estate.source
     if not chosen.begun:
         chosen.begun = True
-        chosen.acked = [write for write in site.history.writes.values() if write.is_acked]
+        chosen.acked = estate.acknowledged()
         kept = [one for one in estate.kept.values() if one.promised(node) and one.rows is not None]
         if kept and node.rng.random() < 0.4:
             chosen.source = node.rng.choice(kept)

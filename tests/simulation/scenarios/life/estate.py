@@ -100,6 +100,12 @@ class Estate:
         """One more of ``name`` for the statistics."""
         self.source.count(name, by)
 
+    def acknowledged(self) -> list[Write]:
+        """Writes to the source whose acknowledgement promises that everybody sees them: ``flushed`` promises less."""
+        if self.params.ack == "flushed":
+            return []
+        return [write for write in self.source.history.writes.values() if write.is_acked]
+
     def check(self) -> None:
         """Raise the first thing that the eyes saw go wrong."""
         for eye in self.eyes:

@@ -15,12 +15,14 @@ zombie-compactor          what only a compactor does is done by the process whos
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from metastores.names import body_ref, manifest_version
 from metastores.protocol import VersionRef
 from slate_async.log.names import PREFIX as LOG_PREFIX
+from slate_async.log.names import parse_epoch_prefixed
 from slate_async.log.register import EMPTY, decode
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SstRef
@@ -141,9 +143,7 @@ class Eye:
             if any(key in other.foreign_ssts(head.database_id) for other in self._others if other is not self):
                 return "which a clone names"
         elif key.startswith(LOG_PREFIX):
-            cell = None if head.log_protocol == "contiguous" else at_once(self._register.read())
-            info = at_once(self.store.head(key))
-            if is_live_log(info, head, EMPTY if cell is None else decode(cell.value)):
+            if self._is_live_log(head, key):
                 return f"a part of the log that version {head.version} needs"
         elif key.startswith(MANIFEST):
             needed = self.kept_versions(head)
@@ -151,6 +151,17 @@ class Eye:
             if body in needed or manifest_version(key) in [ref.version for ref in needed]:
                 return f"a version that version {head.version} needs"
         return None
+
+    def _is_live_log(self, head: ManifestState, key: str) -> bool:
+        info = at_once(self.store.head(key))
+        if head.log_protocol == "contiguous":
+            return is_live_log(info, head, EMPTY)
+        cell = at_once(self._register.read())
+        register = EMPTY if cell is None else decode(cell.value)
+        epoch, log_id = parse_epoch_prefixed(key)
+        if register.owner(log_id) not in (None, epoch):  # a zombie's: only who owned it before may need it
+            head = replace(head, checkpoints=tuple(one for one in head.checkpoints if one.log_ranges))
+        return is_live_log(info, head, register)
 
     def kept_ssts(self, head: ManifestState) -> set[str]:
         """Its own SSTs that the head, its checkpoints and its compactions name."""

@@ -112,7 +112,7 @@ class Following:
 
     async def _catch_up(self) -> None:
         """After `refresh` everything is here that was acknowledged before the call."""
-        acked = [write for write in self._site.history.writes.values() if write.is_acked]
+        acked = self._estate.acknowledged()
         await self._reader.refresh()
         writes = await self._look()
         missing = [str(write) for write in acked if write.id not in writes]

@@ -39,7 +39,7 @@ class Keeper:
         await step()
 
     async def _create(self) -> None:
-        acked = [write for write in self._site.history.writes.values() if write.is_acked]
+        acked = self._estate.acknowledged()
         async with self._estate.admin(self._node, self._site) as admin:
             info = await admin.create_checkpoint(lifetime=self._lifetime())
         kept = self._note(info)
