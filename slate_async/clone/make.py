@@ -109,8 +109,8 @@ async def _begin(
     if not _same_source(begun.source_id, source, checkpoint):
         taken = f"the head of {parent.name}" if begun.source_id is None else f"checkpoint {begun.source_id}"
         raise InvalidError(
-            f"{target.name} {'is' if state.initialized else 'was begun as'} a clone of {taken}, not of what is asked for"
-            f" now; {'' if state.initialized else 'give the same to go on, or '}choose another path"
+            f"{target.name} {'is' if state.initialized else 'was begun as'} a clone of {taken}, not of what is asked"
+            f" for now; {'' if state.initialized else 'give the same to go on, or '}choose another path"
         )
     return state, begun
 
