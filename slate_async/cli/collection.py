@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import slate_async
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK
+from slate_async.cli.failures import OK, exit_code
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.collector import GarbageCollector
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, SlateError
 from slate_async.gc.report import CollectionReport
 
 
@@ -29,7 +28,10 @@ class CollectRequest:
 
 
 async def collect(session: Session, wanted: CollectRequest) -> int:
-    """Collect once, or for as long as the process lives; all databases side by side."""
+    """Collect once, or for as long as the process lives; all databases side by side.
+
+    One that fails is reported and left; the others go on. The exit code is that of the first that failed, also when
+    the command is told to end after it."""
     if wanted.once == (wanted.interval is not None) and not wanted.dry_run:
         raise InvalidError("say either --once or --interval, such as --interval 5min; or look with --dry-run")
     if wanted.dry_run and wanted.interval is not None:
@@ -40,19 +42,27 @@ async def collect(session: Session, wanted: CollectRequest) -> int:
     paths = list(dict.fromkeys([*([session.path] if session.path else []), *wanted.also]))
     if not paths:
         raise InvalidError("which database? Give --path URL before the command, set SLATE_PATH, or name them after it")
-    async with AsyncExitStack() as stack:
-        environment = await stack.enter_async_context(slate_async.Environment(block_cache_bytes=0))
-        opened: dict[str, GarbageCollector] = {}
-        for path in paths:
-            opening = environment.open_gc(
-                path, metastore=session.metastore, settings=settings, periodic=wanted.interval is not None
-            )
-            opened[path] = await stack.enter_async_context(opening)
-        each = _follow if wanted.interval is not None else _once
-        async with asyncio.TaskGroup() as group:
-            for path, one in opened.items():
-                group.create_task(each(session, path, one, wanted.dry_run))
-    return OK
+    codes: list[int] = []
+
+    async def one(environment: slate_async.Environment, path: str) -> None:
+        periodic = wanted.interval is not None
+        each = _follow if periodic else _once
+        opening = environment.open_gc(path, metastore=session.metastore, settings=settings, periodic=periodic)
+        try:
+            async with opening as collector:
+                await each(session, path, collector, wanted.dry_run)
+        except SlateError as error:
+            session.report(error, path=path)
+            codes.append(exit_code(error))
+
+    try:
+        async with slate_async.Environment(block_cache_bytes=0) as environment, asyncio.TaskGroup() as group:
+            for path in paths:
+                group.create_task(one(environment, path))
+    except asyncio.CancelledError:
+        if not codes:
+            raise  # else it was told to end after a failure, and whoever started it is to learn of that one
+    return next(iter(codes), OK)
 
 
 async def _once(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:

@@ -135,13 +135,15 @@ class Session:
             self.report(error)
             return failures.exit_code(error)
 
-    def report(self, error: BaseException) -> None:
-        """Say what went wrong: one line, or with ``--json`` one object; with ``-v`` the traceback first."""
+    def report(self, error: BaseException, *, path: str | None = None) -> None:
+        """Say what went wrong: one line, or with ``--json`` one object; with ``-v`` the traceback first.
+
+        path: which of several databases it is about"""
         if self.verbose:
             self.output.problem("".join(traceback.format_exception(error)).rstrip())
         if self.output.as_json:
-            self.output.problem_json(failures.as_json(error))
+            self.output.problem_json({**failures.as_json(error), **({} if path is None else {"path": path})})
         elif isinstance(error, KeyboardInterrupt | Terminated):
             self.output.note("terminated" if isinstance(error, Terminated) else "interrupted")
         else:
-            self.output.problem(f"slate: {failures.explain(error)}")
+            self.output.problem(f"slate: {'' if path is None else f'{path}: '}{failures.explain(error)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -99,3 +100,39 @@ def test_for_ever_until_it_is_told_to_end(path: str) -> None:
     assert all('"manifest_version"' in one for one in rounds)
     assert process.returncode == 143
     assert not left.exists()
+
+
+def damage(path: str) -> None:
+    """Whatever is read of the manifest from now on, also a newer version than there is, is garbage."""
+    found = sorted(Path(path, "manifest").glob("*.manifest.obj"))
+    newer = found[-1].with_name(f"{int(found[-1].name.split('.')[0]) + 1:020}.manifest.obj")
+    for one in (newer, *found):
+        one.write_bytes(b"garbage")
+
+
+def test_a_damaged_database_does_not_keep_others_from_being_collected(slate: Run, path: str, tmp_path: Path) -> None:
+    bad, left = str(tmp_path / "bad"), orphan(path)
+    slate("put", "k", "v", path=bad)
+    damage(bad)
+    done = slate("gc", "--once", path, path=bad)
+    assert (done.code, f"slate: {bad}: " in done.err) == (4, True)
+    assert not left.exists()
+
+
+def test_a_database_that_is_damaged_later_does_not_end_the_service(slate: Run, path: str, tmp_path: Path) -> None:
+    bad = str(tmp_path / "bad")
+    slate("put", "k", "v", path=bad)
+    command = [*COMMAND, "--path", bad, "--json", "gc", "--interval", "10ms", path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        next(line for line in process.stdout if json.loads(line)["path"] == bad)
+        damage(bad)
+        said = next(line for line in process.stderr if line.startswith("{"))
+        left = orphan(path)
+        next(line for line in process.stdout if json.loads(line)["objects"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert (json.loads(said)["error"], json.loads(said)["path"]) == ("CorruptionError", bad)
+    assert not left.exists()
+    assert process.returncode == 4
