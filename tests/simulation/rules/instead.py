@@ -18,7 +18,7 @@ from slate_async.log.protocol import Backoff, Inherited, LogObject
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.driver import ManifestDriver, translated
 from slate_async.manifest.edits import AddL0, ClaimWriter, Edit
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.state import ManifestState, settle
 from slate_async.write.tables import Slot
 from slate_async.write.writer import Writer
 from tests.simulation.history import Write
@@ -56,7 +56,8 @@ async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, ne
     before = self.stats.unknowns
     state = await _attempt(self, old, new)
     if state is None and self.stats.unknowns > before:
-        state = replace(new, ref=VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token()))
+        ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
+        state = replace(settle(new, ref), ref=ref)
         self._see(state)
     return state
 

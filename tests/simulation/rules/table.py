@@ -71,7 +71,7 @@ SWITCHES: Sequence[Switch] = (
         "1",
         "a commit whose outcome is unknown is taken for a success",
         (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
-        {**WAL, **ROUGH, **MOVING, "metadata": "server"},
+        {**WAL, **ROUGH, **MOVING},
         within=200,
     ),
     Switch(
