@@ -26,7 +26,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
+from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
 from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.sst import BlockInspection, SstInspection
@@ -65,6 +65,7 @@ __all__ = [
     "Finding",
     "Garbage",
     "GarbageCollector",
+    "HoldingCompaction",
     "InternalError",
     "InvalidError",
     "LogEntry",

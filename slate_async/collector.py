@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from metastores.protocol import Register
 from slate_async.clone.destroy import remove_all
@@ -17,7 +18,7 @@ from slate_async.clone.detach import detach_if_free
 from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
-from slate_async.gc.report import CollectionProgress, CollectionReport
+from slate_async.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.lifecycle import holders
@@ -96,6 +97,7 @@ class GarbageCollector(Member):
         self._interval_s = place.settings.gc_interval_ms / 1000
         self._one_at_a_time = asyncio.Lock()
         self._last: CollectionReport | None = None
+        self._warned_of: set[UUID] = set()
         self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
@@ -141,9 +143,17 @@ class GarbageCollector(Member):
             report = await self._opened.collector.collect(dry_run=dry_run, on_progress=on_progress)
             report = await self._tended(report)
         if not dry_run:
+            self._warn_of(report.held_by)
             self._last = report
             self._tell()
         return report
+
+    def _warn_of(self, holding: Sequence[HoldingCompaction]) -> None:
+        """Once of each: it may as well be long, and under way."""
+        for one in holding:
+            if one.id not in self._warned_of:
+                logger.warning("%s: %s", self._name, one)
+        self._warned_of = {one.id for one in holding}
 
     def _tell(self) -> None:
         """Wake whoever waits for the end of a round."""

@@ -109,6 +109,7 @@ def summary(path: str, report: CollectionReport) -> dict[str, Any]:
         "manifest_versions": report.manifest_versions,
         "expired_checkpoints": [str(one) for one in report.expired_checkpoints],
         "waiting": report.waiting,
+        "held_by": [str(one) for one in report.held_by],
         "truncated": report.truncated,
         "detached": report.detached,
         "removed": report.removed,

@@ -22,7 +22,7 @@ from slate_async.gc.batch import Batch
 from slate_async.gc.log import LogJudge
 from slate_async.gc.plan import UnnamedSst, with_floor
 from slate_async.gc.reachable import Reach, Reachable, VersionGoneError
-from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage
+from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
 from slate_async.gc.sightings import PREFIX as SIGHTINGS_PREFIX
 from slate_async.gc.sightings import Sighting, newest_until, parse_sighting, revise
 from slate_async.log import register as registers
@@ -121,7 +121,7 @@ class Collector:
         await self._collect_leftovers(judged, batch)
         if not dry_run:
             await self._revise_sightings(judged)
-        report = _report(judged, versions, batch, dry_run=dry_run, most=self._limits.max_deletes)
+        report = _report(judged, versions, batch, self._limits, dry_run=dry_run)
         if not dry_run:
             self._count(report)
         return report
@@ -250,7 +250,7 @@ class Collector:
             )
 
 
-def _report(judged: _Judged, versions: int, batch: Batch, *, dry_run: bool, most: int) -> CollectionReport:
+def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry_run: bool) -> CollectionReport:
     head, state = judged.head, judged.state
     return CollectionReport(
         dry_run=dry_run,
@@ -260,5 +260,14 @@ def _report(judged: _Judged, versions: int, batch: Batch, *, dry_run: bool, most
         manifest_versions=versions,
         objects=batch.taken,
         waiting=judged.waiting,
-        truncated=batch.truncated or versions >= most,
+        truncated=batch.truncated or versions >= limits.max_deletes,
+        held_by=_old_compactions(state, judged.now_ms - limits.min_age_ms),
     )
+
+
+def _old_compactions(state: ManifestState, before_ms: int) -> tuple[HoldingCompaction, ...]:
+    """Those registered before then: a compaction notes when it was begun, less the retention."""
+    begun = [
+        HoldingCompaction(one.id, one.base_version, one.expired_at_ms + state.retention_ms) for one in state.compactions
+    ]
+    return tuple(one for one in begun if one.since_ms < before_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 from uuid import UUID
 
@@ -16,6 +17,26 @@ class Garbage:
     key: str
     size: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingCompaction:
+    """A registered compaction that is old: what was made for ``base_version`` or later stays until it has ended.
+
+    since_ms: wall clock when it was begun; about, if ``retention_ms`` was changed after it
+    """
+
+    id: UUID
+    base_version: int
+    since_ms: int
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        return (
+            f"compaction {self.id}, begun at manifest version {self.base_version} about {since}, holds back garbage"
+            " made since; if no compactor is at work on it, run `slate compact`, or open one: it is then finished or"
+            " dropped"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +61,8 @@ class CollectionReport:
     objects: log objects, SSTs and leftovers deleted
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
     truncated: more was found than one round deletes
+    held_by: compactions begun more than ``gc_min_age_ms`` ago that are still registered; an abandoned one holds
+    ``sst_floor`` down until a compactor runs
     detached: a clone gave its parents up, since nothing names their SSTs any more
     removed: a database destroyed before was removed for good
     """
@@ -52,6 +75,7 @@ class CollectionReport:
     objects: tuple[Garbage, ...]
     waiting: int
     truncated: bool
+    held_by: tuple[HoldingCompaction, ...] = ()
     detached: bool = False
     removed: bool = False
 

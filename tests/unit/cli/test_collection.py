@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from slate_async import CollectionReport, HoldingCompaction
+from slate_async.cli.collection import summary
 from tests.unit.cli.conftest import Run
 
 COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
@@ -67,6 +70,13 @@ def test_once(slate: Run, path: str, tmp_path: Path) -> None:
     assert not left.exists()
     assert versions(path) <= 3
     assert slate("get", "k", path=path).out == "c\n"
+
+
+def test_an_abandoned_compaction_is_in_the_summary() -> None:
+    holding = HoldingCompaction(UUID(int=7), 12, 0)
+    shown = summary("db", CollectionReport(False, 20, 12, (), 0, (), 1, False, held_by=(holding,)))
+    [said] = shown["held_by"]
+    assert all(part in said for part in (str(holding.id), "1970-01-01T00:00:00", "`slate compact`"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from metastores.factories import PutIfAbsentFactory
 from metastores.names import manifest_key
 from slate_async.environment import Opening
 from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.compactions import ClaimCompactor, RegisterCompaction
+from slate_async.manifest.state import Compaction, ManifestState
 from slate_async.objectstore.local.store import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import (
@@ -274,3 +275,27 @@ async def test_what_a_writer_that_died_between_upload_and_commit_left(kind: Kind
     async with open_db(store, kind, compactor=False) as again:
         assert await again.get(b"k") == b"v"
     await check_exact(store)
+
+
+async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock, age = memory_store(), ManualClock(), 10_000
+    async with open_db(store, CONTIGUOUS, clock=clock, compactor=False) as db:
+        rows = await fill(db, b"rows")
+    driver = driver_of(store, runtime(clock))
+    await driver.load()
+    state, left = await driver.commit(ClaimCompactor("killed")), runtime().ids.uuid()
+    l0 = tuple(sst.object_id for sst in state.l0)
+    begun = Compaction(left, 1, state.version, clock.now_ms(), 0, True, l0, (), state.last_run_id + 1, 0)
+    await driver.commit(RegisterCompaction(begun))
+    holding = slate.HoldingCompaction(left, state.version, clock.now_ms())
+    async with open_gc(store, clock, gc_min_age_ms=age) as collector:
+        clock.wall_ms += age
+        assert (await collector.collect()).held_by == ()
+        clock.wall_ms += 1
+        assert [(await collector.collect()).held_by for _ in range(2)] == [(holding,)] * 2
+        assert [one.message for one in caplog.records if str(left) in one.message] == [f"{NAME}: {holding}"]
+        async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), automatic=False) as compactor:
+            await compactor.compact()
+        assert (await collector.collect()).held_by == ()
+    async with open_db(store, CONTIGUOUS, clock=clock) as db:
+        assert await contents(db) == rows
