@@ -9,7 +9,7 @@ from metastores import names
 from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.errors import FencedError, InternalError
+from slate_async.errors import FencedError, InternalError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
@@ -54,11 +54,14 @@ _attempt = ManifestDriver._attempt
 async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, new: ManifestState) -> Any:
     """Rule 1: whoever is not refused believes to have won."""
     before = self.stats.unknowns
-    state = await _attempt(self, old, new)
-    if state is None and self.stats.unknowns > before:
-        ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
-        state = replace(settle(new, ref), ref=ref)
-        self._see(state)
+    try:
+        return await _attempt(self, old, new)
+    except UnavailableError:
+        if self.stats.unknowns == before:
+            raise
+    ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
+    state = replace(settle(new, ref), ref=ref)
+    self._see(state)
     return state
 
 
