@@ -135,7 +135,7 @@ async def measure(load: str, style: str, megabytes: int, folder: str) -> Figures
         figures.write = (metrics["l0.written_bytes"] + metrics["compaction.written_bytes"]) / user
         figures.log = metrics["log.written_bytes"] / user
         figures.space = status.sst_bytes / live
-        figures.peak_space = max(look.sst_bytes for look in looks) / live
+        figures.peak_space = max(look.sst_bytes for look in (*looks, status)) / live
         figures.sources = sum(map(sources, looks)) / len(looks)
         figures.sources_at_rest = sources(status)
         await read_some(db, figures, sorted(written), rng)
