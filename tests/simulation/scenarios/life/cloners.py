@@ -9,8 +9,8 @@ from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.life.beside import CALM, nap, writes_of
 from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, rows_of
-from tests.simulation.scenarios.life.helpers import CALM, nap, writes_of
 
 WRITES = 6
 

@@ -23,9 +23,9 @@ from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life import cloners
+from tests.simulation.scenarios.life.beside import collect, compact, follow, writes_of
 from tests.simulation.scenarios.life.cloners import clone
 from tests.simulation.scenarios.life.estate import Clone, Estate, rows_of
-from tests.simulation.scenarios.life.helpers import collect, compact, follow, writes_of
 from tests.simulation.scenarios.life.keepers import Keeper, keep
 from tests.simulation.scenarios.life.params import GC_SKEW_MS, LIFETIME_MS, SKEW_MS, LifeParams, draw_life
 from tests.simulation.scenarios.protocol import Scenario
