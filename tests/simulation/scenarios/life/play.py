@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from slate_async.errors import InvalidError
+from slate_async import CollectionReport
+from slate_async.errors import InvalidError, UnavailableError
 from tests.live_set import live_set
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import Kind
@@ -131,8 +132,12 @@ class LifePlay(Play):
             async with self.estate.compactor(node, site) as compactor:
                 await compactor.compact(full=self.world.rng.random() < 0.5)
             async with self.estate.collector(node, site) as collector:
+                report: CollectionReport | None = None
                 for _ in range(ROUNDS):
-                    report = await collector.collect()
+                    try:
+                        report = await collector.collect()
+                    except UnavailableError:
+                        continue  # so much garbage that deleting it, one by one, takes longer than a request may
                     if not report.manifest_versions and not report.objects and not report.waiting:
                         return
                     await node.runtime.clock.sleep(BETWEEN_SECONDS)
