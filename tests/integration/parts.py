@@ -73,6 +73,7 @@ class Part:
 
     async def works(self) -> None:
         """Wait until it did something more."""
+        self.hear()
         start = len(self._child.received)
         await self._child.wait_for_line(
             lambda line: line.startswith((*self.work, *ENDED)), start=start, timeout=PATIENCE_S
