@@ -44,6 +44,8 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
         async with estate.admin(node, site) as admin:
             await admin.clone(chosen.site.name, checkpoint=None if source is None else source.id)
     except InvalidError:
+        if chosen.made:
+            return  # by another process, and the clone needs its source no longer
         if not chosen.doomed and (source is None or source.promised(node)):
             raise
         chosen.doomed = chosen.gone = chosen.made = True  # by itself: the checkpoint was gone before it was pinned
