@@ -55,7 +55,7 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
         cell = await reading.read()
         register = EMPTY if cell is None else registers.decode(cell.value)
         await reading.close()
-    left = [f"version {ref.version}" for ref in stored - versions]
+    left = [f"version {ref.version}" for ref in sorted(stored - versions)]
     infos = {info.key: info async for info in store.list()}
     missing += sorted(ssts - infos.keys())
     stays = {*ssts, *STAYS, *(manifest_key(ref.version) for ref in versions), *(body_key(ref) for ref in versions)}
@@ -69,7 +69,7 @@ async def _named(driver: ManifestDriver, head: ManifestState) -> tuple[set[str],
     """Own SSTs, versions, and versions that cannot be read."""
     ssts = {sst.location for one in head.compactions for part in one.finished for sst in part.ssts}
     versions, missing = set[VersionRef](), list[str]()
-    for ref in {head.ref, *(one.ref for one in head.checkpoints)}:
+    for ref in dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]):
         stored = await driver.read_stored(ref)
         if stored is None:
             missing.append(f"version {ref.version} or its base")
