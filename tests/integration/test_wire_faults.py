@@ -320,7 +320,7 @@ async def test_outages_past_the_deadline_close_the_database(
     """Writers are told "unknown" or "not applied", and what was not applied is not there. Outages of all kinds run
     side by side, each on a wire of its own: most of the time passes waiting."""
     for number in range(ROUNDS_FULL if full else 1):
-        async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(3 * HANG_S), asyncio.TaskGroup() as group:  # six are opened one after another
             for place, fault in enumerate(OUTAGES.values()):
                 setup = EVERY_SETUP[(slice_seed + number + 5 * place) % len(EVERY_SETUP)]
                 started = asyncio.Event()
