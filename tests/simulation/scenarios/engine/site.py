@@ -109,7 +109,8 @@ class Site:
         stores = {site.name: site.store(node) for site in self.neighbours}
         environment = slate.Environment(runtime=node.runtime, stores=stores)
         try:
-            db = await environment.open(store, name=self.name, metastore=factory, settings=settings)
+            # not made again where a clone was destroyed
+            db = await environment.open(store, name=self.name, metastore=factory, settings=settings, create=False)
         except BaseException:
             await to_the_end(environment.close())
             raise
