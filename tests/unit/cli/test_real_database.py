@@ -30,7 +30,7 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     missing = slate("get", "k", path=path)
     assert (missing.code, "no database" in missing.err) == (2, True)
-    assert "check the path and the metastore" in missing.err
+    assert "check --path and --metastore; `slate put` makes one" in missing.err
     assert "create=True" not in missing.err
     assert slate("put", "user:1", "Ann", path=path).code == 0
     assert slate("put", "--hex", "ff00", "1b", path=path).code == 0
