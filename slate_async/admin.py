@@ -22,14 +22,12 @@ from slate_async.inspection.sst import SstInspection, inspect_sst
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.edits import check_usable
 from slate_async.member import Member
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
-from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.opening import Place
 from slate_async.past import Moment, seq_to_time, time_to_seq
+from slate_async.place import Place
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
@@ -55,16 +53,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]], elsewhere: OpenElsewhere
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
-        with translating():
-            metastore = place.metadata.manifest(MetaObjects(place.store), place.name)
-        driver = ManifestDriver(
-            metastore,
-            place.runtime,
-            supervisor,
-            full_every=place.settings.manifest_full_every,
-            deadline_ms=place.settings.retry_deadline_ms,
-        )
-        KeepsCheckpoints.__init__(self, place.name, driver, place.runtime)
+        KeepsCheckpoints.__init__(self, place.name, place.driver(supervisor), place.runtime)
         HasLineage.__init__(self, place.name, sites_of(place, supervisor))
         self._place = place
         self._elsewhere = elsewhere
@@ -174,11 +163,10 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
 
     async def _log_extent(self) -> LogExtent:
-        head = await manage.existing_head(self._driver, self._name)
+        head = await self._driver.existing(self._name)
         check_usable(head)
-        if head.log_protocol == "epoch_prefixed" and self._register is None:
-            with translating():
-                self._register = self._place.metadata.register(MetaObjects(self._place.store), self._name)
+        if self._register is None:
+            self._register = self._place.register(head)
         return await find_extent(self._place.store, self._driver.load, self._register)
 
     # ---- its life (see `Member`)

@@ -20,12 +20,11 @@ from slate_async.errors import ClosedError, CorruptionError, InvalidError, Unava
 from slate_async.gc.collector import Collector, Limits
 from slate_async.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.lifecycle import holders
 from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
-from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.opening import Place
+from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
@@ -46,26 +45,12 @@ class OpenedCollector:
 
 async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollector:
     """See `Environment.open_gc`."""
-    objects = MetaObjects(place.store)
     settings = place.settings
-    with translating():
-        metastore = place.metadata.manifest(objects, place.name)
-    driver = ManifestDriver(
-        metastore,
-        place.runtime,
-        supervisor,
-        full_every=settings.manifest_full_every,
-        deadline_ms=settings.retry_deadline_ms,
-    )
+    driver = place.driver(supervisor)
     try:
-        head = await driver.load()
-        if head is None:
-            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
+        head = await driver.existing(place.name)
         await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
-        register: Register | None = None
-        if head.log_protocol == "epoch_prefixed":
-            with translating():
-                register = place.metadata.register(objects, place.name)
+        register = place.register(head)
     except BaseException:
         await to_the_end(driver.close())
         raise

@@ -14,15 +14,14 @@ from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.compaction.resident import Resident, resident_token
-from slate_async.errors import InvalidError
 from slate_async.format.compression import Compression
 from slate_async.log.protocol import LogReader
 from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import ManifestState, SstRef
-from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.opening import Opened, Place, follow_database
+from slate_async.opening import Opened, follow_database
+from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.supervisor import Supervisor
@@ -76,27 +75,15 @@ class OpenedCompactor:
 async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bool) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
     Compression.of(place.settings.compression)  # an extra that is missing is told now
-    objects = MetaObjects(place.store)
-    with translating():
-        metastore = place.metadata.manifest(objects, place.name)
-    driver = ManifestDriver(
-        metastore,
-        place.runtime,
-        supervisor,
-        full_every=place.settings.manifest_full_every,
-        deadline_ms=place.settings.retry_deadline_ms,
-    )
+    driver = place.driver(supervisor)
     register: Register | None = None
     try:
-        state = await driver.load()
-        if state is None:
-            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
+        state = await driver.existing(place.name)
         settings = follow_database(place.settings, state)
         check_usable(state)
         await check_belonging(place.store, state, driver.load)
-        if state.log_protocol == "epoch_prefixed" and not state.wal_enabled:
-            with translating():
-                register = place.metadata.register(objects, place.name)
+        if not state.wal_enabled:
+            register = place.register(state)
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
             _bench(place, settings, state, driver, register, stats, listeners, settings.compaction_parallelism),
@@ -110,15 +97,9 @@ async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bo
         )
         await compactor.claim()
     except BaseException:
-        await to_the_end(_close(driver, register))
+        await to_the_end(close_metadata(driver, register))
         raise
     return OpenedCompactor(compactor, driver, register, settings, stats, listeners)
-
-
-async def _close(driver: ManifestDriver, register: Register | None) -> None:
-    await driver.close()
-    if register is not None:
-        await register.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, SlateError
 from slate_async.member import Member
-from slate_async.opening import Place
+from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.status import CompactorStatus
 from slate_async.write.rows import BytesLike, own_key

@@ -7,7 +7,7 @@ from dataclasses import fields
 from metastores.protocol import Register
 from metastores.stats import Counted, MetaStats
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.opening import Place
+from slate_async.place import Place
 
 
 def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int]:

@@ -20,8 +20,9 @@ from slate_async.errors import ClosedError, InvalidError, SlateError, Unavailabl
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.manifest.edits import DestroyedError, fenced
 from slate_async.member import Member
-from slate_async.opening import Opened, Place
+from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
+from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor

@@ -37,7 +37,8 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
-from slate_async.opening import Place, open_writer
+from slate_async.opening import open_writer
+from slate_async.place import Place
 from slate_async.reader import DbReader
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end

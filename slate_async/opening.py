@@ -9,30 +9,23 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from uuid import UUID
 
-from metastores.protocol import MetaStore, MetaStoreFactory, Register
+from metastores.protocol import Register
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.compression import Compression
 from slate_async.log.choose import log_of
 from slate_async.log.protocol import Inherited, Log, LogObject
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.creation import create_first
-from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import ClaimWriter, WriterPin, check_usable
 from slate_async.manifest.lifecycle import MakeAgain
 from slate_async.manifest.state import ManifestState
-from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.neighbours import Neighbours
-from slate_async.objectstore.protocol import ObjectStore
-from slate_async.objectstore.stats import StoreStats
+from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end
-from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
 from slate_async.write.pins import WriterPins
@@ -42,26 +35,6 @@ from slate_async.write.writer import Writer
 logger = logging.getLogger(__name__)
 TAKEOVERS = 8
 """How often a log whose start moves during its replay is taken over anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
-    metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
-    ``neighbours`` are the folders of other databases, a clone's parents."""
-
-    name: str
-    store: ObjectStore
-    store_stats: StoreStats
-    metadata: MetaStoreFactory
-    settings: Settings
-    runtime: Runtime
-    cache: BlockCache
-    neighbours: Neighbours
-
-    def ssts(self, database_id: UUID) -> SstOpener:
-        """What opens the SSTs of the database here."""
-        return SstOpener(self.store, database_id, self.neighbours.folder, self.cache, self.runtime.offload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +55,7 @@ async def open_writer(
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
     claimed meanwhile), `CorruptionError`, `UnavailableError`."""
     Compression.of(place.settings.compression)  # an extra that is missing is told now, not at the first flush
-    objects = MetaObjects(place.store)
-    with translating():
-        metastore: MetaStore = place.metadata.manifest(objects, place.name)
-    driver = ManifestDriver(
-        metastore,
-        place.runtime,
-        supervisor,
-        full_every=place.settings.manifest_full_every,
-        deadline_ms=place.settings.takeover_deadline_ms,
-    )
+    driver = place.driver(supervisor, deadline_ms=place.settings.takeover_deadline_ms)
     register: Register | None = None
     try:
         state = await driver.load()
@@ -112,16 +76,14 @@ async def open_writer(
         looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
         claimed = await driver.commit(claim)
         await looking  # before the log is touched
-        if state.log_protocol == "epoch_prefixed":
-            with translating():
-                register = place.metadata.register(objects, place.name)
+        register = place.register(state)
         log = log_of(claimed, place.store, register, driver.load, place.runtime, settings, whole=claimed.wal_enabled)
         inherited, replayed = await _take_over(place, settings, claimed, log, driver)
         pins = WriterPins(claimed, pin.id, driver, place.runtime)
         writer = _writer(place, settings, inherited, replayed, pins, log, driver, supervisor)
         await writer.settle()
     except BaseException:
-        await to_the_end(_close(driver, register))
+        await to_the_end(close_metadata(driver, register))
         raise
     logger.info(
         "%s: writer epoch %d, log position %d, %d log objects replayed",
@@ -132,12 +94,6 @@ async def open_writer(
     )
     driver.deadline_ms = settings.retry_deadline_ms
     return Opened(writer, driver, settings, register)
-
-
-async def _close(driver: ManifestDriver, register: Register | None) -> None:
-    await driver.close()
-    if register is not None:
-        await register.close()
 
 
 async def _create(

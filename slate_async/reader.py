@@ -14,8 +14,8 @@ from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.follow.follower import Follower
 from slate_async.follow.source import Source
 from slate_async.member import Member
-from slate_async.opening import Place
 from slate_async.past import Moment, look_at, seq_to_time, time_to_seq
+from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
 from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, PollScheduler

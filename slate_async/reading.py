@@ -24,11 +24,11 @@ from slate_async.log.protocol import LogReader
 from slate_async.log.recovery import EpochRange
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.checkpoints import find_checkpoint
-from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import Checkpoint, ManifestState
-from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.opening import Place, follow_database
+from slate_async.opening import follow_database
+from slate_async.place import Place, close_metadata
 from slate_async.read.view import ReadView
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
@@ -53,21 +53,10 @@ async def open_reading(
     place: Place, supervisor: Supervisor, *, checkpoint: str | UUID | None, pin: bool
 ) -> OpenedReader:
     """See `Environment.open_reader`."""
-    objects = MetaObjects(place.store)
-    with translating():
-        metastore = place.metadata.manifest(objects, place.name)
-    driver = ManifestDriver(
-        metastore,
-        place.runtime,
-        supervisor,
-        full_every=place.settings.manifest_full_every,
-        deadline_ms=place.settings.retry_deadline_ms,
-    )
+    driver = place.driver(supervisor)
     register: Register | None = None
     try:
-        head = await driver.load()
-        if head is None:
-            raise InvalidError(f"there is no database at {place.name}; check the path and the metastore")
+        head = await driver.existing(place.name)
         settings = follow_database(place.settings, head)
         turns = FairTurns(place.runtime.clock)
         await check_belonging(place.store, head, driver.load)
@@ -77,20 +66,12 @@ async def open_reading(
             source = await _fixed(place, settings, driver, found, turns)
         else:
             check_usable(head)
-            if head.log_protocol == "epoch_prefixed":
-                with translating():
-                    register = place.metadata.register(objects, place.name)
+            register = place.register(head)
             source = await _follower(place, settings, driver, register, head, turns, pin=pin)
     except BaseException:
-        await to_the_end(_close(driver, register))
+        await to_the_end(close_metadata(driver, register))
         raise
     return OpenedReader(source, driver, settings, register, turns)
-
-
-async def _close(driver: ManifestDriver, register: Register | None) -> None:
-    await driver.close()
-    if register is not None:
-        await register.close()
 
 
 async def _fixed(

@@ -41,14 +41,6 @@ def check_request(lifetime: Duration | None, source: UUID | str | None, name: st
         raise InvalidError(f"a checkpoint's name is a text of 1 to {MAX_NAME} characters, not {name!r}")
 
 
-async def existing_head(driver: ManifestDriver, path: str) -> ManifestState:
-    """The newest state of the database at ``path``. Raises `InvalidError` if there is none."""
-    head = await driver.load()
-    if head is None:
-        raise InvalidError(f"there is no database at {path}; check the path and the metastore")
-    return head
-
-
 async def create(
     driver: ManifestDriver, runtime: Runtime, extent: LogExtent, *, lifetime: Duration | None, name: str | None
 ) -> CheckpointInfo:
@@ -71,7 +63,7 @@ async def copy(
 ) -> CheckpointInfo:
     """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if that is gone."""
     now = runtime.clock.now_ms()
-    head = await existing_head(driver, path)
+    head = await driver.existing(path)
     check_usable(head)
     found = find_checkpoint(head, source, now)
     edit = CreateCheckpoint(runtime.ids.uuid(), "user", now, _end(now, lifetime), name, found.id)
@@ -84,7 +76,7 @@ async def refresh(
     """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or not a user's."""
     check_wanted(wanted)
     lifetime_ms(lifetime)
-    head = await existing_head(driver, path)
+    head = await driver.existing(path)
     check_usable(head)
     now = runtime.clock.now_ms()
     found = find_checkpoint(head, wanted, now)
@@ -96,7 +88,7 @@ async def refresh(
 async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force: bool = False) -> None:
     """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
     check_wanted(wanted)
-    found = find_checkpoint(await existing_head(driver, path), wanted, None)
+    found = find_checkpoint(await driver.existing(path), wanted, None)
     if not force:
         _check_users(found, "deleted")
     await driver.commit(DeleteCheckpoints(frozenset((found.id,))))
@@ -104,7 +96,7 @@ async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force
 
 async def listed(driver: ManifestDriver, path: str) -> list[CheckpointInfo]:
     """All checkpoints, whoever's, expired ones that were not collected yet included; in the order they were made."""
-    return [CheckpointInfo.of(one) for one in (await existing_head(driver, path)).checkpoints]
+    return [CheckpointInfo.of(one) for one in (await driver.existing(path)).checkpoints]
 
 
 def _end(now_ms: int, lifetime: Duration | None) -> int | None:

@@ -68,15 +68,16 @@ async def make_clone(
         await ensure_register(target, copied, pinned.log_ranges)
         await _still_pinned(parent, origin)
         finished = await target.driver.commit(FinishClone(begun.database_id))
-    except (InvalidError, ObjectNotFoundError) as error:
-        await _clean_up(parent, target, open_site, begun, origin)
+    except (InvalidError, CorruptionError, ObjectNotFoundError) as error:
+        if (elsewhere := await _clean_up(parent, target, open_site, begun, origin)) is not None:
+            return await _settled(parent, origin, elsewhere)
         if isinstance(error, ObjectNotFoundError):
             raise CorruptionError(
                 f"is missing, though a checkpoint of {parent.name} holds it", object_name=error.key
             ) from error
         raise
     logger.info("%s is a clone of %s at its manifest version %d", target.name, parent.name, pinned.ref.version)
-    return finished
+    return await _settled(parent, origin, finished)
 
 
 # ---- steps 1 to 4
@@ -196,17 +197,36 @@ async def _still_pinned(parent: Site, origin: Parent) -> None:
         raise InvalidError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted while the clone was made")
 
 
-async def _clean_up(parent: Site, target: Site, open_site: OpenSite, begun: ManifestState, origin: Parent) -> None:
-    """If the clone can never be finished, remove what there is of it, here and in the parent. Else leave it."""
+async def _clean_up(
+    parent: Site, target: Site, open_site: OpenSite, begun: ManifestState, origin: Parent
+) -> ManifestState | None:
+    """If the clone can never be finished, remove what there is of it, here and in the parent. Else leave it.
+
+    Its state if somebody else has finished it: it may have been detached since, and gone its own way."""
     state = await target.head()
     try:
         check_unfinished(state, begun.database_id)
     except InvalidError:
-        if await parent.driver.load() is not None:  # it was destroyed before it was pinned, perhaps
-            await parent.driver.commit(DeleteCheckpoints(frozenset({_held_by(origin)})))
-        return
-    if not state.initialized and await _is_lost(parent, state, origin):
+        await _unpin(parent, origin)
+        return None
+    if state.initialized:
+        return state
+    if await _is_lost(parent, state, origin):
         await remove_unfinished(target, open_site, begun.database_id)
+    return None
+
+
+async def _settled(parent: Site, origin: Parent, finished: ManifestState) -> ManifestState:
+    """``finished``, with no checkpoint in the parent that it does not know of: one may have been made here after
+    another maker's clone was detached."""
+    if not any(one.checkpoint_id == origin.checkpoint_id for one in finished.parents):
+        await _unpin(parent, origin)
+    return finished
+
+
+async def _unpin(parent: Site, origin: Parent) -> None:
+    if await parent.driver.load() is not None:
+        await parent.driver.commit(DeleteCheckpoints(frozenset({_held_by(origin)})))
 
 
 async def _is_lost(parent: Site, state: ManifestState, origin: Parent) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.errors import InvalidError
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.state import LogProtocol, ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
@@ -36,10 +35,7 @@ class Site:
 
     async def head(self) -> ManifestState:
         """The newest state. Raises `InvalidError` if there is no database."""
-        state = await self.driver.load()
-        if state is None:
-            raise InvalidError(f"there is no database at {self.name}; check the path and the metastore")
-        return state
+        return await self.driver.existing(self.name)
 
     @asynccontextmanager
     async def register(self, log_protocol: LogProtocol) -> AsyncIterator[Register | None]:

@@ -126,6 +126,13 @@ class ManifestDriver:
                 return state
         raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
 
+    async def existing(self, path: str) -> ManifestState:
+        """As `load`. Raises `InvalidError`, which names ``path``, when there is no database."""
+        state = await self.load()
+        if state is None:
+            raise InvalidError(f"there is no database at {path}; check the path and the metastore")
+        return state
+
     async def read(self, ref: VersionRef) -> ManifestState | None:
         """The committed version ``ref``, or ``None`` if it, or the base it needs, is not there any more.
 

@@ -16,6 +16,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
@@ -37,6 +38,8 @@ from slate_async.runtime.protocol import Clock
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+DELETED_AT_ONCE = 1_000
+"""What S3 takes in one request."""
 WARN_AFTER_FAILURES = 3
 """An operation that failed so often in a row is told to the log, once, while it goes on trying."""
 
@@ -227,8 +230,10 @@ class RetryingStore:
             budget.restart()
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; missing ones are no error."""
-        await self._retried("delete", lambda: self._store.delete(keys))
+        """Remove objects; missing ones are no error. `DELETED_AT_ONCE` at a time, attempts and deadline renewed."""
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            portion = keys[start : start + DELETED_AT_ONCE]
+            await self._retried("delete", partial(self._store.delete, portion))
 
     async def close(self) -> None:
         """Close the underlying store."""

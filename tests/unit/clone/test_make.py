@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from slate_async.clone.destroy import destroy
+from slate_async.clone.detach import detach_if_free
 from slate_async.clone.make import make_clone
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, decode_header
@@ -234,6 +235,31 @@ async def test_a_cloner_that_sleeps_changes_nothing_of_what_others_made(
         assert await other.rows(CLONE) == ({} if destroyed else numbered(0, 10)) | mine, f"slept before {requests}"
         assert len(await clones_held(other)) == (not destroyed)
     assert requests > 15
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_cloner_that_sleeps_finds_its_clone_finished_and_detached(kind: Kind) -> None:
+    """A parent without SSTs, so that the clone needs nothing of it once it is finished."""
+    town = Town(kind)
+    await town.write(PARENT, numbered(0, 5))
+    finished = 0
+    for requests in range(1_000):
+        other = town.copy()
+
+        async def meanwhile(other: Town = other) -> None:
+            await clone(other)
+            async with other.process() as open_at, open_at(CLONE) as site:
+                assert await detach_if_free(site, open_at)
+
+        sleeper = Life(requests, meanwhile)
+        with contextlib.suppress(InvalidError) if not finished else contextlib.nullcontext():  # a place that is taken
+            assert (await clone(other, life=sleeper)).initialized
+            finished += 1
+        if sleeper.requests is not None:
+            break
+        assert await other.rows(CLONE) == numbered(0, 5), f"slept before {requests}"
+        assert await clones_held(other) == []
+    assert finished > 10
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)

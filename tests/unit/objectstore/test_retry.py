@@ -109,6 +109,25 @@ async def test_reads_deletes_and_plain_puts_are_repeated() -> None:
     assert (store.stats.bytes_out, store.stats.bytes_in, store.stats.errors) == (16, 4, 8)
 
 
+async def test_each_thousand_keys_is_deleted_with_attempts_of_its_own() -> None:
+    store, inner, _ = _opened()
+    keys = [f"key-{number:04}" for number in range(2_500)]
+    for key in keys:
+        await store.put(key, b"body")
+    asked: list[int] = []
+    delete = inner.delete
+
+    async def failing_twice_each(portion: Sequence[str]) -> None:
+        asked.append(len(portion))
+        inner.failures = int(len(asked) % 3 != 0)
+        await delete(portion)
+
+    inner.delete = failing_twice_each  # type: ignore[method-assign]
+    await store.delete(keys)
+    assert asked == [1_000] * 6 + [500] * 3
+    assert [info async for info in store.list()] == []
+
+
 async def test_attempts_are_bounded_and_the_outcome_kept() -> None:
     store, inner, _ = _opened()
     inner.failures = 100

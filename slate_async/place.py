@@ -1,0 +1,66 @@
+"""`Place`: where a database is and what runs it, and the clients of its metadata made from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from metastores.protocol import MetaStoreFactory, Register
+from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.meta_objects import MetaObjects
+from slate_async.objectstore.neighbours import Neighbours
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.objectstore.stats import StoreStats
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import SstOpener
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
+    metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
+    ``neighbours`` are the folders of other databases, a clone's parents."""
+
+    name: str
+    store: ObjectStore
+    store_stats: StoreStats
+    metadata: MetaStoreFactory
+    settings: Settings
+    runtime: Runtime
+    cache: BlockCache
+    neighbours: Neighbours
+
+    def ssts(self, database_id: UUID) -> SstOpener:
+        """What opens the SSTs of the database here."""
+        return SstOpener(self.store, database_id, self.neighbours.folder, self.cache, self.runtime.offload)
+
+    def driver(self, supervisor: Supervisor, *, deadline_ms: int | None = None) -> ManifestDriver:
+        """Its manifest. ``deadline_ms`` of one commit; the retry deadline if unset."""
+        with translating():
+            metastore = self.metadata.manifest(MetaObjects(self.store), self.name)
+        settings = self.settings
+        return ManifestDriver(
+            metastore,
+            self.runtime,
+            supervisor,
+            full_every=settings.manifest_full_every,
+            deadline_ms=settings.retry_deadline_ms if deadline_ms is None else deadline_ms,
+        )
+
+    def register(self, state: ManifestState) -> Register | None:
+        """The writer's register, which an epoch-prefixed log has."""
+        if state.log_protocol != "epoch_prefixed":
+            return None
+        with translating():
+            return self.metadata.register(MetaObjects(self.store), self.name)
+
+
+async def close_metadata(driver: ManifestDriver, register: Register | None) -> None:
+    """Close what `Place.driver` and `Place.register` made."""
+    await driver.close()
+    if register is not None:
+        await register.close()
