@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from slate_async.errors import InvalidError
 from slate_async.setting_sources import ENV_PREFIX, explain, read_toml, refuse_unknown_variables
@@ -392,6 +392,19 @@ class Settings(BaseSettings):
                 super().__init__(**values)
             except ValidationError as error:
                 raise InvalidError(explain(error)) from error
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Keywords, then variables; looking every field up where no variable is ours takes longer than all the rest."""
+        ours = any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
+        return (init_settings, env_settings) if ours else (init_settings,)
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], **overrides: Any) -> Self:
