@@ -1,8 +1,8 @@
 """`Memtable`: the rows written since the last flush, as an append-only log of columns.
 
 Columns: Python lists of keys and values, packed arrays for the rest. ``_newest`` maps a key to the row of its
-newest version and ``_previous`` chains every row to the next older version of its key, so a put is one dict store
-and a few appends, and a log segment is a slice.
+newest version and ``_older`` a row that replaced another to the one it replaced, so a put is one dict store and a few
+appends, and a log segment is a slice.
 
 Invariants: sequence numbers rise with the row number (gaps are fine); a row never changes once appended; nothing
 is appended after `freeze`. Reads name the highest sequence number they may see, so a reader that starts now never
@@ -52,9 +52,9 @@ class Memtable:
         "_keys",
         "_kinds",
         "_newest",
+        "_older",
         "_order",
         "_ordered_rows",
-        "_previous",
         "_seqs",
         "_values",
         "frozen",
@@ -69,8 +69,8 @@ class Memtable:
         self._seqs = array("Q")
         self._create = array("q")
         self._expire: array[int] | None = None
-        self._previous = array("q")
         self._newest: dict[bytes, int] = {}
+        self._older: dict[int, int] = {}
         self._order = SortedKeys()
         self._ordered_rows = 0
         self.frozen = False
@@ -107,9 +107,10 @@ class Memtable:
             self._expiries().append(expire_ms)
         keys = self._keys
         row = len(keys)
-        newest = self._newest
-        self._previous.append(newest.get(key, NO_ROW))
-        newest[key] = row
+        replaced = self._newest.setdefault(key, row)
+        if replaced != row:
+            self._older[row] = replaced
+            self._newest[key] = row
         keys.append(key)
         self._values.append(value)
         self._kinds.append(kind)
@@ -175,14 +176,13 @@ class Memtable:
             self._expiries().extend(repeat(NO_EXPIRY, count) if expires is None else expires)
         row = len(self._keys)
         newest = self._newest
-        fresh = dict(zip(keys, range(row, row + count), strict=True))
-        if len(fresh) == count:
-            self._previous.extend(map(newest.get, keys, repeat(NO_ROW)))
-            newest.update(fresh)
-        else:
-            for number, key in enumerate(keys, row):
-                self._previous.append(newest.get(key, NO_ROW))
-                newest[key] = number
+        rows = list(range(row, row + count))
+        found = list(map(newest.setdefault, keys, rows))
+        if found != rows:
+            for number, key, version in zip(rows, keys, found, strict=True):
+                if version != number:
+                    self._older[number] = newest[key]
+                    newest[key] = number
         self._keys.extend(keys)
         self._values.extend(values)
         self._kinds.extend(kinds)
@@ -207,7 +207,7 @@ class Memtable:
         if max_seq < self.last_seq:
             seqs = self._seqs
             while row >= 0 and seqs[row] > max_seq:
-                row = self._previous[row]
+                row = self._older.get(row, NO_ROW)
         if row < 0:
             return None
         expire_ms = NO_EXPIRY if self._expire is None else self._expire[row]
@@ -283,10 +283,8 @@ class Memtable:
     def _order_more(self) -> None:
         start = self._ordered_rows
         stop = min(len(self._keys), start + ORDER_STEP_ROWS)
-        first_versions = [
-            key for key, older in zip(self._keys[start:stop], self._previous[start:stop], strict=True) if older < 0
-        ]
-        self._order.add(first_versions)
+        keys, older = self._keys[start:stop], self._older
+        self._order.add([key for row, key in enumerate(keys, start) if row not in older] if older else keys)
         self._ordered_rows = stop
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
@@ -315,12 +313,12 @@ class Memtable:
         newest = self._newest
         if max_seq >= self.last_seq:
             return [newest[key] for key in keys]
-        seqs, previous = self._seqs, self._previous
+        seqs, older = self._seqs, self._older
         rows: list[int] = []
         for key in keys:
             row = newest[key]
             while row >= 0 and seqs[row] > max_seq:
-                row = previous[row]
+                row = older.get(row, NO_ROW)
             if row >= 0:
                 rows.append(row)
         return rows
