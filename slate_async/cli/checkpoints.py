@@ -95,6 +95,8 @@ async def delete(session: Session, checkpoint: str, *, force: bool) -> int:
     """Remove one."""
     async with session.administering() as admin:
         await admin.delete_checkpoint(checkpoint, force=force)
+    if session.output.as_json:
+        session.output.json({"checkpoint": checkpoint, "deleted": True})
     session.output.note(f"checkpoint {checkpoint} is deleted")
     return OK
 

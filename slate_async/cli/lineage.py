@@ -63,5 +63,7 @@ async def unmake(session: Session, *, soft: bool) -> int:
     """Destroy the database, or mark it."""
     async with session.administering() as admin:
         await admin.destroy(soft=soft)
+    if session.output.as_json:
+        session.output.json({"destroyed": True, "removed": not soft})
     session.output.note("the database is closed; a garbage collector removes it" if soft else "the database is gone")
     return OK

@@ -48,6 +48,7 @@ def test_a_checkpoint_through_its_life(slate: Run, path: str) -> None:
         [copied["id"], "forever", "user", "never"]
     ]
     assert slate("get", "k", "--checkpoint", "forever", path=path).out == "before\n"
+    assert slate("delete-checkpoint", "-i", "forever", **json).objects == [{"checkpoint": "forever", "deleted": True}]
 
 
 def test_a_writer_that_runs_is_not_disturbed(slate: Run, path: str) -> None:

@@ -45,10 +45,10 @@ def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
 def test_softly_destroyed_it_is_closed_and_a_collector_removes_it(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     assert slate("put", "k", "v", path=path).code == 0
-    assert slate("destroy", "--soft", path=path).code == 0
+    assert slate("destroy", "--soft", "--json", path=path).objects == [{"destroyed": True, "removed": False}]
     assert "destroyed" in slate("get", "k", path=path).err
     assert slate("destroy", path=path).code == 0
-    assert slate("destroy", path=path).code == 0
+    assert slate("destroy", "--json", path=path).objects == [{"destroyed": True, "removed": True}]
     gone = slate("get", "k", path=path)
     assert (gone.code, "destroyed" in gone.err, "create=True" in gone.err) == (2, True, False)
     assert slate("put", "k", "again", path=path).code == 0
