@@ -86,9 +86,11 @@ class Member:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise InvalidError(f"a {self.noun} is used from coroutines of the event loop that opened it") from None
+            said = f"a {self.noun} is used from coroutines of the event loop that opened it"
+            raise InvalidError(said, outcome="not_applied") from None
         if loop is not self._loop:
-            raise InvalidError(f"this {self.noun} was opened on another event loop; open one for each loop and process")
+            said = f"this {self.noun} was opened on another event loop; open one for each loop and process"
+            raise InvalidError(said, outcome="not_applied")
         if self._state != "open":
             raise self._closed_failure()
 

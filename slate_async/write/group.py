@@ -31,7 +31,7 @@ class CommitGroup:
             raise self._failure()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            raise InvalidError("a write is waited for on the event loop that made it")
+            raise InvalidError("a write is waited for on the event loop that made it", outcome="unknown")
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
         try:

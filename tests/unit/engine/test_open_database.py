@@ -57,7 +57,20 @@ async def test_another_thread_and_another_loop_are_refused() -> None:
         thread.start()
         await asyncio.to_thread(thread.join)
         assert [type(error) for error in found] == [slate.InvalidError] * 5
+        assert getattr(found[1], "outcome", None) == "not_applied"
         assert await db.get(b"a") == b"1"
+
+
+async def test_a_write_is_waited_for_on_its_own_loop() -> None:
+    store = StoreInHand(memory_store())
+    async with open_db(store) as db:
+        store.hold = True
+        handle = await db.put(b"a", b"1", await_durable=False)
+        with pytest.raises(slate.InvalidError, match="event loop that made it") as caught:
+            await asyncio.to_thread(asyncio.run, handle.durable())
+        assert caught.value.outcome == "unknown"
+        store.release()
+        await handle.durable()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
