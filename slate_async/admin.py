@@ -5,14 +5,17 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
+from slate_async.arguments import own_path
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.checkpoint.manage import Scope
 from slate_async.clone.site import Site
 from slate_async.errors import InvalidError
 from slate_async.follow.picture import Picture
@@ -60,19 +63,27 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         self._register: Register | None = None
 
     async def create_checkpoint(
-        self, *, lifetime: Duration | None = None, source: UUID | str | None = None, name: str | None = None
+        self,
+        *,
+        scope: Scope = "all",
+        force_flush: bool = True,
+        lifetime: Duration | None = None,
+        source: UUID | str | None = None,
+        name: str | None = None,
     ) -> CheckpointInfo:
         """Keep the database as it is now readable: everything that is acknowledged by the call, and no less.
 
         What a writer has acknowledged as ``flushed`` only (see the setting ``ack``) counts once it is committed.
 
+        scope, force_flush: taken as `Db.create_checkpoint` takes them. They change nothing: what a writer holds in its
+        memory is out of reach from here, and what can be seen is durable
         lifetime: seconds or a timedelta from now; ``None`` for ever
         source: id or name of a checkpoint to keep as it is instead
         name: for people; several may have the same
 
         Raises `InvalidError` for a source that is gone or has expired, and for a destroyed database."""
         self._check()
-        manage.check_request(lifetime, source, name)
+        manage.check_request(scope, lifetime, source, name)
         if source is not None:
             return await self._copy_checkpoint(source, lifetime, name)
         return await self._new_checkpoint(await self._while_open(self._log_extent()), lifetime, name)
@@ -133,7 +144,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
     async def mirror(
         self,
         checkpoint: UUID | str,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         metastore: str | MetaStoreFactory | None = None,
         prune: bool = False,
@@ -155,11 +166,10 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         `InvalidError` for a checkpoint that is gone, and for a place that holds something else, was written to, or
         shows a later moment; `CorruptionError` for damage in this database; `UnavailableError`."""
         self._check()
-        if not isinstance(path, str) or not path:
-            raise InvalidError(f"path is the URL of the mirror, not {path!r}")
+        place = own_path(path, "mirror")
         if not isinstance(checkpoint, UUID | str):
             raise InvalidError(f"checkpoint is an id or a name, not {type(checkpoint).__name__}")
-        async with self._open_site(self._name) as source, self._elsewhere(path, metastore) as target:
+        async with self._open_site(self._name) as source, self._elsewhere(place, metastore) as target:
             return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
 
     async def _log_extent(self) -> LogExtent:

@@ -40,10 +40,16 @@ def check_reader_arguments(checkpoint: object, pin: object) -> None:
         raise InvalidError(f"pin is True or False, not {type(pin).__name__}")
 
 
-def check_clone_arguments(path: object, checkpoint: object, properties: object) -> None:
+def own_path(path: object, of: str) -> str:
+    """``path`` as text. Raises `InvalidError` unless it is a URL or a path. ``of``: what is to be there."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        raise InvalidError(f"path is the URL of the {of}, not {path!r}")
+    return text
+
+
+def check_clone_arguments(checkpoint: object, properties: object) -> None:
     """Raise `InvalidError` for an argument of `Admin.clone` of the wrong kind."""
-    if not isinstance(path, str) or not path:
-        raise InvalidError(f"path is the URL of the clone, not {path!r}")
     if checkpoint is not None and not isinstance(checkpoint, str | UUID):
         raise InvalidError(f"checkpoint is an id, a name or None, not {type(checkpoint).__name__}")
     if properties is not None and not _is_text_map(properties):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, TypeAlias
+from typing import Any
 from uuid import UUID
 
 import anyio
 
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.checkpoint.manage import Scope
 from slate_async.compacting import resident_beside
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import EventSink
@@ -37,7 +38,6 @@ from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
-Scope: TypeAlias = Literal["all", "durable"]
 POLL_LIMIT_S = 10.0
 """A poll without an answer gives its turn back to the other databases after this long."""
 
@@ -236,9 +236,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
 
         Raises what a flush raises, and `InvalidError` for a source that is gone or has expired."""
         self._check()
-        if scope not in ("all", "durable"):
-            raise InvalidError(f"scope is 'all' or 'durable', not {scope!r}")
-        manage.check_request(lifetime, source, name)
+        manage.check_request(scope, lifetime, source, name)
         if source is not None:
             return await self._copy_checkpoint(source, lifetime, name)
         if scope == "all":

@@ -106,9 +106,9 @@ def open_gc(
 
 def open_reader(
     path: Path,
-    *,
     checkpoint: str | UUID | None = None,
     pin: bool = True,
+    *,
     metastore: str | MetaStoreFactory | None = None,
     settings: Settings | None = None,
     name: str | None = None,

@@ -179,9 +179,9 @@ class Environment:
     def open_reader(
         self,
         path: Path,
-        *,
         checkpoint: str | UUID | None = None,
         pin: bool = True,
+        *,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
         name: str | None = None,

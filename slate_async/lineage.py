@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from uuid import UUID
 
-from slate_async.arguments import check_clone_arguments
+from slate_async.arguments import check_clone_arguments, own_path
 from slate_async.clone.destroy import destroy
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.info import CloneInfo
@@ -26,7 +27,11 @@ class HasLineage:
         """Raise if the owner can no longer answer."""
 
     async def clone(
-        self, path: str, *, checkpoint: UUID | str | None = None, properties: Mapping[str, str] | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        checkpoint: UUID | str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> CloneInfo:
         """Make the database at ``path`` a clone of this one: it shares the SSTs, copies the log, and goes its own way.
 
@@ -39,8 +44,9 @@ class HasLineage:
         place that is taken or was begun otherwise, and for a checkpoint that is gone; `CorruptionError` for damage in
         the log; `UnavailableError`."""
         self._check()
-        check_clone_arguments(path, checkpoint, properties)
-        async with self._open_site(self._path) as parent, self._open_site(path) as target:
+        place = own_path(path, "clone")
+        check_clone_arguments(checkpoint, properties)
+        async with self._open_site(self._path) as parent, self._open_site(place) as target:
             state = await make_clone(parent, target, self._open_site, checkpoint=checkpoint, properties=properties)
         return CloneInfo.of(target.name, parent.name, state)
 

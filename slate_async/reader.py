@@ -94,8 +94,10 @@ class DbReader(Member, ViewReads):
         await self._source.look_past(missing)
         self._check()
 
-    def snapshot(self) -> Snapshot:
-        """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it."""
+    def snapshot(self, *, durable: bool = False) -> Snapshot:
+        """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
+
+        ``durable`` is taken as `Db.snapshot` takes it and changes nothing: all that a reader shows is durable."""
         return Snapshot(self._look(True), self._clock, self._turns, self._check, self._same_look)
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:

@@ -5,6 +5,7 @@ Those that writers, readers and clones made for themselves are theirs, and are l
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from slate_async.checkpoint.info import CheckpointInfo
@@ -17,6 +18,7 @@ from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.runtime.protocol import Runtime
 from slate_async.write.rows import Duration, seconds
 
+Scope: TypeAlias = Literal["all", "durable"]
 MAX_NAME = 1_024
 """Characters of a name: it is read with every manifest version."""
 
@@ -32,8 +34,10 @@ def check_wanted(checkpoint: UUID | str) -> None:
         raise InvalidError(f"a checkpoint is given by its id or its name, not by {type(checkpoint).__name__}")
 
 
-def check_request(lifetime: Duration | None, source: UUID | str | None, name: str | None) -> None:
+def check_request(scope: str, lifetime: Duration | None, source: UUID | str | None, name: str | None) -> None:
     """Raise `InvalidError` for arguments of `create` that no database could satisfy, before anything is done."""
+    if scope not in ("all", "durable"):
+        raise InvalidError(f"scope is 'all' or 'durable', not {scope!r}")
     lifetime_ms(lifetime)
     if source is not None and not isinstance(source, UUID | str):
         raise InvalidError(f"source is a checkpoint's id, its name or None, not {type(source).__name__}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,7 @@ async def test_arguments_that_will_not_do(environment: slate.Environment, parent
         for arguments, said in (
             ({"path": ""}, "URL of the clone"),
             ({"path": None}, "URL of the clone"),
+            ({"path": b"/data"}, "URL of the clone"),
             ({"path": "memory://x/y", "checkpoint": 5}, "an id, a name or None"),
             ({"path": "memory://x/y", "properties": {"a": 1}}, "a map of str to str"),
             ({"path": "/data/elsewhere"}, "same kind of store"),
@@ -92,3 +94,15 @@ async def test_arguments_that_will_not_do(environment: slate.Environment, parent
             await admin.detach()
     with pytest.raises(slate.ClosedError):
         await admin.destroy()
+
+
+async def test_places_of_this_machine_may_be_paths(environment: slate.Environment, tmp_path: Path) -> None:
+    async with environment.open(tmp_path / "db") as db:
+        await db.put(b"a", b"1")
+    async with environment.open_admin(tmp_path / "db") as admin:
+        await admin.create_checkpoint(name="now")
+        await admin.clone(tmp_path / "clone")
+        await admin.mirror("now", tmp_path / "mirror")
+    for copy in ("clone", "mirror"):
+        async with environment.open_reader(tmp_path / copy) as reader:
+            assert await contents(reader) == {b"a": b"1"}

@@ -9,7 +9,17 @@ import pytest
 import slate_async as slate
 from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.objectstore.memory import MemoryStore
-from tests.engine import CONTIGUOUS, START_MS, Kind, ManualClock, contents, memory_store, open_db, open_reader
+from tests.engine import (
+    CONTIGUOUS,
+    START_MS,
+    Kind,
+    ManualClock,
+    contents,
+    memory_store,
+    open_db,
+    open_reader,
+    runtime,
+)
 from tests.unit.checkpoint.past import checkpoint_on_path
 from tests.unit.engine.manifests import collect, commit, compact, head
 
@@ -109,6 +119,9 @@ async def test_by_name(memory: MemoryStore) -> None:
             await commit(memory, made)
         async with open_reader(memory, checkpoint="monday") as reader:
             assert await contents(reader) == ROWS
+        opening = slate.open_reader(memory, "monday", name="memory://test", runtime=runtime())
+        async with opening as reader:  # the second argument, as one would guess
+            assert reader.status().checkpoint is not None
         with pytest.raises(slate.InvalidError, match="say which one"):
             await open_reader(memory, checkpoint="twice")
         with pytest.raises(slate.InvalidError, match="no checkpoint 'tuesday'"):

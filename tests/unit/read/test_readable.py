@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ import slate_async as slate
 from slate_async.snapshot import Snapshot
 
 
-@pytest.mark.parametrize("kind", [slate.Db, Snapshot])
+@pytest.mark.parametrize("kind", [slate.Db, slate.DbReader, Snapshot])
 @pytest.mark.parametrize("name", ["get", "get_many", "get_row", "scan"])
 def test_same_parameters(kind: type, name: str) -> None:
     wanted = inspect.signature(getattr(slate.Readable, name)).parameters
@@ -18,3 +19,15 @@ def test_same_parameters(kind: type, name: str) -> None:
     for parameter, what in wanted.items():
         assert parameter in offered, parameter
         assert (offered[parameter].kind, offered[parameter].default) == (what.kind, what.default)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (slate.Db.snapshot, slate.DbReader.snapshot),
+        (slate.Db.at, slate.DbReader.at),
+        (slate.Db.create_checkpoint, slate.Admin.create_checkpoint),
+    ],
+)
+def test_what_two_offer_is_called_alike(one: Callable[..., object], other: Callable[..., object]) -> None:
+    assert inspect.signature(one).parameters == inspect.signature(other).parameters
