@@ -18,16 +18,16 @@ so nothing downstream reads outside its buffers.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.format.checksum import crc32c, crc32c_of_parts
-from slate_async.format.columns import NO_EXPIRY, Columns
-from slate_async.format.compression import Compression, DecompressionError, compress, decompress
+from slate_async.format.checksum import crc32c
+from slate_async.format.columns import Columns
+from slate_async.format.compression import Compression, DecompressionError, decompress
 from slate_async.objectstore.protocol import Buffer
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
 
@@ -43,23 +43,11 @@ HAS_CREATE = 4
 HAS_KINDS = 8
 _KNOWN_FLAGS = SEQ_DENSE | HAS_EXPIRE | HAS_CREATE | HAS_KINDS
 
-_RAW_HEADER = struct.Struct("<IIQqIIB7s")
-_TRAILER_HEAD = struct.Struct("<BBHII")
+RAW_HEADER = struct.Struct("<IIQqIIB7s")
+TRAILER_HEAD = struct.Struct("<BBHII")
 _CRC = struct.Struct("<I")
-_PADS = tuple(bytes(n) for n in range(8))
-_ZERO7 = bytes(7)
+ZERO7 = bytes(7)
 _Number = TypeVar("_Number", bound=np.generic)
-
-
-class _Heap(NamedTuple):
-    """A binary column: offsets from 0 and the bytes they cut."""
-
-    offsets: npt.NDArray[np.uint32]
-    data: memoryview
-
-
-def _pad(length: int) -> bytes:
-    return _PADS[-length % 8]
 
 
 def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
@@ -75,80 +63,6 @@ def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memor
     return cut, memoryview(b"" if data is None else data)
 
 
-def _heap(column: pa.BinaryArray) -> _Heap:
-    offsets, data = binary_buffers(column)
-    first, last = int(offsets[0]), int(offsets[-1])
-    if first:
-        offsets = offsets - offsets[0]
-    return _Heap(offsets.view(np.uint32), data[first:last])
-
-
-def _check_rows(columns: Columns, keys: _Heap) -> None:
-    if not len(columns):
-        raise InvalidError("a block needs at least one row")
-    lengths = np.diff(keys.offsets)
-    if int(lengths.min()) < 1 or int(lengths.max()) > MAX_KEY_BYTES:
-        raise InvalidError(f"keys have 1 to {MAX_KEY_BYTES} bytes")
-    if int(columns.kinds.max()) > MERGE:
-        raise InvalidError(f"row kind {int(columns.kinds.max())} is reserved")
-    if int(columns.seqs.max()) > MAX_SEQ:
-        raise InvalidError("a sequence number is out of range")
-
-
-def _raw_parts(columns: Columns) -> list[Buffer]:
-    keys, values = _heap(columns.keys), _heap(columns.values)
-    _check_rows(columns, keys)
-    rows, seqs, kinds, create = len(columns), columns.seqs, columns.kinds, columns.create_ms
-    flags, base_seq, base_create, kind = 0, int(seqs[0]), int(create[0]), int(kinds[0])
-    fixed: list[npt.NDArray[Any]] = []
-    if int(seqs[-1]) - base_seq == rows - 1 and bool((seqs[1:] - seqs[:-1] == 1).all()):
-        flags |= SEQ_DENSE
-    else:
-        fixed.append(np.ascontiguousarray(seqs, "<u8"))
-        base_seq = 0
-    if columns.expire_ms is not None and not (columns.expire_ms == NO_EXPIRY).all():
-        flags |= HAS_EXPIRE
-        fixed.append(np.ascontiguousarray(columns.expire_ms, "<i8"))
-    if not (create == base_create).all():
-        flags |= HAS_CREATE
-        fixed.append(np.ascontiguousarray(create, "<i8"))
-        base_create = 0
-    if not (kinds == kind).all():
-        flags |= HAS_KINDS
-        fixed.append(np.ascontiguousarray(kinds, np.uint8))
-        kind = 0
-    header = _RAW_HEADER.pack(rows, flags, base_seq, base_create, len(keys.data), len(values.data), kind, _ZERO7)
-    parts: list[Buffer] = [header]
-    for column in (keys.offsets, values.offsets, *fixed):
-        parts.append(column.data.cast("B"))
-        parts.append(_pad(column.nbytes))
-    for data in (keys.data, values.data):
-        parts.append(data)
-        parts.append(_pad(len(data)))
-    return [part for part in parts if len(part)]
-
-
-def encode_block(columns: Columns, compression: str | Compression = Compression.NONE) -> bytes:
-    """``columns`` (1 row or more, in any order) as a stored block.
-
-    ``compression`` is a wish: bytes that do not shrink are stored as they are. Raises `InvalidError` for rows no
-    block can hold: empty or over-long keys, reserved kinds, 2 GiB or more in all."""
-    codec = Compression.of(compression)
-    parts = _raw_parts(columns)
-    raw_bytes = sum(map(len, parts))
-    if raw_bytes > MAX_RAW_BYTES:
-        raise InvalidError(f"{raw_bytes} bytes of rows do not fit one block")
-    if codec is not Compression.NONE:
-        packed = compress(b"".join(parts), codec)
-        if packed is None:
-            codec = Compression.NONE
-        else:
-            parts = [packed]
-    trailer = _TRAILER_HEAD.pack(0, codec, 0, raw_bytes, 0)
-    checksum = crc32c(trailer, crc32c_of_parts(parts))
-    return b"".join((*parts, trailer, _CRC.pack(checksum)))
-
-
 def stored_crc(stored: Buffer) -> int:
     """The checksum a stored block carries in its last 4 bytes."""
     return int(_CRC.unpack_from(stored, len(stored) - 4)[0])
@@ -156,12 +70,12 @@ def stored_crc(stored: Buffer) -> int:
 
 def stored_raw_bytes(stored: Buffer) -> int:
     """The raw length a stored block claims; not verified, good for deciding where to decode it."""
-    return int(_TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[3]) if len(stored) >= TRAILER_BYTES else 0
+    return int(TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[3]) if len(stored) >= TRAILER_BYTES else 0
 
 
 def stored_codec(stored: Buffer) -> str:
     """The name of the compression a stored block claims; not verified."""
-    codec_id = _TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[1]
+    codec_id = TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)[1]
     return Compression(codec_id).name.lower() if codec_id <= Compression.LZ4 else f"unknown ({codec_id})"
 
 
@@ -189,7 +103,7 @@ def _open_stored(stored: memoryview, object_name: str, offset: int, expected_crc
     checksum = crc32c(body)
     if checksum != stored_crc(stored) or (expected_crc is not None and checksum != expected_crc):
         raise CorruptionError("block checksum does not match", object_name=object_name, offset=offset)
-    transformer, codec_id, zero, raw_bytes, zero2 = _TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)
+    transformer, codec_id, zero, raw_bytes, zero2 = TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)
     payload = stored[:-TRAILER_BYTES]
     if transformer or zero or zero2 or codec_id > Compression.LZ4 or not RAW_HEADER_BYTES <= raw_bytes <= MAX_RAW_BYTES:
         raise CorruptionError(
@@ -261,8 +175,8 @@ def _kinds(raw: Buffer, cursor: _Cursor, rows: int, flags: int, uniform: int) ->
 
 
 def _decode_raw(raw: Buffer) -> Columns:
-    rows, flags, base_seq, base_create, key_bytes, value_bytes, kind, zero = _RAW_HEADER.unpack_from(raw)
-    if not rows or flags & ~_KNOWN_FLAGS or zero != _ZERO7:
+    rows, flags, base_seq, base_create, key_bytes, value_bytes, kind, zero = RAW_HEADER.unpack_from(raw)
+    if not rows or flags & ~_KNOWN_FLAGS or zero != ZERO7:
         raise _BadBlock(f"a block of {rows} rows with flags {flags:#x} is not readable here")
     cursor = _Cursor(raw)
     key_at = cursor.at

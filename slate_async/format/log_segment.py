@@ -16,7 +16,8 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, decode_block, encode_block
+from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, decode_block
+from slate_async.format.block_encoding import encode_block
 from slate_async.format.checksum import crc32c_of_parts
 from slate_async.format.columns import Columns, concat
 from slate_async.format.compression import Compression

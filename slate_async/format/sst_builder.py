@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from slate_async.errors import InternalError, InvalidError
-from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, encode_block, stored_crc, stored_raw_bytes
+from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, stored_crc, stored_raw_bytes
+from slate_async.format.block_encoding import encode_block
 from slate_async.format.checksum import crc32c
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.format.compression import Compression

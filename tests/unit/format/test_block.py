@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format import compression as compression_module
-from slate_async.format.block import TRAILER_BYTES, decode_block, encode_block, stored_crc, stored_raw_bytes
+from slate_async.format.block import TRAILER_BYTES, decode_block, stored_crc, stored_raw_bytes
+from slate_async.format.block_encoding import encode_block
 from slate_async.format.checksum import crc32c
 from slate_async.format.columns import Columns, concat
 from slate_async.format.compression import Compression, DecompressionError, compress, decompress

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slate_async.format.block import decode_block, encode_block
+from slate_async.format.block import decode_block
+from slate_async.format.block_encoding import encode_block
 from slate_async.format.filter import build_filter, decode_filter, key_hash, key_hashes
 from slate_async.format.header import decode_header, log_object_id
 from slate_async.format.log_segment import decode_segment, encode_fence, encode_segment

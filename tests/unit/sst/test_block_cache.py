@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slate_async.errors import InvalidError
-from slate_async.format.block import decode_block, encode_block
+from slate_async.format.block import decode_block
+from slate_async.format.block_encoding import encode_block
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
