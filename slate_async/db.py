@@ -32,7 +32,7 @@ from slate_async.sst.reader import MissingError
 from slate_async.status import Status
 from slate_async.types import DELETE, PUT
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
-from slate_async.write.errors import closed_failure, write_failure
+from slate_async.write.errors import about_all_written, closed_failure, write_failure
 from slate_async.write.group import WriteHandle
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.write.writer import Writer
@@ -118,9 +118,12 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         return handle
 
     async def flush(self, *, l0: bool = False) -> None:
-        """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
-        self._check()
-        await self._writer.flush(l0=l0)
+        """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST.
+
+        The ``outcome`` of an error is ``"unknown"``: of what was written so far, some may be in."""
+        with about_all_written():
+            self._check()
+            await self._writer.flush(l0=l0)
 
     async def compact(
         self,
@@ -353,7 +356,8 @@ class Db(Member, ViewReads, KeepsCheckpoints):
     async def _finish(self) -> None:
         """Make everything durable: raises the write error (with ``outcome``) if something written could not be, and
         its writer did not wait to be told."""
-        await self._writer.flush()
+        with about_all_written():
+            await self._writer.flush()
         await self._let_pins_go()
 
     async def _let_pins_go(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
 from slate_async.manifest.edits import DestroyedError
 
@@ -20,6 +23,16 @@ def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
         error = ClosedError(f"the database failed before the write was acknowledged, {said}: {cause}", outcome=outcome)
     error.__cause__ = cause
     return error
+
+
+@contextmanager
+def about_all_written() -> Iterator[None]:
+    """Errors of the body are about everything written so far, of which some may be in."""
+    try:
+        yield
+    except (ClosedError, FencedError, UnavailableError) as error:
+        error.outcome = "unknown"
+        raise
 
 
 def closed_failure(cause: BaseException | None) -> SlateError:

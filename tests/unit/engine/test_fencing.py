@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import slate_async as slate
-from tests.engine import Kind, StoreInHand, contents, memory_store, open_db, settle, starts, until
+from tests.engine import EPOCHS, Kind, StoreInHand, contents, memory_store, open_db, settle, starts, until
 
 
 async def test_the_older_writer_is_fenced(kind: Kind) -> None:
@@ -207,3 +207,20 @@ async def test_writers_that_take_over_from_each_other_lose_nothing(kind: Kind) -
     for db in databases:
         await db.close()
     await last.close()
+
+
+async def test_a_flush_that_fails_does_not_say_that_nothing_is_in() -> None:
+    memory = memory_store()
+    store = StoreInHand(memory, watch="writer/")
+    older = await open_db(store, EPOCHS)
+    store.hold = True
+    handle = await older.put(b"a", b"1", await_durable=False)
+    await until(lambda: bool(store.held), "the register")
+    async with open_db(memory, EPOCHS) as newer:
+        assert await newer.get(b"a") == b"1"
+        store.release()
+        for call in (handle.durable, older.flush, older.flush):
+            with pytest.raises(slate.FencedError) as caught:
+                await call()
+            assert caught.value.outcome == "unknown"
+        await older.close()
