@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, stored_crc, stored_raw_bytes
-from slate_async.format.block_encoding import encode_block
+from slate_async.format.block_encoding import encode_blocks
 from slate_async.format.checksum import crc32c
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.format.compression import Compression
@@ -96,23 +96,31 @@ class SstBuilder:
         self._stats.add(columns)
         if self._filter_bits:
             self._hashes.append(key_hashes(columns.keys))
-        ends = raw_ends(columns)
-        rows, start, base = len(columns), 0, 0
-        while start < rows:
-            stop = int(np.searchsorted(ends, base + self._block_bytes - self._pending_bytes, "right"))
-            if stop <= start and not self._pending:
-                stop = start + 1
-            if stop > start:
-                self._pending.append(columns.slice(start, stop))
-                self._pending_bytes += int(ends[stop - 1]) - base
-                base, start = int(ends[stop - 1]), stop
-            if start < rows:
-                self._close_block()
+        ends, rows = raw_ends(columns), len(columns)
+        whole: list[int] = []
+        first = start = base = 0
+        while (stop := self._block_end(ends, start, base)) < rows:
+            if self._pending:
+                self._close_pending(columns.slice(start, stop))
+                first = stop
+            else:
+                whole.append(stop)
+            start, base = stop, int(ends[stop - 1]) if stop else 0
+        if whole:
+            self._add_blocks(columns.slice(first, start), [stop - first for stop in whole])
+        self._pending.append(columns.slice(start, rows))
+        self._pending_bytes += int(ends[-1]) - base
+
+    def _block_end(self, ends: npt.NDArray[np.int64], start: int, base: int) -> int:
+        """Where the block ends that holds what is pending and the rows from ``start``, the raw bytes before which are
+        ``base``, on; ``len(ends)`` if they leave it room."""
+        stop = int(np.searchsorted(ends, base + self._block_bytes - self._pending_bytes, "right"))
+        return stop if self._pending else max(stop, start + 1)
 
     def finish(self) -> EncodedSst:
         """The object. Raises `InvalidError` when no row was added."""
         if self._pending:
-            self._close_block()
+            self._close_pending()
         if self._last is None or self._finished:
             raise InvalidError("an SST needs at least one row, and is finished once")
         self._finished = True
@@ -172,19 +180,25 @@ class SstBuilder:
                 self._at += len(part)
                 self._body_crc = crc32c(part, self._body_crc)
 
-    def _close_block(self) -> None:
-        rows = concat(self._pending)
+    def _close_pending(self, *more: Columns) -> None:
+        """A block of the pending rows, and of ``more``."""
+        rows = concat([part for part in (*self._pending, *more) if len(part)])
         self._pending, self._pending_bytes = [], 0
-        stored = encode_block(rows, self._codec)
-        first_key: bytes = rows.keys[0].as_py()
-        self._entries.append(
-            BlockEntry(
-                self._at, len(stored), len(rows), stored_crc(stored), first_key, first_key == self._last_block_key
+        self._add_blocks(rows, [len(rows)])
+
+    def _add_blocks(self, rows: Columns, stops: list[int]) -> None:
+        """Blocks of all of ``rows`` that end before the rows ``stops``."""
+        start, keys = 0, rows.keys
+        for stop, stored in zip(stops, encode_blocks(rows, stops, self._codec), strict=True):
+            first_key: bytes = keys[start].as_py()
+            continues = first_key == self._last_block_key
+            self._entries.append(
+                BlockEntry(self._at, len(stored), stop - start, stored_crc(stored), first_key, continues)
             )
-        )
-        self._last_block_key = rows.keys[-1].as_py()
-        self._raw_bytes += stored_raw_bytes(stored)
-        self._append(stored)
+            self._last_block_key = keys[stop - 1].as_py()
+            self._raw_bytes += stored_raw_bytes(stored)
+            self._append(stored)
+            start = stop
 
     def _check_order(self, columns: Columns) -> None:
         if self._last is not None:
