@@ -91,7 +91,8 @@ class LocalExecutor:
             reader = self._open_sst(sst)
             meta = await reader.load()
             stored = max(1, int(read_ahead * _stored_share(meta)))
-            async with aclosing(reader.scan(low, high, read_ahead_bytes=stored, fill_cache=False)) as batches:
+            scan = reader.scan(low, high, read_ahead_bytes=stored, reads_ahead=1, fill_cache=False)
+            async with aclosing(scan) as batches:
                 async for rows in batches:
                     yield rows if sst.global_seq is None else _renumbered(rows, sst.global_seq)
 

@@ -19,7 +19,7 @@ from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, Object
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
-from slate_async.sst.scan import SCAN_READ_AHEAD_BYTES, scan_blocks
+from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, scan_blocks
 from slate_async.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NeedsIO, RowHit
 
@@ -108,13 +108,22 @@ class SstReader:
         *,
         reverse: bool = False,
         read_ahead_bytes: int = SCAN_READ_AHEAD_BYTES,
+        reads_ahead: int = READS_AHEAD,
         fill_cache: bool = True,
     ) -> AsyncGenerator[Columns, None]:
         """All versions of the keys in ``[start, end)`` (``None``: unbounded), batch by batch, each batch sorted.
 
         With ``reverse`` the batches come from the end, the rows of each still ascending. Reads grow up to
-        ``read_ahead_bytes`` a request, one request ahead of the consumer. Errors as `load`."""
-        return scan_blocks(self, start, end, reverse=reverse, read_ahead_bytes=read_ahead_bytes, fill_cache=fill_cache)
+        ``read_ahead_bytes`` a request, ``reads_ahead`` requests ahead of the consumer. Errors as `load`."""
+        return scan_blocks(
+            self,
+            start,
+            end,
+            reverse=reverse,
+            read_ahead_bytes=read_ahead_bytes,
+            reads_ahead=reads_ahead,
+            fill_cache=fill_cache,
+        )
 
     def drop_cached(self) -> None:
         """Forget this SST's cached blocks."""

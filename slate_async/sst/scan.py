@@ -1,22 +1,31 @@
 """Scanning one SST: which blocks are read together, in what order, and how far ahead.
 
 Reads begin small, so a scan that stops early costs little, and double up to the read-ahead; from the second one on
-the next read is under way while the consumer works on the current one. The task of that read is owned by the
-iterator and ends with it.
+the next reads are under way while the consumer works on the current one, so that one is fetched while another is
+decoded. The tasks of those reads are owned by the iterator and end with it.
+
+The blocks of the first read come as they are; later ones are joined, because whoever works on columns pays for every
+batch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from slate_async.format.columns import Columns
+from slate_async.format.columns import Columns, concat
 from slate_async.format.sst import SstMeta
 from slate_async.sst.loaded_block import LoadedBlock
 
 SCAN_READ_AHEAD_BYTES = 4 << 20
 FIRST_READ_BYTES = 128 << 10
+READS_AHEAD = 2
+
+JOINED_ROWS = 4096
+JOINED_BYTES = 1 << 20
+"""Blocks are joined up to so many rows and bytes, a fraction of a millisecond of copying; a larger one stays alone."""
 
 
 class BlockSource(Protocol):
@@ -54,44 +63,92 @@ async def scan_blocks(
     *,
     reverse: bool,
     read_ahead_bytes: int,
+    reads_ahead: int,
     fill_cache: bool,
 ) -> AsyncGenerator[Columns, None]:
     """The rows in ``[start, end)``; see `SstReader.scan`."""
     meta = await source.load()
     blocks = meta.index.range(start, end)
     order = blocks[::-1] if reverse else blocks
-    reads = plan_reads(
-        meta.index.stored_bytes, order, first_bytes=FIRST_READ_BYTES, most_bytes=max(1, read_ahead_bytes)
-    )
-    loop = asyncio.get_running_loop()
-    ahead: asyncio.Task[list[LoadedBlock]] | None = None
+    plan = plan_reads(meta.index.stored_bytes, order, first_bytes=FIRST_READ_BYTES, most_bytes=max(1, read_ahead_bytes))
+    reads = _Reads(source, plan, reads_ahead, fill_cache)
+    begun = False
     try:
-        read = next(reads, None)
-        begun = False
-        while read is not None:
-            if ahead is None:
-                loaded = await source.load_blocks(sorted(read), fill_cache=fill_cache)
-            else:
-                loaded = await ahead
-                ahead = None
-            upcoming = next(reads, None)
-            if begun and upcoming is not None:
-                ahead = loop.create_task(
-                    source.load_blocks(sorted(upcoming), fill_cache=fill_cache), name="sst-read-ahead"
-                )
-                ahead.add_done_callback(_seen)
-            begun = True
-            by_number = dict(zip(sorted(read), loaded, strict=True))
-            for number in read:
-                block = by_number.pop(number)
-                rows = _cut(block, start if number == blocks.start else None, end if number == blocks[-1] else None)
+        while (loaded := await reads.next()) is not None:
+            parts = [
+                _cut(block, start if number == blocks.start else None, end if number == blocks[-1] else None)
+                for number, block in loaded
+            ]
+            for rows in joined(parts, reverse=reverse) if begun else parts:
                 if len(rows):
                     yield rows
-            read = upcoming
+            begun = True
     finally:
-        if ahead is not None:
-            ahead.cancel()
-            await asyncio.wait([ahead])
+        await reads.aclose()
+
+
+def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
+    """``parts`` with neighbours joined up to `JOINED_ROWS` and `JOINED_BYTES`, each joined as soon as it is asked for.
+
+    With ``reverse`` the parts come from the end; the rows inside stay ascending."""
+    near: list[Columns] = []
+    rows = nbytes = 0
+    for part in parts:
+        if near and (rows + len(part) > JOINED_ROWS or nbytes + part.nbytes > JOINED_BYTES):
+            yield concat(near[::-1] if reverse else near)
+            near, rows, nbytes = [], 0, 0
+        near.append(part)
+        rows += len(part)
+        nbytes += part.nbytes
+    if near:
+        yield concat(near[::-1] if reverse else near)
+
+
+class _Reads:
+    """The reads of a scan in their order, some of them under way before they are asked for.
+
+    Nothing is read ahead before the second read: a scan that stops early pays for no more than it used."""
+
+    def __init__(self, source: BlockSource, plan: Iterator[list[int]], most_ahead: int, fill_cache: bool) -> None:
+        self._source = source
+        self._plan = plan
+        self._most_ahead = most_ahead
+        self._fill_cache = fill_cache
+        self._ahead: deque[tuple[list[int], asyncio.Task[list[LoadedBlock]]]] = deque()
+        self._done = 0
+
+    async def next(self) -> list[tuple[int, LoadedBlock]] | None:
+        """The blocks of the next read with their numbers, in the plan's order; ``None`` after the last one."""
+        if self._ahead:
+            numbers, task = self._ahead[0]
+            blocks = await task
+            self._ahead.popleft()
+        elif (planned := next(self._plan, None)) is not None:
+            numbers = planned
+            blocks = await self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
+        else:
+            return None
+        self._done += 1
+        if self._done > 1:
+            self._look_ahead()
+        by_number = dict(zip(sorted(numbers), blocks, strict=True))
+        return [(number, by_number[number]) for number in numbers]
+
+    def _look_ahead(self) -> None:
+        while len(self._ahead) < self._most_ahead and (numbers := next(self._plan, None)) is not None:
+            load = self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
+            task = asyncio.get_running_loop().create_task(load, name="sst-read-ahead")
+            task.add_done_callback(_seen)
+            self._ahead.append((numbers, task))
+
+    async def aclose(self) -> None:
+        """End what is under way. Idempotent."""
+        tasks = [task for _, task in self._ahead]
+        self._ahead.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 def _seen(task: asyncio.Task[list[LoadedBlock]]) -> None:
