@@ -1,0 +1,27 @@
+"""The engines under comparison, behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from tests.benchmarks.engines.limits import Dict, Lmdb
+from tests.benchmarks.engines.ours import SlateAsync, Uncompacted
+from tests.benchmarks.engines.protocol import Engine
+from tests.benchmarks.engines.rocks import Rocks, RocksNoWal, RocksTuned
+from tests.benchmarks.engines.slatedb import SlateDB
+from tests.benchmarks.rounds import Turn
+
+__all__ = ["Dict", "Lmdb", "Rocks", "RocksNoWal", "RocksTuned", "SlateAsync", "SlateDB", "Uncompacted", "taking_turns"]
+PEERS = ("slatedb", "rocksdict", "lmdb")
+
+
+def missing_peers() -> list[str]:
+    """Packages of peers that are not installed."""
+    return [name for name in PEERS if find_spec(name) is None]
+
+
+def taking_turns(turn: Turn, *kinds: type[Engine]) -> Sequence[type[Engine]]:
+    """Those of ``kinds`` that are installed and asked for, in this round's order."""
+    absent = missing_peers()
+    return turn.in_order([kind for kind in kinds if kind.module not in absent and turn.plan.takes(kind.name)])

@@ -1,0 +1,72 @@
+"""This package, with its default settings unless a family says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import slate_async
+from tests.benchmarks.rows import Pair
+
+
+class SlateAsync:
+    """`slate_async.Db` on a local folder."""
+
+    name = "slate_async"
+    module = "slate_async"
+    settings = slate_async.Settings()
+
+    def __init__(self, db: slate_async.Db) -> None:
+        self.db = db
+
+    @classmethod
+    async def start(cls, folder: str) -> Self:
+        return cls(await slate_async.open(folder, settings=cls.settings))
+
+    async def put_all(self, pairs: Sequence[Pair]) -> None:
+        put = self.db.put
+        for key, value in pairs:
+            await put(key, value, await_durable=False)
+
+    async def write_all(self, batches: Sequence[Sequence[Pair]]) -> None:
+        for pairs in batches:
+            batch = slate_async.WriteBatch()
+            put = batch.put
+            for key, value in pairs:
+                put(key, value)
+            await self.db.write(batch, await_durable=False)
+
+    async def put_durable(self, pair: Pair) -> None:
+        await self.db.put(*pair)
+
+    async def flush(self) -> None:
+        await self.db.flush(l0=True)
+
+    async def compact(self) -> None:
+        await self.db.compact(full=True)
+
+    async def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        get = self.db.get
+        return [await get(key) for key in keys]
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return await self.db.get_many(keys)
+
+    async def scan_rows(self) -> list[Pair]:
+        return [pair async for pair in self.db.scan()]
+
+    async def scan_short(self, starts: Sequence[bytes], rows: int) -> list[list[Pair]]:
+        scan = self.db.scan
+        return [[pair async for pair in scan(start, limit=rows)] for start in starts]
+
+    async def scan_batches(self) -> int:
+        return sum([batch.num_rows async for batch in self.db.scan().batches()])
+
+    async def stop(self) -> None:
+        await self.db.close()
+
+
+class Uncompacted(SlateAsync):
+    """Without a compactor: what is flushed, and what `Db.compact` is told to make, stays as it is."""
+
+    settings = slate_async.Settings(compactor=False, l0_max_ssts=10_000)

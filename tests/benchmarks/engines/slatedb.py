@@ -1,0 +1,76 @@
+"""SlateDB through its Python binding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tests.benchmarks.rows import Pair
+
+BATCH_ROWS = 1024
+
+
+class SlateDB:
+    """The ``slatedb`` package (Rust through UniFFI) on a local folder, default settings."""
+
+    name = "slatedb"
+    module = "slatedb"
+
+    def __init__(self, db: Any, binding: Any) -> None:
+        self._db = db
+        self._binding = binding
+
+    @classmethod
+    async def start(cls, folder: str) -> Self:
+        import slatedb.uniffi as binding
+
+        store = binding.ObjectStore.resolve("file:///")
+        return cls(await binding.DbBuilder(f"{folder.lstrip('/')}/db", store).build(), binding)
+
+    async def put_all(self, pairs: Sequence[Pair]) -> None:
+        put = self._db.put
+        for key, value in pairs:
+            await put(key, value)
+
+    async def write_all(self, batches: Sequence[Sequence[Pair]]) -> None:
+        for pairs in batches:
+            batch = self._binding.WriteBatch()
+            for key, value in pairs:
+                batch.put(key, value)
+            await self._db.write(batch)
+
+    async def put_durable(self, pair: Pair) -> None:
+        handle = await self._db.put(*pair)
+        await handle.await_durable()
+
+    async def flush(self) -> None:
+        options = self._binding.FlushOptions(flush_type=self._binding.FlushType.MEM_TABLE)
+        await self._db.flush_with_options(options)
+
+    async def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        get = self._db.get
+        return [await get(key) for key in keys]
+
+    async def _scan(self, start: bytes | None) -> Any:
+        binding = self._binding
+        return await self._db.scan(binding.KeyRange(start=start, start_inclusive=True, end=None, end_inclusive=False))
+
+    async def scan_rows(self) -> list[Pair]:
+        rows = await self._scan(None)
+        found = []
+        while (row := await rows.next()) is not None:
+            found.append((row.key, row.value))
+        return found
+
+    async def scan_short(self, starts: Sequence[bytes], rows: int) -> list[list[Pair]]:
+        return [[(row.key, row.value) for row in await (await self._scan(start)).next_batch(rows)] for start in starts]
+
+    async def scan_batches(self) -> int:
+        rows = await self._scan(None)
+        total = 0
+        while batch := await rows.next_batch(BATCH_ROWS):
+            total += len(batch)
+        return total
+
+    async def stop(self) -> None:
+        await self._db.shutdown()

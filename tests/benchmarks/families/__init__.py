@@ -1,0 +1,1 @@
+"""The families, by name. Each is a module with a ``FAMILY``."""

@@ -1,0 +1,8 @@
+"""Families by name, in the order of their goals."""
+
+from __future__ import annotations
+
+from tests.benchmarks.families import get, put, scan
+from tests.benchmarks.family import Family
+
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (put, get, scan)}

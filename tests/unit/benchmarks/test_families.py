@@ -1,0 +1,48 @@
+"""Every family of benchmarks runs, on a few rows, and has figures for its goals. Peers run where they are installed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.benchmarks.engines import missing_peers
+from tests.benchmarks.families.registry import FAMILIES
+from tests.benchmarks.family import Family
+from tests.benchmarks.goals import OURS
+from tests.benchmarks.report import report
+from tests.benchmarks.rounds import Plan, Samples, Turn
+
+PLAN = Plan(rounds=1, size="tiny")
+
+
+@pytest.fixture(autouse=True)
+def _fast_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a disk shows nothing here."""
+    if Path("/dev/shm").is_dir():
+        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+
+
+def reported(family: Family, samples: Samples, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the report writes, in ``folder``."""
+    monkeypatch.chdir(folder)
+    report(family, samples, PLAN, Console(quiet=True))
+    return json.loads(Path("bench-results", f"{family.name}.json").read_text())["results"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_a_family_measures_what_its_goals_are_about(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family, samples = FAMILIES[name], Samples()
+    await family.one_round(Turn(0, PLAN, samples))
+    written = reported(family, samples, tmp_path, monkeypatch)
+    assert set(written["units"]) == set(written["samples"])
+    for goal in family.goals:
+        assert samples.has(goal.of, goal.subject), goal.text
+        if goal.to is not None and (goal.to[1] == OURS or not missing_peers()):
+            assert samples.has(*goal.to), goal.text
