@@ -58,7 +58,7 @@ def render() -> str:
     parts = [HEAD.format(others=others)]
     for name, info in Settings.model_fields.items():
         documented: dict[str, Any] = dict(info.json_schema_extra)  # type: ignore[arg-type]
-        default = documented.get("default_text") or _default(info.default)
+        default = documented.get("default_text") or _default(info.default, str(documented["unit"]))
         parts.append(f"## `{name}`\n\n{documented['what']}\n")
         lines = [f"- Unit: {documented['unit']}", f"- Default: {default}"]
         if bounds := _bounds(info.metadata):
@@ -69,10 +69,10 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _default(value: object) -> str:
+def _default(value: object, counted_in: str) -> str:
     if isinstance(value, int):
         for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-            if value and value % size == 0:
+            if value and value % size == 0 and counted_in.startswith("bytes"):
                 return f"{value:,} ({value // size} {unit})"
         return f"{value:,}"
     return f"`{value}`"

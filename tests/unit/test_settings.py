@@ -53,6 +53,9 @@ def test_the_page_is_up_to_date() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for section in page.split("\n## ")[1:]:
+        assert "iB)" not in section or "- Unit: bytes" in section, section.splitlines()[0]
 
 
 def test_keyword_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
