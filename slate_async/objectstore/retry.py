@@ -40,6 +40,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 DELETED_AT_ONCE = 1_000
 """What S3 takes in one request."""
+LISTED_AT_ONCE = 1_000
+"""What S3 answers to one request; so many keys count as one."""
 WARN_AFTER_FAILURES = 3
 """An operation that failed so often in a row is told to the log, once, while it goes on trying."""
 
@@ -111,6 +113,10 @@ class RetryingStore:
     async def _attempt(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
         """One counted attempt, cut off after ``seconds`` or the policy's time for one request."""
         self.stats.count(operation)
+        return await self._answer(operation, call, seconds)
+
+    async def _answer(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """What ``call`` answers; if nothing in time, `UnavailableError`."""
         seconds = min(seconds, self._policy.request_timeout)
         try:
             async with asyncio.timeout(seconds):
@@ -216,16 +222,21 @@ class RetryingStore:
         budget = self._budget()
         last = start_after
         pages = self._store.list(prefix, start_after=last)
+        listed = 0
         while True:
+            if listed % LISTED_AT_ONCE == 0:
+                self.stats.count("list")
             try:
-                info = await self._attempt("list", pages.__anext__, budget.left())
+                info = await self._answer("list", pages.__anext__, budget.left())
             except StopAsyncIteration:
                 return
             except UnavailableError as error:
                 await self._pause_or_raise("list", budget, error)
                 pages = self._store.list(prefix, start_after=last)
+                listed = 0
                 continue
             last = info.key
+            listed += 1
             yield info
             budget.restart()
 

@@ -128,6 +128,16 @@ async def test_each_thousand_keys_is_deleted_with_attempts_of_its_own() -> None:
     assert [info async for info in store.list()] == []
 
 
+async def test_a_listing_counts_as_what_it_asks_the_store_not_as_what_it_finds() -> None:
+    store, _, _ = _opened()
+    for number in range(1_500):
+        await store.put(f"key-{number:04}", b"")
+    assert len([info async for info in store.list("key-00", start_after="key-0090")]) == 9
+    assert store.stats.requests["list"] == 1
+    assert len([info async for info in store.list()]) == 1_500
+    assert store.stats.requests["list"] == 1 + 2
+
+
 async def test_attempts_are_bounded_and_the_outcome_kept() -> None:
     store, inner, _ = _opened()
     inner.failures = 100
