@@ -161,7 +161,7 @@ class Snapshot(ViewReads):
         self._fixed = look
         self._owner_check = check
         self._owner_same_look = same_look
-        self._pin = look.view.pin(self)
+        self._pin = look.view.pin()
         self._open = True
 
     @property
@@ -186,7 +186,7 @@ class Snapshot(ViewReads):
             renewed = await self._owner_same_look(look, missing)
             self._check()
             self._pin.release()
-            self._fixed, self._pin = renewed, renewed.view.pin(self)
+            self._fixed, self._pin = renewed, renewed.view.pin()
         return self._fixed
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class Scan:
         self._reverse = reverse
         self._renew = renew
         self._rows = self._stream(view)
-        self._pin = view.pin(self)
+        self._pin = view.pin()
         self._turns = turns
         self._check = check
         self._left = limit
@@ -185,7 +185,7 @@ class Scan:
                 await self._rows.aclose()
                 view = await self._renew(missing)
                 self._pin.release()
-                self._pin = view.pin(self)
+                self._pin = view.pin()
                 self._rows = self._stream(view)
                 continue
             if batch is not None and self._reverse:

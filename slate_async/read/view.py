@@ -7,9 +7,7 @@ key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs 
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import count
 
 from slate_async.format.filter import key_hash
@@ -25,17 +23,21 @@ from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 
 
 class Pin:
-    """Keeps a view's sources readable until `release`, or until its owner is garbage."""
+    """Keeps a view's sources readable until `release`, or until it is garbage: whoever reads holds it."""
 
-    __slots__ = ("__weakref__", "_release")
+    __slots__ = ("_number", "_pins")
 
-    def __init__(self, owner: object | None, release: Callable[[], object]) -> None:
-        self._release = weakref.finalize(self if owner is None else owner, release)
-        self._release.atexit = False
+    def __init__(self, pins: dict[int, None], number: int) -> None:
+        """Entered in ``pins``, those of the view, as ``number``."""
+        self._pins = pins
+        self._number = number
+        pins[number] = None
 
     def release(self) -> None:
         """Give the pin up. Idempotent."""
-        self._release()
+        self._pins.pop(self._number, None)  # atomic, so it does not matter which thread collects a forgotten pin
+
+    __del__ = release
 
 
 class ReadView:
@@ -67,15 +69,9 @@ class ReadView:
         """Whether somebody still reads from it."""
         return bool(self._pins)
 
-    def pin(self, owner: object | None = None) -> Pin:
-        """Keep the sources until the pin is released or ``owner`` (if ``None``, the pin itself) is garbage.
-
-        The owner must not be the view or anything the view holds.
-        """
-        number = next(self._pin_numbers)
-        self._pins[number] = None
-        # removing from a dict is atomic, so it does not matter which thread collects the owner
-        return Pin(owner, partial(self._pins.pop, number, None))
+    def pin(self) -> Pin:
+        """Keep the sources until the pin is released or garbage."""
+        return Pin(self._pins, next(self._pin_numbers))
 
     # what it consists of
 
