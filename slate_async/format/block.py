@@ -41,7 +41,7 @@ SEQ_DENSE = 1
 HAS_EXPIRE = 2
 HAS_CREATE = 4
 HAS_KINDS = 8
-_KNOWN_FLAGS = SEQ_DENSE | HAS_EXPIRE | HAS_CREATE | HAS_KINDS
+KNOWN_FLAGS = SEQ_DENSE | HAS_EXPIRE | HAS_CREATE | HAS_KINDS
 
 RAW_HEADER = struct.Struct("<IIQqIIB7s")
 TRAILER_HEAD = struct.Struct("<BBHII")
@@ -85,7 +85,7 @@ def decode_block(stored: Buffer, *, object_name: str, offset: int = 0, expected_
     The columns are views of ``stored`` when it is not compressed (so ``stored`` must not change), else of the
     decompressed bytes. With ``expected_crc`` (from an index) a sound block of another object is refused too.
     Raises `CorruptionError`; `InvalidError` if it is lz4 and lz4 is not installed."""
-    raw = _open_stored(memoryview(stored), object_name, offset, expected_crc)
+    raw = open_stored(memoryview(stored), object_name, offset, expected_crc)
     try:
         return _decode_raw(raw)
     except _BadBlock as error:
@@ -96,7 +96,8 @@ class _BadBlock(Exception):
     """The raw bytes of a block do not fit together; becomes `CorruptionError` at the edge."""
 
 
-def _open_stored(stored: memoryview, object_name: str, offset: int, expected_crc: int | None) -> Buffer:
+def open_stored(stored: memoryview, object_name: str, offset: int, expected_crc: int | None) -> Buffer:
+    """The raw bytes of a stored block, its checksum and length compared. See `decode_block`."""
     if len(stored) < TRAILER_BYTES:
         raise CorruptionError(f"{len(stored)} bytes are too few for a block", object_name=object_name, offset=offset)
     body = stored[:-4]
@@ -176,7 +177,7 @@ def _kinds(raw: Buffer, cursor: _Cursor, rows: int, flags: int, uniform: int) ->
 
 def _decode_raw(raw: Buffer) -> Columns:
     rows, flags, base_seq, base_create, key_bytes, value_bytes, kind, zero = RAW_HEADER.unpack_from(raw)
-    if not rows or flags & ~_KNOWN_FLAGS or zero != ZERO7:
+    if not rows or flags & ~KNOWN_FLAGS or zero != ZERO7:
         raise _BadBlock(f"a block of {rows} rows with flags {flags:#x} is not readable here")
     cursor = _Cursor(raw)
     key_at = cursor.at

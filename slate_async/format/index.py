@@ -75,6 +75,13 @@ class Index:
             block -= 1
         return block if block >= 0 else None
 
+    def whole_keys(self, block: int) -> tuple[bytes, bytes]:
+        """The range ``[start, end)`` of keys that can be in ``block`` and in no other."""
+        start, following = self.first_keys[block], block + 1
+        if self.continues[block]:
+            start += b"\0"
+        return start, self.first_keys[following] if following < len(self) else self.last_key + b"\0"
+
     def continues_with(self, block: int, key: bytes) -> bool:
         """Whether versions of ``key`` go on from the block before ``block`` into ``block``."""
         return block < len(self.offsets) and bool(self.continues[block]) and self.first_keys[block] == key
