@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Coroutine
 from enum import StrEnum
@@ -26,6 +25,7 @@ from slate_async.cli import (
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.failures import USAGE
+from slate_async.cli.log import show_log
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.cli.sources import Format
@@ -101,9 +101,9 @@ def options(
     ] = False,
 ) -> None:
     """Options that stand before the command."""
-    if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    context.obj = Session(path, metastore, settings, verbose, Output(json))
+    output = Output(json)
+    show_log(output, verbose=verbose)
+    context.obj = Session(path, metastore, settings, verbose, output)
 
 
 def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
