@@ -377,10 +377,10 @@ class Environment:
     ) -> None:
         try:
             await self.close()
-        except SlateError:
+        except SlateError as failure:
             if error is None:
                 raise
-            logger.exception("closing an Environment failed too, while another error was on its way")
+            logger.error("closing an Environment failed too, while another error was on its way: %s", failure)
 
 
 def require_loop() -> None:

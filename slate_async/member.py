@@ -195,10 +195,13 @@ class Member:
     ) -> None:
         try:
             await self.close()
-        except Exception:
+        except Exception as failure:
             if error is None:
                 raise
-            logger.exception("%s: closing failed too, while another error was on its way", self._name)
+            bug = not isinstance(failure, SlateError)
+            logger.error(  # whose traceback says nothing that its text does not, unless it is a bug
+                "%s: closing failed too, while another error was on its way: %s", self._name, failure, exc_info=bug
+            )
 
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":

@@ -239,6 +239,19 @@ async def test_async_with_never_replaces_the_error_of_its_body(kind: Kind) -> No
     assert db.status().state in ("closed", "failed")
 
 
+async def test_what_closing_raises_beside_an_error_of_the_body_is_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"memory://{tmp_path.name}"
+    with pytest.raises(RuntimeError, match="mine"):  # noqa: PT012
+        async with slate.open(url) as db, slate.open(url):
+            await db.put(b"a", b"1", await_durable=False)
+            raise RuntimeError("mine")
+    (told,) = [record for record in caplog.records if "closing failed too" in record.message]
+    assert "took over" in told.message
+    assert not told.exc_info
+
+
 async def test_async_with_raises_what_closing_raises_when_the_body_is_fine(kind: Kind) -> None:
     store = StoreInHand(memory_store())
     with pytest.raises(slate.UnavailableError):  # noqa: PT012
