@@ -23,6 +23,11 @@ class SlateAsync:
     async def start(cls, folder: str) -> Self:
         return cls(await slate_async.open(folder, settings=cls.settings))
 
+    @classmethod
+    async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:
+        """Open an empty database there, with the tests' credentials."""
+        return cls(await slate_async.open(f"s3://{bucket}/{path}?endpoint_url={endpoint}", settings=cls.settings))
+
     async def put_all(self, pairs: Sequence[Pair]) -> None:
         put = self.db.put
         for key, value in pairs:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tests.benchmarks.rows import Pair
+from tests.servers.moto import AWS_ENVIRONMENT
 
 BATCH_ROWS = 1024
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 
 
 class SlateDB:
@@ -26,6 +28,19 @@ class SlateDB:
 
         store = binding.ObjectStore.resolve("file:///")
         return cls(await binding.DbBuilder(f"{folder.lstrip('/')}/db", store).build(), binding)
+
+    @classmethod
+    async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:
+        """Open an empty database there, with the tests' credentials."""
+        import slatedb.uniffi as binding
+
+        builder = binding.ObjectStoreBuilder(binding.ObjectStoreType.S3)
+        builder.with_url(f"s3://{bucket}")
+        options = {"aws_endpoint": endpoint, "aws_allow_http": "true", "aws_conditional_put": "etag"}
+        credentials = {name.lower(): AWS_ENVIRONMENT[name] for name in CREDENTIALS}
+        for name, value in {**options, **credentials}.items():
+            builder.with_config(name, value)
+        return cls(await binding.DbBuilder(path, builder.build()).build(), binding)
 
     async def put_all(self, pairs: Sequence[Pair]) -> None:
         put = self._db.put

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.families import get, put, scan
+from tests.benchmarks.families import durable, get, put, scan
 from tests.benchmarks.family import Family
 
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (put, get, scan)}
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (put, durable, get, scan)}
