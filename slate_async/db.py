@@ -25,6 +25,7 @@ from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
 from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
+from slate_async.read.view import ReadView
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Look, Snapshot, ViewReads
@@ -62,6 +63,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
         self._place = place
         self._writer: Writer = opened.writer
+        self._intake = opened.writer.intake
         self._register = opened.register
         self._polls = polls
         self._polling = False
@@ -101,19 +103,22 @@ class Db(Member, ViewReads, KeepsCheckpoints):
     ) -> WriteHandle:
         self._check()
         self._writes += 1
-        handle = await self._writer.write_row(key, value, kind, life_ms)
-        return await self._answer(handle, await_durable)
+        handle = self._intake.row_now(key, value, kind, life_ms)
+        if handle is None:
+            handle = await self._intake.row(key, value, kind, life_ms)
+        if await_durable:
+            await handle.durable()
+        elif self._turns.spent():
+            await self._turns.give()
+        return handle
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check()
         self._batches += 1
-        handle = await self._writer.write_batch(batch) if batch.keys else self._writer.empty_handle()
-        return await self._answer(handle, await_durable)
-
-    async def _answer(self, handle: WriteHandle, await_durable: bool) -> WriteHandle:
+        handle = await self._intake.batch(batch)
         if await_durable:
             await handle.durable()
-        elif self._turns.spent():
+        elif self._turns.overdue():
             await self._turns.give()
         return handle
 
@@ -177,9 +182,14 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         self._reads += 1
         return self._now(durable)
 
+    def _seen(self, durable: bool) -> tuple[ReadView, int]:
+        self._check()
+        self._reads += 1
+        return self._writer.view, self._writer.durable_seq if durable else self._intake.last_seq
+
     def _now(self, durable: bool) -> Look:
         writer = self._writer
-        return Look(writer.view, writer.durable_seq if durable else writer.last_seq, self._clock.now_ms())
+        return Look(writer.view, writer.durable_seq if durable else self._intake.last_seq, self._clock.now_ms())
 
     async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
         await self._look_without(missing)
@@ -265,11 +275,11 @@ class Db(Member, ViewReads, KeepsCheckpoints):
             manifest_version=state.version,
             log_start=state.log_start,
             log_end=writer.flusher.acknowledged_end,
-            last_seq=writer.last_seq,
+            last_seq=self._intake.last_seq,
             durable_seq=writer.durable_seq,
             memtables=len(tables),
             memtable_bytes=sum(table.nbytes for table in tables),
-            unflushed_bytes=writer.admission.used,
+            unflushed_bytes=self._intake.unflushed_bytes,
             flushes_in_flight=writer.flusher.in_flight,
             waiting_writes=writer.admission.waiting,
             l0_ssts=len(state.l0) + writer.log_sst_count,
@@ -378,7 +388,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         return closed_failure(self._cause)
 
     def _left_open(self) -> str:
-        lost = self._writer.last_seq - self._writer.durable_seq
+        lost = self._intake.last_seq - self._writer.durable_seq
         return f"{self!r} was never closed; {lost} rows may be lost"
 
     def __repr__(self) -> str:

@@ -27,6 +27,11 @@ class Admission:
         return self._used
 
     @property
+    def room(self) -> int:
+        """Bytes that fit in now."""
+        return self._limit - self._used
+
+    @property
     def waiting(self) -> int:
         """Callers that wait for room."""
         return len(self._waiting)

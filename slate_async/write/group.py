@@ -68,15 +68,19 @@ class WriteHandle:
     """What a write returns.
 
     seq: sequence number of the last row written; a batch of n rows has ``seq - n + 1`` to ``seq``
-    create_time: seconds since the Unix epoch, the creation time of its rows
     """
 
-    __slots__ = ("_group", "create_time", "seq")
+    __slots__ = ("_create_ms", "_group", "seq")
 
-    def __init__(self, seq: int, create_time: float, group: CommitGroup) -> None:
+    def __init__(self, seq: int, create_ms: int, group: CommitGroup) -> None:
         self.seq: Final = seq
-        self.create_time: Final = create_time
+        self._create_ms = create_ms
         self._group = group
+
+    @property
+    def create_time(self) -> float:
+        """Seconds since the Unix epoch, the creation time of its rows."""
+        return self._create_ms / 1000
 
     async def durable(self) -> None:
         """Wait until the write is in the object store for good.

@@ -108,8 +108,7 @@ async def _load(tables: TableSet, one: LogObject, columns: Columns) -> None:
         if start:
             await asyncio.sleep(0)
         slot.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
-    slot.cut_rows = len(slot.table)
-    slot.reserved = slot.table.nbytes
+    slot.cut_rows, slot.cut_nbytes = len(slot.table), slot.table.nbytes
     slot.log_end, slot.log_floor = one.id, one.header.writer_epoch
     if slot.table.nbytes >= tables.table_bytes:
         tables.freeze()

@@ -13,23 +13,23 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slate_async.memtable.memtable import Memtable
+from slate_async.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.write.group import CommitGroup
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
     """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
-    ``log_floor`` the highest epoch among valid log objects up to there; ``reserved`` the admitted bytes it holds;
-    ``stored`` resolves when its rows are in SSTs."""
+    ``log_floor`` the highest epoch among valid log objects up to there; ``cut_rows`` and ``cut_nbytes`` what is in
+    segments; ``stored`` resolves when its rows are in SSTs."""
 
     table: Memtable
     log_end: int
     log_floor: int
     cut_rows: int = 0
+    cut_nbytes: int = 0
     queued_segments: int = 0
     frozen: bool = False
-    reserved: int = 0
     stored: CommitGroup = field(default_factory=CommitGroup)
 
 
@@ -54,7 +54,7 @@ class TableSet:
     """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
     ``table_bytes``, ``segment_bytes``: the active table is frozen, a segment is cut, at the end of the batch that
     reaches it.
-    ``on_frozen`` is called in the step that replaces the active table."""
+    ``on_cut`` is called in each step that cuts, ``on_frozen`` in the step that replaces the active table."""
 
     epoch: int
     freeze_each_cut: bool
@@ -64,9 +64,16 @@ class TableSet:
     frozen: list[Slot] = field(default_factory=list)  # oldest first
     queue: deque[Segment] = field(default_factory=deque)
     group: CommitGroup = field(default_factory=CommitGroup)
-    uncut_bytes: int = 0
     queued_bytes: int = 0
+    on_cut: Callable[[], None] = lambda: None
     on_frozen: Callable[[], None] = lambda: None
+
+    @property
+    def uncut_bytes(self) -> int:
+        """Bytes of keys and values that are in no segment yet."""
+        slot = self.active
+        overhead = (len(slot.table) - slot.cut_rows) * ROW_OVERHEAD_BYTES
+        return slot.table.nbytes - slot.cut_nbytes - overhead
 
     @property
     def pending_bytes(self) -> int:
@@ -78,26 +85,22 @@ class TableSet:
         """Whether rows wait for a log id."""
         return bool(self.queue) or self.active.cut_rows < len(self.active.table)
 
-    def added(self, nbytes: int, reserved: int) -> None:
-        """Rows with ``nbytes`` of keys and values were appended to the active table, ``reserved`` counted for them.
-
-        Cuts at `segment_bytes`, however long the window has had no room: an object stays of a size that can be
+    def cut_if_full(self) -> None:
+        """Cut at `segment_bytes`, however long the window has had no room: an object stays of a size that can be
         encoded, uploaded and retried, and a table of a size that can be flushed."""
-        self.uncut_bytes += nbytes
-        self.active.reserved += reserved
         if self.uncut_bytes >= self.segment_bytes:
             self.cut()
 
     def cut(self) -> None:
         """Close the current segment: its rows will be one log object. No rows, no segment."""
         slot, rows = self.active, len(self.active.table)
+        self.on_cut()
         if slot.cut_rows < rows:
             segment = Segment(slot, slot.cut_rows, rows, self.uncut_bytes, self.group, slot.table.last_seq)
-            slot.cut_rows = rows
+            slot.cut_rows, slot.cut_nbytes = rows, slot.table.nbytes
             slot.queued_segments += 1
             self.queue.append(segment)
-            self.queued_bytes += self.uncut_bytes
-            self.uncut_bytes = 0
+            self.queued_bytes += segment.nbytes
             self.group = CommitGroup()
         if self.freeze_each_cut or slot.table.nbytes >= self.table_bytes:
             self._retire()

@@ -1,4 +1,4 @@
-"""`Writer`: the live owner of one epoch. Gives sequence numbers, applies batches, and keeps what reads see.
+"""`Writer`: the live owner of one epoch. Takes rows in, sees them into the log and L0, and keeps what reads see.
 
 All state changes are synchronous steps between awaits: applying a batch, acknowledging a segment, adopting a
 manifest state. Reads take the current `ReadView`, an immutable picture that such a step replaces.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from slate_async.errors import InvalidError, SlateError
-from slate_async.format.columns import NO_EXPIRY
+from slate_async.errors import SlateError
 from slate_async.format.header import log_object_id
 from slate_async.log.extent import LogExtent
 from slate_async.log.protocol import Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SeqTime, SstRef
-from slate_async.memtable import ROW_OVERHEAD_BYTES
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.read.hot import HotReads
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
@@ -28,10 +27,10 @@ from slate_async.settings import Settings
 from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 from slate_async.write.admission import Admission
-from slate_async.write.batch import BatchRows
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
-from slate_async.write.group import CommitGroup, WriteHandle
+from slate_async.write.group import CommitGroup
+from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.write.l0_pressure import L0Pressure
 from slate_async.write.log_flusher import LogFlusher
@@ -41,8 +40,6 @@ from slate_async.write.replay import Replayed
 from slate_async.write.tables import Segment, Slot
 
 logger = logging.getLogger(__name__)
-MAX_BATCH_BYTES = 2**31 - 2**24
-"""A batch is one log object, whose values must fit Arrow's 32-bit offsets."""
 
 
 class Writer:
@@ -72,20 +69,27 @@ class Writer:
         self._ssts = ssts
         self._log = log
         self._supervisor = supervisor
-        self._skip_bytes = settings.skip_memtable_bytes
         self._failure: Callable[[], SlateError] | None = None
-        self._refusal: Callable[[], SlateError] | None = None
         self.tables = replayed.tables
-        self.last_seq = self.durable_seq = replayed.last_seq
-        self._tick_ms = replayed.last_tick_ms
-        self._newest_group: CommitGroup | None = None
+        self.durable_seq = replayed.last_seq
         self._failed_groups: list[CommitGroup] = []
         self._log_ssts: list[tuple[int, Table]] = replayed.log_ssts
         newest = [(log_id, SeqTime(replayed.last_seq, replayed.last_tick_ms)) for log_id, _ in replayed.log_ssts[:1]]
         self._log_times: dict[int, SeqTime] = dict(newest)  # when SSTs of the log were written, ascending
         self._readers: dict[bytes, SstReader] = {}
         self.admission = Admission(settings.max_unflushed_bytes)
-        self.admission.force(sum(slot.reserved for slot in (*self.tables.frozen, self.tables.active)))
+        self.admission.force(sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active)))
+        self.intake = Intake(
+            tables=self.tables,
+            admission=self.admission,
+            last_seq=replayed.last_seq,
+            tick_ms=replayed.last_tick_ms,
+            skip_bytes=settings.skip_memtable_bytes,
+            flush_bytes=settings.flush_bytes,
+            clock=runtime.clock,
+            added=lambda: self.flusher.notify(),
+            relieve=self._relieve,
+        )
         self.pressure = L0Pressure(settings.l0_max_ssts, lambda: self.l0_count, runtime.clock)
         self.on_ssts_changed: Callable[[], None] = lambda: None
         self.flusher = LogFlusher(
@@ -115,12 +119,13 @@ class Writer:
             pins=pins,
             state=lambda: self.state,
             published_end=lambda: self.flusher.published_end,
-            last_tick_ms=lambda: self._tick_ms,
+            last_tick_ms=lambda: self.intake.tick_ms,
             adopt=self.adopt,
             room=self.pressure.room,
         )
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
+        self._hot = HotReads(ssts.cache)
         self.view = self._picture()
 
     async def settle(self) -> None:
@@ -138,76 +143,6 @@ class Writer:
             self.l0.notify()
 
     # ---- writes
-
-    async def write_row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
-        """Apply one row, once there is room."""
-        nbytes = len(key) + len(value) + ROW_OVERHEAD_BYTES
-        if not self.admission.try_admit(nbytes):
-            await self._wait_for_room(nbytes)
-        if self._refusal is not None:
-            self.admission.release(nbytes)
-            raise self._refusal()
-        large = len(value) > self._skip_bytes
-        if large:
-            self.tables.freeze()
-        now = self._tick()
-        seq = self.last_seq + 1
-        expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
-        self.tables.active.table.append(key, value, kind, seq, expire, now)
-        self.last_seq = seq
-        return self._applied(len(key) + len(value), nbytes, now, large)
-
-    async def write_batch(self, batch: BatchRows) -> WriteHandle:
-        """Apply a batch in one step, once there is room for all of it."""
-        if batch.nbytes > MAX_BATCH_BYTES:
-            raise InvalidError(
-                f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.nbytes}; split it",
-                outcome="not_applied",
-            )
-        keys, values, kinds, ttls, _ = batch
-        nbytes = batch.nbytes + len(keys) * ROW_OVERHEAD_BYTES
-        if not self.admission.try_admit(nbytes):
-            await self._wait_for_room(nbytes)
-        if self._refusal is not None:
-            self.admission.release(nbytes)
-            raise self._refusal()
-        large = batch.nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
-        if large:
-            self.tables.freeze()
-        elif self.tables.uncut_bytes + batch.nbytes > MAX_BATCH_BYTES:
-            self.tables.cut()
-        now = self._tick()
-        expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
-        self.tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
-        self.last_seq += len(keys)
-        return self._applied(batch.nbytes, nbytes, now, large)
-
-    def _tick(self) -> int:
-        """Now in milliseconds; write times never go back."""
-        self._tick_ms = max(self._tick_ms, self._runtime.clock.now_ms())
-        return self._tick_ms
-
-    def _applied(self, nbytes: int, reserved: int, now_ms: int, large: bool) -> WriteHandle:
-        group = self._newest_group = self.tables.group
-        group.writes += 1
-        self.tables.added(nbytes, reserved)
-        if large:
-            self.tables.freeze()
-        self.flusher.notify()
-        return WriteHandle(self.last_seq, now_ms / 1000, group)
-
-    def empty_handle(self) -> WriteHandle:
-        """The handle of a batch without rows: durable when everything before it is."""
-        group = self._newest_group
-        if group is None:
-            group = CommitGroup()
-            group.resolve()
-        return WriteHandle(self.last_seq, self._tick() / 1000, group)
-
-    async def _wait_for_room(self, nbytes: int) -> None:
-        """Backpressure: wait in line; what is in memory is on its way out meanwhile."""
-        self._relieve()
-        await self.admission.admit(nbytes)
 
     def _relieve(self) -> None:
         """Somebody waits for room: if no table is on its way to L0, send the active one."""
@@ -230,8 +165,9 @@ class Writer:
             slot = self.tables.frozen[-1] if self.tables.frozen else None
         if force:
             self.flusher.force()
-        if self._newest_group is not None:
-            await self._newest_group.wait()
+        newest = self.intake.newest_group
+        if newest is not None:
+            await newest.wait()
         if slot is not None:
             await slot.stored.wait()
 
@@ -280,7 +216,7 @@ class Writer:
         self.tables.frozen.remove(segment.slot)
         self._show()
         segment.slot.stored.resolve()
-        self.admission.release(segment.slot.reserved)
+        self.admission.release(segment.slot.table.nbytes)
         self.on_ssts_changed()
 
     def _slowdown(self) -> float:
@@ -323,7 +259,7 @@ class Writer:
         self.pins.adopted(state)
         for slot in gone:
             slot.stored.resolve()
-            self.admission.release(slot.reserved)
+            self.admission.release(slot.table.nbytes)
         self.pressure.changed()
         self.on_ssts_changed()
         self.flusher.notify()
@@ -332,8 +268,7 @@ class Writer:
 
     def refuse_writes(self, cause: BaseException | None) -> None:
         """No row is applied any more; writes that wait for room are out."""
-        self._refusal = lambda: closed_failure(cause)
-        self.admission.fail(self._refusal)
+        self.intake.refuse(lambda: closed_failure(cause))
         self.pressure.lift()
 
     def fail(self, cause: BaseException | None) -> None:
@@ -385,7 +320,7 @@ class Writer:
         l0 = [self._table(sst, known) for sst in self.state.l0]
         runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
         log = [table for _, table in self._log_ssts]
-        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns)
+        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns, hot=self._hot)
 
     def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
         reader = known.get(sst.object_id)

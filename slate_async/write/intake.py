@@ -1,0 +1,180 @@
+"""`Intake`: rows on their way into the active memtable. Gives sequence numbers and write times; applies a row or a
+batch in one step without an await.
+
+Most rows change nothing but memory. Their room is admitted in advance, as a *lease*: bytes that later rows may take
+before anything else has to happen (a cut, a flush to start, a wait for room, a table of its own). `row_now` applies a
+row within the lease; `row` and `batch` do whatever has to happen and take the next lease. A cut and a wait for room
+end it, so nobody waits for room that is lent and not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slate_async.errors import InvalidError, SlateError
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.memtable import ROW_OVERHEAD_BYTES
+from slate_async.runtime.protocol import Clock
+from slate_async.write.admission import Admission
+from slate_async.write.batch import BatchRows
+from slate_async.write.group import CommitGroup, WriteHandle
+from slate_async.write.tables import TableSet
+
+MAX_BATCH_BYTES = 2**31 - 2**24
+"""A batch is one log object, whose values must fit Arrow's 32-bit offsets."""
+
+
+class Intake:
+    """See the module docstring.
+
+    last_seq, tick_ms: sequence number and write time of the newest row
+    skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
+    added: called when the flusher has to look; relieve: called when somebody waits for room
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: TableSet,
+        admission: Admission,
+        last_seq: int,
+        tick_ms: int,
+        skip_bytes: int,
+        flush_bytes: int,
+        clock: Clock,
+        added: Callable[[], None],
+        relieve: Callable[[], None],
+    ) -> None:
+        self.last_seq = last_seq
+        self.tick_ms = tick_ms
+        self.newest_group: CommitGroup | None = None
+        self._tables = tables
+        self._admission = admission
+        self._skip_bytes = skip_bytes
+        self._flush_bytes = flush_bytes
+        self._now_ms = clock.now_ms
+        self._added = added
+        self._relieve = relieve
+        self._refusal: Callable[[], SlateError] | None = None
+        self._lease = 0
+        self._leased_append = tables.active.table.append
+        self._leased_group = tables.group
+        tables.on_cut = self._end_lease
+
+    def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
+        """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
+        left = self._lease - len(key) - len(value) - ROW_OVERHEAD_BYTES
+        if left < 0:
+            return None
+        self._lease = left
+        now = self._now_ms()
+        if now > self.tick_ms:
+            self.tick_ms = now
+        else:
+            now = self.tick_ms
+        seq = self.last_seq + 1
+        self._leased_append(key, value, kind, seq, NO_EXPIRY if ttl_ms is None else now + ttl_ms, now)
+        self.last_seq = seq
+        group = self._leased_group
+        group.writes += 1
+        return WriteHandle(seq, now, group)
+
+    async def row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
+        """Apply one row, once there is room."""
+        await self._admit(len(key) + len(value) + ROW_OVERHEAD_BYTES)
+        large = len(value) > self._skip_bytes
+        if large:
+            self._tables.freeze()
+        now = self._tick()
+        seq = self.last_seq + 1
+        expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
+        self._tables.active.table.append(key, value, kind, seq, expire, now)
+        self.last_seq = seq
+        return self._applied(now, large)
+
+    async def batch(self, batch: BatchRows) -> WriteHandle:
+        """Apply a batch in one step, once there is room for all of it."""
+        keys, values, kinds, ttls, nbytes = batch
+        if not keys:
+            return self._empty_handle()
+        if nbytes > MAX_BATCH_BYTES:
+            raise InvalidError(
+                f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {nbytes}; split it",
+                outcome="not_applied",
+            )
+        await self._admit(nbytes + len(keys) * ROW_OVERHEAD_BYTES)
+        large = nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
+        if large:
+            self._tables.freeze()
+        elif self._tables.uncut_bytes + nbytes > MAX_BATCH_BYTES:
+            self._tables.cut()
+        now = self._tick()
+        expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
+        self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        self.last_seq += len(keys)
+        return self._applied(now, large)
+
+    def _empty_handle(self) -> WriteHandle:
+        """The handle of a batch without rows: durable when everything before it is."""
+        group = self.newest_group
+        if group is None:
+            group = CommitGroup()
+            group.resolve()
+        return WriteHandle(self.last_seq, self._tick(), group)
+
+    async def _admit(self, nbytes: int) -> None:
+        """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
+        self._end_lease()
+        if not self._admission.try_admit(nbytes):
+            self._relieve()
+            await self._admission.admit(nbytes)
+            self._end_lease()
+        if self._refusal is not None:
+            self._admission.release(nbytes)
+            raise self._refusal()
+
+    def _tick(self) -> int:
+        """Now in milliseconds; write times never go back."""
+        self.tick_ms = max(self.tick_ms, self._now_ms())
+        return self.tick_ms
+
+    def _applied(self, now_ms: int, large: bool) -> WriteHandle:
+        group = self.newest_group = self._tables.group
+        group.writes += 1
+        if large:
+            self._tables.freeze()
+        else:
+            self._tables.cut_if_full()
+        self._added()
+        if group is self._tables.group:
+            self._take_lease()
+        return WriteHandle(self.last_seq, now_ms, group)
+
+    def _take_lease(self) -> None:
+        """Lend the next rows what they may take before more than memory changes. Rows weigh more in it than in what
+        counts towards a cut, so the lease ends before."""
+        tables = self._tables
+        room = min(self._admission.room, self._skip_bytes, tables.segment_bytes - tables.uncut_bytes - 1)
+        unawaited = self._flush_bytes - tables.pending_bytes - 1
+        if unawaited >= 0:  # else the flusher waits for nothing but its window
+            room = min(room, unawaited)
+        if room > 0 and self._admission.try_admit(room):
+            self._lease = room
+            self._leased_append = tables.active.table.append
+            self._leased_group = tables.group
+
+    def _end_lease(self) -> None:
+        left, self._lease = self._lease, 0
+        if left:
+            self._admission.release(left)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of rows that are in memory, or let in, and not flushed."""
+        return self._admission.used - self._lease
+
+    def refuse(self, refusal: Callable[[], SlateError]) -> None:
+        """No row is applied any more; writes that wait for room are out."""
+        self._refusal = refusal
+        self._end_lease()
+        self._admission.fail(refusal)
