@@ -17,7 +17,6 @@ from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SeqTime, SstRef
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.read.hot import HotReads
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
@@ -125,7 +124,6 @@ class Writer:
         )
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
-        self._hot = HotReads(ssts.cache)
         self.view = self._picture()
 
     async def settle(self) -> None:
@@ -320,7 +318,7 @@ class Writer:
         l0 = [self._table(sst, known) for sst in self.state.l0]
         runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
         log = [table for _, table in self._log_ssts]
-        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns, hot=self._hot)
+        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns)
 
     def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
         reader = known.get(sst.object_id)
