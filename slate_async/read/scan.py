@@ -8,19 +8,18 @@ silently shorter answer.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-import numpy as np
-import pyarrow as pa
-
 from slate_async.errors import InvalidError
-from slate_async.format.columns import NO_EXPIRY, Columns, concat
+from slate_async.format.columns import Columns
 from slate_async.read.bounds import KeyRange
 from slate_async.read.live import LiveRows
 from slate_async.read.merge import key_at
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.renewal import RENEWALS, gave_up
+from slate_async.read.results import batch_of, pairs_of, rows_of
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
@@ -28,14 +27,14 @@ from slate_async.types import Row
 
 T = TypeVar("T")
 
-CHUNK_ROWS = 256
+CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
+
+INTERRUPTED = "the scan was interrupted; make another one"
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20
 """`Scan.batches` joins small batches up to this many rows or bytes; a larger one stays alone."""
-
-BATCH_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
 
 
 class Scan:
@@ -81,11 +80,11 @@ class Scan:
 
     def __aiter__(self) -> AsyncIterator[tuple[bytes, bytes]]:
         """Pairs of key and value."""
-        return _Steps(self, _pairs)
+        return _Steps(self._next_pairs, self._begin)
 
     def rows(self) -> AsyncIterator[Row]:
         """`Row` objects, with sequence number and times."""
-        return _Steps(self, _row_objects)
+        return _Steps(self._next_rows, self._begin)
 
     def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
         """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
@@ -122,12 +121,35 @@ class Scan:
             raise InvalidError("a scan is iterated once; make another one")
         self._begun = True
 
+    async def _next_pairs(self) -> Iterator[tuple[bytes, bytes]] | None:
+        chunk = await self._take(CHUNK_ROWS)
+        return None if chunk is None else pairs_of(chunk, self._reverse)
+
+    async def _next_rows(self) -> Iterator[Row] | None:
+        chunk = await self._take(CHUNK_ROWS)
+        return None if chunk is None else rows_of(chunk, self._reverse)
+
     async def _take(self, count: int) -> Columns | None:
         """The next ``count`` rows or fewer, ascending by key; ``None`` at the end."""
-        if self._turns.overdue():
-            await self._turns.give()
-        if self._refusal is not None:
-            raise InvalidError(self._refusal)
+        return await self._alone(partial(self._chunk, count))
+
+    async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
+        """``step``, unless another is under way or the scan is over; after a turn for others if it is their time."""
+        if self._busy:
+            raise InvalidError("another task is waiting for this scan's next row")
+        self._busy = True
+        try:
+            if self._turns.overdue():
+                await self._turns.give()
+            if self._refusal is not None:
+                raise InvalidError(self._refusal)
+            return await step()
+        finally:
+            self._busy = False
+            if self._refusal is not None:
+                await self._finish()
+
+    async def _chunk(self, count: int) -> Columns | None:
         if self._rest is None and not self._exhausted:
             self._rest = await self._fetch()
         if self._rest is None:
@@ -145,9 +167,6 @@ class Scan:
         return batch.slice(0, count), batch.slice(count, rows)
 
     async def _fetch(self) -> Columns | None:
-        if self._busy:
-            raise InvalidError("another task is waiting for this scan's next row")
-        self._busy = True
         try:
             self._check()
             batch = None if self._left == 0 else await self._next()
@@ -155,11 +174,8 @@ class Scan:
             if self._refusal is not None:
                 raise InvalidError(self._refusal)
         except BaseException:
-            self._refusal = self._refusal or "the scan was interrupted; make another one"
-            await self._finish()
+            self._refusal = self._refusal or INTERRUPTED
             raise
-        finally:
-            self._busy = False
         if batch is not None and self._left is not None:
             batch, _ = self._split(batch, self._left)
             self._left -= len(batch)
@@ -201,28 +217,27 @@ class Scan:
 
 
 class _Steps(AsyncIterator[T], Generic[T]):
-    """Items made from chunks of rows; an item that is at hand costs no suspension."""
+    """Items made chunk by chunk; one that is at hand costs no suspension."""
 
-    __slots__ = ("_begun", "_make", "_ready", "_scan")
+    __slots__ = ("_begin", "_more", "_ready")
 
-    def __init__(self, scan: Scan, make: Callable[[Columns, bool], Iterator[T]]) -> None:
-        self._scan = scan
-        self._make = make
+    def __init__(self, more: Callable[[], Awaitable[Iterator[T] | None]], begin: Callable[[], None]) -> None:
+        """``more`` gives the items of the next chunk, ``None`` after the last one; ``begin`` is called once before."""
+        self._more = more
+        self._begin: Callable[[], None] | None = begin
         self._ready: Iterator[T] = iter(())
-        self._begun = False
 
     async def __anext__(self) -> T:
         for item in self._ready:
             return item
-        scan = self._scan
-        if not self._begun:
-            scan._begin()
-            self._begun = True
-        chunk = await scan._take(CHUNK_ROWS)
-        if chunk is None:
+        if self._begin is not None:
+            self._begin()
+            self._begin = None
+        ready = await self._more()
+        if ready is None:
             raise StopAsyncIteration
-        self._ready = self._make(chunk, scan._reverse)
-        return next(self._ready)
+        self._ready = ready
+        return next(ready)
 
 
 class _Batches(AsyncIterator[RecordBatch]):
@@ -256,36 +271,4 @@ class _Batches(AsyncIterator[RecordBatch]):
             nbytes += part.nbytes
         if not parts:
             raise StopAsyncIteration
-        return _record_batch(parts, scan._reverse)
-
-
-def _record_batch(parts: list[Columns], reverse: bool) -> RecordBatch:
-    columns = concat(parts[::-1] if reverse else parts)
-    if reverse:
-        columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
-    batch: RecordBatch = pa.record_batch([columns.keys, columns.values, pa.array(columns.seqs)], schema=BATCH_SCHEMA)
-    return batch
-
-
-def _pairs(columns: Columns, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-    keys, values = columns.keys.to_pylist(), columns.values.to_pylist()
-    if reverse:
-        keys.reverse()
-        values.reverse()
-    return zip(keys, values, strict=True)
-
-
-def _row_objects(columns: Columns, reverse: bool) -> Iterator[Row]:
-    expires = [NO_EXPIRY] * len(columns) if columns.expire_ms is None else columns.expire_ms.tolist()
-    rows = [
-        Row(key, value, seq, create_ms / 1000, None if expire_ms == NO_EXPIRY else expire_ms / 1000)
-        for key, value, seq, create_ms, expire_ms in zip(
-            columns.keys.to_pylist(),
-            columns.values.to_pylist(),
-            columns.seqs.tolist(),
-            columns.create_ms.tolist(),
-            expires,
-            strict=True,
-        )
-    ]
-    return reversed(rows) if reverse else iter(rows)
+        return batch_of(parts, scan._reverse)
