@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from metastores.protocol import Register
+from slate_async.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
 from slate_async.clone.destroy import remove_all
 from slate_async.clone.detach import detach_if_free
 from slate_async.counters import shared_counters
@@ -83,6 +84,7 @@ class GarbageCollector(Member):
         self._one_at_a_time = asyncio.Lock()
         self._last: CollectionReport | None = None
         self._warned_of: set[UUID] = set()
+        self._clones = ClonesOfOne(place.name, sites_of(place, supervisor))
         self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
@@ -125,8 +127,9 @@ class GarbageCollector(Member):
         self, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
     ) -> CollectionReport:
         async with self._one_at_a_time:
+            abandoned = await self._abandoned_here(dry_run)
             report = await self._opened.collector.collect(dry_run=dry_run, on_progress=on_progress)
-            report = await self._tended(report)
+            report = await self._tended(replace(report, abandoned=abandoned))
         if not dry_run:
             self._warn_of(report.held_by)
             self._last = report
@@ -145,10 +148,33 @@ class GarbageCollector(Member):
         self._round_ended.set()
         self._round_ended = asyncio.Event()
 
-    async def _tended(self, report: CollectionReport) -> CollectionReport:
-        """Besides garbage: end a destroyed database whose time has come, and a clone's hold on its parents."""
+    async def _abandoned_here(self, dry_run: bool) -> tuple[str, ...]:
+        """Remove the database if it is a clone whose making was broken off long ago; its name, if it was."""
         state = self._opened.driver.head
-        if state is None or not (state.parents or state.destroyed_at_ms is not None):
+        if dry_run or state is None or not is_abandoned(state, self._graced_ms()):
+            return ()
+        open_site = sites_of(self._place, self._supervisor)
+        try:
+            async with open_site(self._name) as site:
+                return (self._name,) if await remove_abandoned(site, open_site, state) else ()
+        except CorruptionError as error:
+            logger.warning("%s: an unfinished clone could not be removed: %s", self._name, error)
+            return ()
+
+    def _graced_ms(self) -> int:
+        """What ended, or was left, before then goes now."""
+        settings = self._place.settings
+        return self._runtime.clock.now_ms() - settings.gc_destroy_grace_ms - settings.gc_clock_skew_ms
+
+    async def _tended(self, report: CollectionReport) -> CollectionReport:
+        """Besides garbage: end a destroyed database whose time has come, clones that were never finished, and a clone's
+        hold on its parents."""
+        state = self._opened.driver.head
+        if state is None:
+            return report
+        abandoned = await self._clones.end_abandoned(state, self._graced_ms(), dry_run=report.dry_run)
+        report = replace(report, abandoned=report.abandoned + abandoned)
+        if not (state.parents or state.destroyed_at_ms is not None):
             return report
         try:
             if state.destroyed_at_ms is not None:
@@ -179,9 +205,8 @@ class GarbageCollector(Member):
         """Whether a destroyed database is to be removed, or to be rid of what its removal left undone."""
         if state.removed:
             return bool(state.parents)
-        now_ms, settings = self._runtime.clock.now_ms(), self._place.settings
-        end_ms = (state.destroyed_at_ms or 0) + settings.gc_destroy_grace_ms + settings.gc_clock_skew_ms
-        return now_ms >= end_ms and not holders(state, now_ms - settings.gc_clock_skew_ms)
+        expired_ms = self._runtime.clock.now_ms() - self._place.settings.gc_clock_skew_ms
+        return (state.destroyed_at_ms or 0) <= self._graced_ms() and not holders(state, expired_ms)
 
     async def _run(self) -> None:
         """Rounds for ever; one that found more than it may delete is followed at once."""

@@ -369,8 +369,10 @@ class Settings(BaseSettings):
     gc_destroy_grace_ms: int = _setting(
         DAY_MS,
         unit="milliseconds",
-        what="How long after a soft destroy a garbage collector removes the database, if no checkpoint holds it then.",
-        why="Readers and clones of what was destroyed have a working day to be noticed.",
+        what="How long after a soft destroy a garbage collector removes the database, if no checkpoint holds it then;"
+        " and how long after it was begun a clone that was never finished.",
+        why="Readers and clones of what was destroyed have a working day to be noticed, and cloners that died to be"
+        " started again.",
         ge=0,
         le=365 * DAY_MS,
     )

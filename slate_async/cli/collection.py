@@ -113,5 +113,6 @@ def summary(path: str, report: CollectionReport) -> dict[str, Any]:
         "truncated": report.truncated,
         "detached": report.detached,
         "removed": report.removed,
+        "abandoned": list(report.abandoned),
         "manifest_version": report.manifest_version,
     }

@@ -77,11 +77,10 @@ async def destroy(site: Site, open_site: OpenSite, *, soft: bool = False) -> Man
 
 
 async def remove_unfinished(site: Site, open_site: OpenSite, database_id: UUID) -> None:
-    """Destroy a clone that can never be finished."""
+    """Destroy a clone that was never finished. Raises `FencedError` if it was meanwhile."""
     state = await site.head()
     check_database(state, database_id)
-    if state.destroyed_at_ms is None:
-        await _mark_unfinished(site, state)
+    await _mark_unfinished(site, state)
     await remove_all(site, open_site, database_id)
 
 

@@ -65,6 +65,7 @@ class CollectionReport:
     ``sst_floor`` down until a compactor runs
     detached: a clone gave its parents up, since nothing names their SSTs any more
     removed: a database destroyed before was removed for good
+    abandoned: clones whose making was broken off long ago, by their URLs: removed, with what they held in their parent
     """
 
     dry_run: bool
@@ -78,6 +79,7 @@ class CollectionReport:
     held_by: tuple[HoldingCompaction, ...] = ()
     detached: bool = False
     removed: bool = False
+    abandoned: tuple[str, ...] = ()
 
     @property
     def deleted_bytes(self) -> int:

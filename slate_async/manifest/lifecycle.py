@@ -214,12 +214,12 @@ class MarkDestroyed:
         """Applies while the fenced epoch is the newest: a writer that claims later must be fenced, too. Its mark is
         ``destroyed_at_ms``."""
         check_database(state, self.database_id)
+        if self.token is None and state.initialized:
+            raise FencedError("the clone was finished while it was being destroyed")
         if state.destroyed_at_ms is not None:
             return None
         if self.token is not None and state.writer_token != self.token:
             raise FencedError(f"writer epoch {state.writer_epoch} took over while the database was being destroyed")
-        if self.token is None and state.initialized:
-            raise FencedError("the clone was finished while it was being destroyed")
         if self.refuse_held:
             refuse_held(state, self.now_ms)
         return replace(

@@ -147,3 +147,102 @@ async def test_a_damaged_parent_does_not_end_the_collection_of_its_clone(town: T
             await there.put(key, data, mode=OVERWRITE)
         assert (await collector.collect()).detached
     await town.check_exact(town.clone)
+
+
+# ---- clones that were never finished
+
+
+async def begin_clone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a clone; its maker dies once it is pinned."""
+
+    async def dies(*_: object) -> None:
+        raise slate.UnavailableError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("slate_async.clone.make.copy_log", dies)
+        async with town.admin(town.parent) as admin:
+            with pytest.raises(slate.UnavailableError, match="killed"):
+                await admin.clone(town.clone)
+
+
+async def held_for_clones(town: Town) -> int:
+    async with town.admin(town.parent) as admin:
+        return sum(one.owner == "clone" for one in await admin.list_checkpoints())
+
+
+async def test_a_clone_that_was_never_finished_goes_with_what_it_held(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await town.fill(town.parent, b"v")
+    await begin_clone(town, monkeypatch)
+    town.clock.wall_ms += DAY_MS + SKEW_MS - 1
+    assert (await town.collect(town.parent)).abandoned == ()
+    assert await held_for_clones(town) == 1
+    town.clock.wall_ms += 1
+    assert (await town.collect(town.parent, dry_run=True)).abandoned == (town.clone,)
+    assert await held_for_clones(town) == 1
+    assert (await town.collect(town.parent)).abandoned == (town.clone,)
+    assert await held_for_clones(town) == 0
+    assert not [key for key in await town.left(town.clone) if key.startswith("sst/")]
+    assert (await town.collect(town.parent)).abandoned == ()
+    await town.check_exact(town.parent)
+    await town.check_exact(town.clone)
+    async with town.admin(town.parent) as admin:
+        with pytest.raises(slate.InvalidError, match="destroyed"):
+            await admin.clone(town.clone)
+    assert await held_for_clones(town) == 0
+
+
+async def test_its_own_collector_removes_it_too(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    await town.fill(town.parent, b"v")
+    await begin_clone(town, monkeypatch)
+    with pytest.raises(slate.InvalidError, match="not finished"):
+        await town.collect(town.clone)
+    town.clock.wall_ms += DAY_MS + SKEW_MS
+    assert (await town.collect(town.clone)).abandoned == (town.clone,)
+    assert await held_for_clones(town) == 0
+    await town.check_exact(town.clone)
+
+
+async def test_its_removal_goes_on_where_it_stopped(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    await town.fill(town.parent, b"v")
+    await begin_clone(town, monkeypatch)
+    town.clock.wall_ms += DAY_MS + SKEW_MS
+
+    async def dies(*_: object) -> None:
+        raise slate.UnavailableError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("slate_async.clone.destroy.release_parents", dies)
+        assert (await town.collect(town.parent)).abandoned == ()
+    assert await held_for_clones(town) == 1
+    assert (await town.collect(town.parent)).abandoned == (town.clone,)
+    assert await held_for_clones(town) == 0
+
+
+async def test_a_clone_that_went_on_stays_however_old(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    await town.fill(town.parent, b"v")
+    await begin_clone(town, monkeypatch)
+    async with town.admin(town.parent) as admin:
+        await admin.clone(town.clone)
+    town.clock.wall_ms += 10 * DAY_MS
+    for path in (town.parent, town.clone):
+        assert (await town.collect(path)).abandoned == ()
+    async with town.environment.open_reader(town.clone, settings=town.settings) as reader:
+        assert await reader.get(b"key") == b"v"
+
+
+async def test_what_says_nothing_of_a_clone_is_not_taken_for_its_end(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a clone may be another place from where the collector runs: empty, or somebody else's."""
+    await town.fill(town.parent, b"v")
+    await begin_clone(town, monkeypatch)
+    town.clock.wall_ms += DAY_MS + SKEW_MS
+    store, prefix = open_store(town.clone, town.environment.runtime)
+    elsewhere = PrefixedStore(store, prefix)
+    await elsewhere.delete([info.key async for info in elsewhere.list()])
+    for _ in range(2):
+        assert (await town.collect(town.parent)).abandoned == ()
+        assert await held_for_clones(town) == 1
+        await town.fill(town.clone, b"somebody else's")
