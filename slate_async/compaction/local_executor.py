@@ -23,11 +23,12 @@ import numpy as np
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.compaction.merge import Merge, SourceRows, Tally
 from slate_async.compaction.output import SstOutput
+from slate_async.compaction.reading import read_batches
+from slate_async.compaction.rounds import Rounds
 from slate_async.format.columns import Columns
 from slate_async.format.sst import SstMeta
 from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.read.merge import MergedRows, Stream
 from slate_async.runtime.protocol import Runtime
 from slate_async.sst.reader import SstReader
 
@@ -56,10 +57,10 @@ class LocalExecutor:
         merge = Merge(tally, keep_above=task.keep_above, expired_at_ms=task.expired_at_ms, bottom=task.bottom)
         epoch = max(sst.writer_epoch for source in task.sources for sst in source)
         output = SstOutput(task, epoch, self._store, self._runtime, tally)
-        rows = MergedRows([Stream(rows) for rows in self._sources(task, tally)], gather_bytes=ROUND_BYTES)
+        rounds = Rounds(self._sources(task, tally), nbytes=ROUND_BYTES)
         try:
-            while await rows.fill():
-                left = await self._runtime.offload.run(lambda: output.add(merge.keep(rows.step())))
+            while await rounds.fill():
+                left = await self._runtime.offload.run(lambda: output.add(merge.keep(rounds.step())))
                 while len(left):
                     await output.seal()
                     left = await self._runtime.offload.run(lambda rest=left: output.add(rest))  # type: ignore[misc]
@@ -67,7 +68,7 @@ class LocalExecutor:
                     progress(tally.counts())
             return RangeResult(await output.finish(), tally.counts())
         finally:
-            await rows.aclose()
+            await rounds.aclose()
             await output.close()
 
     def _sources(self, task: RangeTask, tally: Tally) -> list[SourceRows]:
@@ -91,8 +92,7 @@ class LocalExecutor:
             reader = self._open_sst(sst)
             meta = await reader.load()
             stored = max(1, int(read_ahead * _stored_share(meta)))
-            scan = reader.scan(low, high, read_ahead_bytes=stored, reads_ahead=1, fill_cache=False)
-            async with aclosing(scan) as batches:
+            async with aclosing(read_batches(reader, low, high, read_bytes=stored)) as batches:
                 async for rows in batches:
                     yield rows if sst.global_seq is None else _renumbered(rows, sst.global_seq)
 

@@ -1,4 +1,4 @@
-"""Which versions of rows a compaction keeps. Vectorised; nothing here does I/O.
+"""Which versions of rows a compaction keeps, round by round. Vectorised; nothing here does I/O.
 
 For each key, with ``keep_above`` the highest sequence number that nobody reads below any more:
 
@@ -16,38 +16,34 @@ from collections.abc import AsyncIterator
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.compaction.executor import MergeCounts
+from slate_async.compaction.rounds import Mask, Round, as_round
 from slate_async.errors import InternalError
 from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
-from slate_async.read.merge import close_stream, key_at, same_key_as_previous
+from slate_async.read.merge import close_stream, key_at
 from slate_async.types import DELETE, MERGE, PUT
-
-Mask = npt.NDArray[np.bool_]
 
 
 class VersionFilter:
-    """Finds shadowed versions in sorted rows that come in pieces; a key may be spread over several of them."""
+    """Finds shadowed versions in rounds of sorted rows; a key may be spread over several of them."""
 
     def __init__(self, keep_above: int) -> None:
         self._keep_above = keep_above
         self._last_key: bytes | None = None
         self._base_seen = False
 
-    def look(self, rows: Columns) -> tuple[Mask, Mask]:
-        """Of the next ``rows`` (1 or more), which are bases, and which are not shadowed; bool[n] each."""
-        old = rows.seqs <= self._keep_above
-        begins = np.ones(len(rows), np.bool_)
-        np.logical_not(same_key_as_previous(rows), out=begins[1:])
-        under_base = np.zeros(len(rows), np.bool_)
-        under_base[1:] = old[:-1] & ~begins[1:]
-        if self._base_seen and key_at(rows, 0) == self._last_key:
+    def look(self, found: Round) -> tuple[Mask, Mask]:
+        """Of the places of the next round, which are bases, and which are not shadowed; bool[n] each."""
+        old = found.in_order(found.rows.seqs) <= self._keep_above
+        under_base = np.zeros(len(old), np.bool_)
+        under_base[1:] = old[:-1] & found.repeats[1:]
+        if self._base_seen and found.key(0) == self._last_key:
             under_base[0] = True
         base = old & ~under_base
-        self._last_key, self._base_seen = key_at(rows, -1), bool(old[-1])
+        self._last_key, self._base_seen = found.key(-1), bool(old[-1])
         return base, base | ~old
 
 
@@ -71,7 +67,7 @@ class Tally:
 
 
 class Merge:
-    """Drops what nobody needs from the merged rows of one key range, piece by piece, in order."""
+    """Drops what nobody needs from the merged rows of one key range, round by round."""
 
     def __init__(self, tally: Tally, *, keep_above: int, expired_at_ms: int, bottom: bool) -> None:
         self._tally = tally
@@ -79,27 +75,31 @@ class Merge:
         self._bottom = bottom
         self._filter = VersionFilter(keep_above)
 
-    def keep(self, rows: Columns) -> Columns:
-        """What stays of the next merged ``rows`` (1 or more). Raises `InternalError` for a merge operand."""
+    def keep(self, found: Round) -> Columns:
+        """What stays of the rows of the next round. Raises `InternalError` for a merge operand."""
+        rows, tally = found.rows, self._tally
         if int(rows.kinds.max()) >= MERGE:
             raise InternalError("a merge operand, which this version cannot compact; use a newer one")
-        tally = self._tally
-        base, kept = self._filter.look(rows)
+        base, kept = self._filter.look(found)
+        kinds = found.in_order(rows.kinds)
         tally.shadowed += len(rows) - int(np.count_nonzero(kept))
         if self._bottom:
-            deleted = base & (rows.kinds == DELETE)
+            deleted = base & (kinds == DELETE)
             tally.tombstones += int(np.count_nonzero(deleted))
             kept &= ~deleted
+        buried: Mask | None = None
         if rows.expire_ms is not None:
-            expired = base & (rows.kinds == PUT) & (rows.expire_ms <= self._expired_at_ms)
-            found = int(np.count_nonzero(expired))
+            expired = base & (kinds == PUT) & (found.in_order(rows.expire_ms) <= self._expired_at_ms)
+            count = int(np.count_nonzero(expired))
             if self._bottom:
-                tally.expired += found
+                tally.expired += count
                 kept &= ~expired
-            elif found:
-                tally.buried += found
-                rows = _bury(rows, rows.expire_ms, expired)
-        rest = _pick(rows, kept)
+            elif count:
+                tally.buried += count
+                buried = expired[kept]
+        rest = found.take(kept)
+        if buried is not None:
+            rest = _bury(rest, buried)
         tally.rows_out += len(rest)
         tally.bytes_out += data_bytes(rest)
         return rest
@@ -127,8 +127,9 @@ class SourceRows(AsyncIterator[Columns]):
         key = key_at(rows, 0)
         if self._hot is None or self._hot[0] != key:
             self._hot = (key, VersionFilter(self._keep_above))
-        _, kept = self._hot[1].look(rows)
-        rest = _pick(rows, kept)
+        found = as_round(rows)
+        _, kept = self._hot[1].look(found)
+        rest = found.take(kept)
         self._tally.shadowed += len(rows) - len(rest)
         return rest
 
@@ -144,15 +145,11 @@ def data_bytes(rows: Columns) -> int:
     return binary_nbytes(rows.keys) + binary_nbytes(rows.values) - 8 * (len(rows) + 1)
 
 
-def _pick(rows: Columns, kept: Mask) -> Columns:
-    return rows if kept.all() else rows.take(np.flatnonzero(kept))
-
-
-def _bury(rows: Columns, expire_ms: npt.NDArray[np.int64], expired: Mask) -> Columns:
+def _bury(rows: Columns, expired: Mask) -> Columns:
     """``rows`` with tombstones in the place of the ``expired`` ones."""
     return replace(
         rows,
         values=pc.if_else(pa.array(expired), pa.scalar(b"", pa.binary()), rows.values),
         kinds=np.where(expired, np.uint8(DELETE), rows.kinds),
-        expire_ms=np.where(expired, NO_EXPIRY, expire_ms),
+        expire_ms=None if rows.expire_ms is None else np.where(expired, NO_EXPIRY, rows.expire_ms),
     )

@@ -87,7 +87,7 @@ class MergedRows(AsyncIterator[Columns]):
         if len(joined) == 1:
             return joined[0]
         if sum(part.nbytes for part in joined) > MAX_JOINED_BYTES:
-            self._single_rows.extend(_rows_apart(joined, self._reverse))
+            self._single_rows.extend(rows_apart(joined, self._reverse))
             return self._single_rows.popleft()
         rows = concat(joined)
         return rows if len(taken) == 1 else sort_rows(rows)
@@ -239,7 +239,7 @@ def sort_rows(columns: Columns) -> Columns:
     return rows.take(order.astype(np.int64))
 
 
-def _rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
+def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
     """Each row of ``parts`` by itself: keys in scan order, a key's versions newest first. Nothing is copied."""
     places = [(key, part, row) for part in parts for row, key in enumerate(part.keys.to_pylist())]
     places.sort(key=lambda place: int(place[1].seqs[place[2]]), reverse=True)

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from slate_async.compaction import rounds
 from slate_async.compaction.executor import MergeCounts, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.errors import CorruptionError, InternalError, UnavailableError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.format.header import decode_header
-from slate_async.read import merge as read_merge
 from slate_async.sst.names import sst_key
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime
@@ -78,7 +78,7 @@ def random_sources(rng: random.Random) -> list[list[Version]]:
 async def test_what_stays(seed: int, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     if rng.random() < 0.3:  # rows too large to be joined, so that keys come in pieces
-        monkeypatch.setattr(read_merge, "MAX_JOINED_BYTES", 100)
+        monkeypatch.setattr(rounds, "MAX_JOINED_BYTES", 100)
     sources = random_sources(rng)
     highest = max(row.seq for rows in sources for row in rows)
     task = await bench.task(
@@ -191,14 +191,14 @@ async def test_merge_operands_are_refused(bench: Bench) -> None:
 
 async def test_a_hot_key_is_thinned_before_the_merge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = read_merge.MergedRows.step
+    real = rounds.Rounds.step
 
-    def step(self: read_merge.MergedRows) -> object:
-        rows = real(self)
-        sizes.append(len(rows))
-        return rows
+    def step(self: rounds.Rounds) -> rounds.Round:
+        found = real(self)
+        sizes.append(len(found.rows))
+        return found
 
-    monkeypatch.setattr(read_merge.MergedRows, "step", step)
+    monkeypatch.setattr(rounds.Rounds, "step", step)
     sources = [[Version(b"hot", b"v" * 20, seq) for seq in range(low, low + 500)] for low in (501, 1)]
     result = await bench.run(await bench.task(*sources))
     assert (result.counts.rows_in, result.counts.shadowed, result.counts.rows_out) == (1000, 999, 1)
