@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from rich.console import Console
 
 from slate_async.cli import keyvalue, transfer
+from slate_async.cli.compaction import Progressing
 from slate_async.cli.encoding import Encoding
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
+from slate_async.compaction.progress import CompactionEvent
 from tests.unit.cli.conftest import FakeDatabase
 
 
@@ -63,3 +66,14 @@ def test_a_load_shows_its_progress_except_with_json(database: FakeDatabase, tmp_
     said = '{"line":2002,"reason":"1 fields' if as_json else "line 2002: 1 fields"
     assert said in terminal.err.getvalue()
     assert ("2,000" in terminal.out.getvalue()) is not as_json
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_compaction_shows_its_progress_except_with_json(as_json: bool) -> None:
+    terminal, begun = Terminal(as_json=as_json), uuid4()
+    with Progressing(terminal.session.output, lines=False) as progressing:
+        progressing.tell(CompactionEvent("begun", begun, 1, 0, 4_000, 0, 3))
+        progressing.tell(CompactionEvent("range", begun, 1, 1_500, 4_000, 1, 3))
+    shown = terminal.err.getvalue()
+    assert ("1500/4000" in shown, "range 1 of 3" in shown) == (not as_json, not as_json)
+    assert terminal.out.getvalue() == ""
