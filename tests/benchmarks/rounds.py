@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Clock: TypeAlias = Literal["wall", "cpu"]
+SHORTEST_S = 1e-9
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -66,6 +67,30 @@ class Samples:
         return statistics.median(one / other if other else float("inf") for one, other in pairs)
 
 
+@dataclass
+class Watch:
+    """Seconds of each clock, once the `stopwatch` has stopped."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def stopwatch() -> Iterator[Watch]:
+    """Measure the block by every clock.
+
+    What is alive before is kept out of the garbage collector's sight, so that the benchmark's own rows do not slow down
+    whoever allocates most."""
+    watch = Watch()
+    gc.collect()
+    gc.freeze()
+    try:
+        started = {name: clock() for name, clock in CLOCKS.items()}
+        yield watch
+        watch.seconds = {name: max(clock() - started[name], SHORTEST_S) for name, clock in CLOCKS.items()}
+    finally:
+        gc.unfreeze()
+
+
 @dataclass(frozen=True)
 class Turn:
     """One round of a family."""
@@ -85,20 +110,10 @@ class Turn:
 
     @contextmanager
     def timed(self, measure: str, subject: str, count: int, unit: str = "rows/s") -> Iterator[None]:
-        """Record how many of ``count`` were done a second.
-
-        What is alive before is kept out of the garbage collector's sight, so that the benchmark's own rows do not slow
-        down whoever allocates most."""
-        clock = CLOCKS[self.plan.clock]
-        gc.collect()
-        gc.freeze()
-        try:
-            started = clock()
+        """Record how many of ``count`` were done a second."""
+        with stopwatch() as watch:
             yield
-            seconds = clock() - started
-        finally:
-            gc.unfreeze()
-        self.record(measure, subject, count / max(seconds, 1e-9), unit)
+        self.record(measure, subject, count / watch.seconds[self.plan.clock], unit)
 
 
 @contextmanager

@@ -19,6 +19,11 @@ def make_rows(count: int, seed: int, value_bytes: int = VALUE_BYTES) -> list[Pai
     return [(rng.randbytes(KEY_BYTES), rng.randbytes(value_bytes)) for _ in range(count)]
 
 
+def compressible_rows(count: int, seed: int) -> list[Pair]:
+    """As `make_rows`, but values halve when compressed: hexadecimal digits."""
+    return [(key, value.hex().encode()) for key, value in make_rows(count, seed, VALUE_BYTES // 2)]
+
+
 def missing_keys(count: int, seed: int) -> list[bytes]:
     """Keys between those of `make_rows`, none of which is there."""
     rng = random.Random(f"missing {seed}")

@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tests.benchmarks.engines.limits import Dict, Lmdb
-from tests.benchmarks.engines.ours import SlateAsync, Uncompacted
+from tests.benchmarks.engines.ours import SlateAsync, Uncompacted, Uncompressed
 from tests.benchmarks.engines.protocol import Engine
 from tests.benchmarks.engines.rocks import Rocks, RocksNoWal, RocksTuned
-from tests.benchmarks.engines.slatedb import SlateDB
+from tests.benchmarks.engines.slatedb import PromptSlateDB, SlateDB
 from tests.benchmarks.rounds import Turn
 
-__all__ = ["Dict", "Lmdb", "Rocks", "RocksNoWal", "RocksTuned", "SlateAsync", "SlateDB", "Uncompacted", "taking_turns"]
+__all__ = [
+    "Dict",
+    "Lmdb",
+    "PromptSlateDB",
+    "Rocks",
+    "RocksNoWal",
+    "RocksTuned",
+    "SlateAsync",
+    "SlateDB",
+    "Uncompacted",
+    "Uncompressed",
+    "missing_peers",
+    "taking_turns",
+]
 PEERS = ("slatedb", "rocksdict", "lmdb")
 
 

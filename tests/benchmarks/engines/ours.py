@@ -75,3 +75,10 @@ class Uncompacted(SlateAsync):
     """Without a compactor: what is flushed, and what `Db.compact` is told to make, stays as it is."""
 
     settings = slate_async.Settings(compactor=False, l0_max_ssts=10_000)
+
+
+class Uncompressed(Uncompacted):
+    """As `Uncompacted`, and blocks are stored as they are."""
+
+    name = "slate_async, no zstd"
+    settings = Uncompacted.settings.replace(compression="none")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.families import durable, get, put, scan
+from tests.benchmarks.families import durable, flush, get, opening, put, scan
 from tests.benchmarks.family import Family
 
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (put, durable, get, scan)}
+MODULES = (put, durable, get, scan, flush, opening)
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}
