@@ -377,10 +377,13 @@ class Environment:
     ) -> None:
         try:
             await self.close()
-        except SlateError as failure:
+        except Exception as failure:
             if error is None:
                 raise
-            logger.error("closing an Environment failed too, while another error was on its way: %s", failure)
+            bug = not isinstance(failure, SlateError)
+            logger.error(
+                "closing an Environment failed too, while another error was on its way: %s", failure, exc_info=bug
+            )
 
 
 def require_loop() -> None:

@@ -81,6 +81,22 @@ async def test_closing_it_closes_its_databases(tmp_path: Path) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("slate")]
 
 
+async def test_whatever_closing_it_raises_does_not_replace_the_error_of_the_body(tmp_path: Path) -> None:
+    async def broken() -> None:
+        raise OSError("a client that cannot be closed")
+
+    async def body(error: Exception | None) -> None:
+        async with slate.Environment(runtime=runtime()) as env:
+            (await env.open(tmp_path / "db")).on_closed(broken)
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError):
+        await body(ZeroDivisionError())
+    with pytest.raises(OSError, match="cannot be closed"):
+        await body(None)
+
+
 async def test_it_is_not_closed_under_an_opening(tmp_path: Path) -> None:
     env = slate.Environment(runtime=runtime())
     opening = asyncio.ensure_future(_open(env, tmp_path / "db"))
