@@ -85,8 +85,8 @@ async def build(objects: MemoryObjects, ssts: int) -> None:
     await driver.commit(AddRuns(ssts))
 
 
-async def measure(turn: Turn, ssts: int) -> None:
-    open_ms, requests, trips, commit_bytes, commit_ms = of_size(ssts)
+async def measure(turn: Turn, named: int, ssts: int) -> None:
+    open_ms, requests, trips, commit_bytes, commit_ms = of_size(named)
     objects = MemoryObjects()
     await build(objects, ssts)
     store = SlowStore(LATENCY_S, objects)
@@ -113,13 +113,8 @@ async def commit(db: slate.Db) -> tuple[int, float]:
 
 
 async def one_round(turn: Turn) -> None:
-    small, large = sizes(turn)
-    for ssts in turn.in_order((small, large)):
-        await measure(turn, ssts)
-
-
-def sizes(turn: Turn) -> tuple[int, int]:
-    return 400, turn.plan.choose(2_000, 100_000, 100_000)
+    for ssts in turn.in_order((400, 100_000)):
+        await measure(turn, ssts, min(ssts, turn.plan.choose(1_000, ssts, ssts)))
 
 
 SMALL, LARGE = of_size(400), of_size(100_000)
