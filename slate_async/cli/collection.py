@@ -77,17 +77,31 @@ async def _once(session: Session, path: str, one: GarbageCollector, dry_run: boo
 
 
 async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: bool) -> None:
-    """A line for each round that did something, for ever."""
+    """What each round did, for ever."""
     session.output.note(f"collecting the garbage of {path}; Ctrl-C ends it")
     async for report in one.rounds():
-        shown = summary(path, report)
         if session.output.as_json:
-            session.output.json(shown)
-        elif report.objects or report.manifest_versions or report.expired_checkpoints:
-            session.output.line(
-                f"{path}: deleted {counted(len(report.objects), 'object')} of {report.deleted_bytes} bytes and"
-                f" {counted(report.manifest_versions, 'manifest version')}"
-            )
+            session.output.json(summary(path, report))
+        else:
+            for line in deeds(report):
+                session.output.line(f"{path}: {line}")
+
+
+def deeds(report: CollectionReport) -> list[str]:
+    """What a round did, in words; nothing if there was nothing to do."""
+    told: list[str] = []
+    if report.objects or report.manifest_versions or report.expired_checkpoints:
+        told.append(
+            f"deleted {counted(len(report.objects), 'object')} of {report.deleted_bytes} bytes and"
+            f" {counted(report.manifest_versions, 'manifest version')}"
+        )
+    if report.abandoned:
+        told.append(f"removed clones that were never finished: {', '.join(report.abandoned)}")
+    if report.detached:
+        told.append("detached from its parents")
+    if report.removed:
+        told.append("removed for good, as it was destroyed")
+    return told
 
 
 def _list_objects(session: Session, path: str, report: CollectionReport) -> None:

@@ -8,13 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from slate_async import CollectionReport, HoldingCompaction
-from slate_async.cli.collection import summary
+from slate_async.cli.collection import deeds, summary
 from tests.unit.cli.conftest import Run
 
 COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
@@ -79,6 +80,18 @@ def test_an_abandoned_compaction_is_in_the_summary() -> None:
     assert all(part in said for part in (str(holding.id), "1970-01-01T00:00:00", "`slate compact`"))
 
 
+def test_a_round_is_told_in_words_if_it_did_anything() -> None:
+    idle = CollectionReport(False, 20, 12, (), 0, (), 1, False)
+    assert deeds(idle) == []
+    busy = replace(idle, manifest_versions=1, abandoned=("memory://clone",), detached=True, removed=True)
+    assert deeds(busy) == [
+        "deleted 0 objects of 0 bytes and 1 manifest version",
+        "removed clones that were never finished: memory://clone",
+        "detached from its parents",
+        "removed for good, as it was destroyed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -138,7 +151,7 @@ def test_a_database_that_is_damaged_later_does_not_end_the_service(slate: Run, p
         assert process.stderr is not None
         next(line for line in process.stdout if json.loads(line)["path"] == bad)
         damage(bad)
-        said = next(line for line in process.stderr if line.startswith("{"))
+        said = next(line for line in process.stderr if line.startswith('{"error"'))
         left = orphan(path)
         next(line for line in process.stdout if json.loads(line)["objects"])
         process.send_signal(signal.SIGTERM)
