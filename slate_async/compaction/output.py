@@ -66,15 +66,10 @@ class SstOutput:
         self._builder, self._last_key, self._object_id = None, None, self._draw_id()
         location = sst_key(self._task.base_version, object_id)
 
-        def encode() -> tuple[SstRef, bytes]:
-            encoded = builder.finish()
-            # Joined here, not by the store: to copy an SST on the loop would hold it up.
-            return sst_ref(location, object_id, encoded, self._writer_epoch), b"".join(encoded.buffers)
-
-        sst, data = await self._runtime.offload.run(encode)
-        self._done.append(sst)
-        self._tally.stored_out += sst.size
-        self._upload = asyncio.create_task(self._put(location, data), name=f"compaction/upload {location}")
+        encoded = await self._runtime.offload.run(builder.finish)
+        self._done.append(sst_ref(location, object_id, encoded, self._writer_epoch))
+        self._tally.stored_out += encoded.size
+        self._upload = asyncio.create_task(self._put(location, encoded.buffers), name=f"compaction/upload {location}")
 
     async def finish(self) -> tuple[SstRef, ...]:
         """End the last SST and wait for its upload. All SSTs, in key order."""
@@ -117,7 +112,7 @@ class SstOutput:
             return first_row_after(rows, first)
         return 0
 
-    async def _put(self, location: str, data: bytes) -> None:
+    async def _put(self, location: str, data: list[bytes]) -> None:
         await self._store.put(location, data, metadata={"slate-epoch": str(self._writer_epoch)})
 
     async def _uploaded(self) -> None:

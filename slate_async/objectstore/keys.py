@@ -8,10 +8,10 @@ systems 255 bytes a name, Azure identifiers as metadata names, HTTP strips space
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.protocol import Buffer, ByteRange, Span
+from slate_async.objectstore.protocol import ByteRange, Span
 
 MAX_KEY_BYTES = 900
 MAX_SEGMENT_BYTES = 200
@@ -91,17 +91,3 @@ def resolve_range(key: str, byte_range: ByteRange | None, size: int) -> tuple[in
     if byte_range.offset >= size:
         raise past_end(key, byte_range, size)
     return byte_range.offset, min(size, byte_range.offset + byte_range.length)
-
-
-def joined(data: Buffer | Sequence[Buffer]) -> bytes:
-    """The body as one immutable byte string, copied unless it is one already."""
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, (bytearray, memoryview)):
-        return bytes(data)
-    try:
-        return b"".join(data)
-    except TypeError as error:
-        raise InvalidError(
-            "a body must be bytes-like or a sequence of bytes-like parts", outcome="not_applied"
-        ) from error

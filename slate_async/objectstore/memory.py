@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
 
 from slate_async.errors import ClosedError
-from slate_async.objectstore.keys import check_key, check_listing, check_metadata, joined, resolve_range
+from slate_async.objectstore.bodies import joined_in_turns, parts_of
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, resolve_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -36,7 +37,7 @@ class MemoryObjects:
     """The objects themselves, which several `MemoryStore` handles may share. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
+        self.objects: dict[str, tuple[ObjectInfo, bytes | memoryview]] = {}
         self.sorted_keys: list[str] = []
         self.writes = 0
         """Counts every write ever made; an etag is that count, so none comes twice."""
@@ -58,7 +59,7 @@ class MemoryStore:
         if self._closed:
             raise ClosedError("this object store is closed", outcome="not_applied")
 
-    def _find(self, key: str) -> tuple[ObjectInfo, bytes]:
+    def _find(self, key: str) -> tuple[ObjectInfo, bytes | memoryview]:
         found = self._data.objects.get(key)
         if found is None:
             raise ObjectNotFoundError(key)
@@ -86,8 +87,9 @@ class MemoryStore:
         """Write an object and return its etag."""
         check_key(key)
         kept = MappingProxyType(check_metadata(metadata))
-        body = joined(data)
+        parts = parts_of(data)
         await self._turn()
+        body = await joined_in_turns(parts)
         held = self._data
         current = held.objects.get(key)
         if isinstance(mode, Create) and current is not None:
@@ -107,7 +109,7 @@ class MemoryStore:
         await self._turn()
         info, body = self._find(key)
         start, end = resolve_range(key, byte_range, info.size)
-        return GetResult(info, body[start:end], start)
+        return GetResult(info, bytes(body[start:end]), start)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object, in the order given."""
@@ -115,7 +117,7 @@ class MemoryStore:
         await self._turn()
         info, body = self._find(key)
         bounds = [resolve_range(key, span, info.size) for span in spans]
-        return [body[start:end] for start, end in bounds]
+        return [bytes(body[start:end]) for start, end in bounds]
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

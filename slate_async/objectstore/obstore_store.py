@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 from metastores.redaction import sdk_error
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
+from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused
-from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -171,7 +172,8 @@ class ObstoreStore:
         """Write an object and return its etag."""
         check_key(key)
         attributes = self._attributes(check_metadata(metadata))
-        body = joined(data)
+        parts = parts_of(data)
+        body = parts[0] if len(parts) == 1 else parts
         condition: Any = "overwrite"
         if isinstance(mode, Create):
             condition = "create"

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
-from slate_async.objectstore.keys import joined
+from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -171,11 +171,12 @@ class RetryingStore:
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         """Write an object; repeated only if unconditional."""
-        body = joined(data)
+        parts = parts_of(data)
+        nbytes = sum(map(len, parts))
 
         async def send() -> str:
-            self.stats.bytes_out += len(body)
-            return await self._store.put(key, body, mode=mode, metadata=metadata)
+            self.stats.bytes_out += nbytes
+            return await self._store.put(key, parts, mode=mode, metadata=metadata)
 
         if isinstance(mode, Overwrite):
             return await self._retried("put", send)

@@ -36,8 +36,9 @@ from botocore.exceptions import (
 
 from metastores.redaction import redacted, sdk_error
 from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
+from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, refused
-from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -181,7 +182,11 @@ class AiobotocoreS3Store:
     ) -> str:
         """Write an object and return its etag."""
         check_key(key)
-        arguments: dict[str, Any] = {"Bucket": self._bucket, "Key": key, "Body": joined(data)}
+        parts = parts_of(data)
+        body = parts[0]
+        if len(parts) > 1 or not isinstance(body, bytes):
+            body = await self._runtime.offload.run(lambda: b"".join(parts))
+        arguments: dict[str, Any] = {"Bucket": self._bucket, "Key": key, "Body": body}
         if metadata:
             arguments["Metadata"] = check_metadata(metadata)
         if isinstance(mode, Create):

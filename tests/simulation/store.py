@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from slate_async.errors import InvalidError, UnavailableError
-from slate_async.objectstore.keys import check_key, check_listing, check_metadata, joined, resolve_range
+from slate_async.objectstore.bodies import joined
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, resolve_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +28,15 @@ from crc32c import crc32c
 
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.keys import MAX_METADATA_BYTES
+from slate_async.objectstore.protocol import Buffer
 
 MAGIC = b"SLATEOB1"
 NONCE_BYTES = 16
 _SIZES = struct.Struct("<QI")
 _END = struct.Struct("<I8s")
 TRAILER_BYTES = NONCE_BYTES + _SIZES.size + _END.size
+PARTS_AT_ONCE = 256
+"""In one write; systems take 1,024."""
 _TAIL_BYTES = TRAILER_BYTES + 3 * MAX_METADATA_BYTES
 """What is read from the end at once; JSON of a legal metadata map always fits."""
 
@@ -48,27 +51,31 @@ class FileInfo:
     metadata: Mapping[str, str]
 
 
-def write_synced(path: Path, data: bytes, metadata: Mapping[str, str], token: str) -> str:
-    """Write a whole object file at ``path``, which must not exist, and sync it; returns its etag.
+def write_synced(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> str:
+    """Write a whole object file of ``parts`` at ``path``, which must not exist, and sync it; returns its etag.
 
     ``token`` is 32 hex digits, unique to this write. Raises `OSError`."""
     described = json.dumps(dict(metadata), sort_keys=True, separators=(",", ":")).encode() if metadata else b""
-    covered = described + bytes.fromhex(token) + _SIZES.pack(len(data), len(described))
+    covered = described + bytes.fromhex(token) + _SIZES.pack(sum(map(len, parts)), len(described))
     trailer = covered + _END.pack(crc32c(covered), MAGIC)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        _write_all(descriptor, data)
-        _write_all(descriptor, trailer)
+        _write_all(descriptor, [*parts, trailer])
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     return token
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
+    for first in range(0, len(parts), PARTS_AT_ONCE):
+        left = [memoryview(part) for part in parts[first : first + PARTS_AT_ONCE]]
+        while left:
+            written = os.writev(descriptor, left)
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if left:
+                left[0] = left[0][written:]
 
 
 def read_info(descriptor: int, key: str) -> FileInfo:

@@ -19,6 +19,7 @@ from slate_async.objectstore.local.file import FileInfo, read_exactly, read_info
 from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.local.temps import Temporaries, remove
 from slate_async.objectstore.protocol import (
+    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -65,13 +66,13 @@ class Folder:
         return self._temporaries.new_path()
 
     def write(
-        self, temporary: Path, data: bytes, metadata: Mapping[str, str], token: str, key: str, mode: PutMode
+        self, temporary: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str, key: str, mode: PutMode
     ) -> Verdict:
         """Write and sync a body under ``temporary``, then `name_temporary` it.
 
         Raises what that raises, and `NotWrittenError`."""
         try:
-            write_synced(temporary, data, metadata, token)
+            write_synced(temporary, parts, metadata, token)
         except OSError as error:
             remove(temporary)
             raise NotWrittenError from error

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableError
-from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range, joined
+from slate_async.objectstore.bodies import parts_of
+from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
@@ -99,14 +100,14 @@ class LocalStore:
         """Write an object and return its etag, unique to this write."""
         check_key(key)
         kept = check_metadata(metadata)
-        body = joined(data)
+        parts = parts_of(data)
         await self._open_for_writing()
         for _ in range(REWRITES):
             token = self._runtime.ids.token()
             temporary = self._folder.scratch()
             try:
                 abandoned, self._abandoned = self._abandoned, []
-                write = partial(self._folder.write, temporary, body, kept, token, key, mode)
+                write = partial(self._folder.write, temporary, parts, kept, token, key, mode)
                 verdict = await self._run(partial(_after_removing, abandoned, write), outcome="unknown")
                 if verdict not in (Verdict.DONE, Verdict.BROKEN):
                     verdict = await self._wait_for_turn(temporary, key, mode)

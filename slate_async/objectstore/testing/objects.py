@@ -41,6 +41,9 @@ class ObjectTests(ConformanceBase):
             await store.put("view", memoryview(DATA)[::2])
             await store.put("parts", [b"one", memoryview(b"two"), bytearray(b"three")])
             await store.put("empty", b"")
+            large = [bytes([number]) * 40_000 for number in range(50)]
+            await store.put("large parts", large)
+            assert (await store.get("large parts")).data == b"".join(large)
             assert (await store.get("array")).data == b"before"
             assert (await store.get("view")).data == DATA[::2]
             assert (await store.get("parts")).data == b"onetwothree"

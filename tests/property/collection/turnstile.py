@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from slate_async.errors import UnavailableError
-from slate_async.objectstore.keys import joined
+from slate_async.objectstore.bodies import joined
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import (
     OVERWRITE,

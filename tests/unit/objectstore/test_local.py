@@ -299,7 +299,7 @@ async def test_a_stopped_writer_neither_blocks_nor_overwrites(store: LocalStore,
 def _prepared(root: Path, name: str, token: int) -> Path:
     path = root / "%tmp" / name
     path.parent.mkdir(exist_ok=True)
-    write_synced(path, name.encode(), {}, f"{token:032x}")
+    write_synced(path, [name.encode()], {}, f"{token:032x}")
     return path
 
 
@@ -323,7 +323,7 @@ def test_a_claim_is_waited_for_then_broken_and_its_owner_notices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, b"start", {}, f"{1:032x}")
+    start = write_synced(path, [b"start"], {}, f"{1:032x}")
     sleeper, second = _prepared(tmp_path, "sleeper.1", 2), _prepared(tmp_path, "second.1", 3)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     protocol = Claims(tmp_path)
@@ -339,7 +339,7 @@ def test_a_claim_is_waited_for_then_broken_and_its_owner_notices(
 
 def test_removal_breaks_claims_that_had_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, b"start", {}, f"{1:032x}")
+    start = write_synced(path, [b"start"], {}, f"{1:032x}")
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     assert Claims(tmp_path).remove_file(path, lambda: tmp_path / "%tmp" / "scratch.1")
@@ -351,7 +351,7 @@ def test_a_rename_between_removal_and_its_second_look_is_removed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, b"start", {}, f"{1:032x}")
+    start = write_synced(path, [b"start"], {}, f"{1:032x}")
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     rename = Path.rename
@@ -387,7 +387,7 @@ async def test_a_create_after_a_remover_that_died_is_safe_from_older_claims(
 
 def test_settled_claims_of_crashed_writers_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, b"start", {}, f"{1:032x}")
+    start = write_synced(path, [b"start"], {}, f"{1:032x}")
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     protocol = Claims(tmp_path)
