@@ -9,7 +9,17 @@ import pytest
 
 import slate_async as slate
 from slate_async.objectstore.protocol import ObjectStore
-from tests.engine import Kind, ManualClock, contents, open_db, open_reader, settle
+from tests.engine import (
+    CONTIGUOUS,
+    EPOCHS,
+    Kind,
+    ManualClock,
+    contents,
+    memory_store,
+    open_db,
+    open_reader,
+    settle,
+)
 
 
 async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
@@ -35,6 +45,19 @@ async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
         assert row == await db.get_row(b"069")
         status = reader.status()
         assert (status.last_seq, status.following, status.state) == (201 + 1, True, "open")
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_replayed_rows_are_held_in_tables_of_bounded_size(kind: Kind) -> None:
+    memory, limit, row = memory_store(), 5_000, 500
+    async with open_db(memory, kind) as db, open_reader(memory, max_memtable_bytes=limit) as reader:
+        for number in range(60):
+            await db.put(b"%03d" % number, bytes(row))
+        await reader.refresh()
+        tables = [table for table in reader._source.picture.memtables if len(table)]
+        assert sum(len(table) for table in tables) == 60
+        assert max(table.nbytes for table in tables) < limit + 2 * row
+        assert reader.status().memtables == len(tables)
 
 
 async def test_a_follower_that_finds_nothing_changed_writes_nothing(

@@ -7,10 +7,12 @@ import uuid
 import pytest
 
 import slate_async as slate
+from slate_async.log.names import epoch_key
 from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import (
     CONTIGUOUS,
+    EPOCHS,
     START_MS,
     Kind,
     ManualClock,
@@ -61,6 +63,36 @@ async def test_it_shows_its_moment_whatever_happens_after(kind: Kind) -> None:
             assert reader.metrics()["manifest.commits"] == 0
         async with open_reader(store, checkpoint=kept.id) as reader:
             assert await contents(reader) == ROWS
+
+
+async def test_of_the_epoch_prefixed_log_it_is_a_manifest_a_last_object_and_an_end_of_life(clock: ManualClock) -> None:
+    """As a snapshot file would be that names these three."""
+    store = memory_store()
+    async with open_db(store, EPOCHS, clock=clock) as db:
+        await db.put(b"a", b"1")
+        await db.put(b"a", b"2")
+        kept = await db.create_checkpoint(lifetime=60)
+        last = max([info.key async for info in store.list("log/")])
+    assert (last, kept.expire_time) == (epoch_key(1, kept.log_end or 0), kept.create_time + 60)
+    async with open_db(store, EPOCHS, clock=clock) as db:
+        await db.put(b"a", b"3")
+        await db.flush(l0=True)
+    assert (await head(store)).version > kept.manifest_id
+    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=1_000)
+    opening = slate.open_gc(store, name="memory://test", settings=settings, periodic=False, runtime=runtime(clock))
+    async with opening as collector:
+        clock.wall_ms += 59_000
+        await collector.collect()
+        async with open_reader(store, checkpoint=kept.id, clock=clock) as reader:
+            assert await contents(reader) == {b"a": b"2"}
+        clock.wall_ms += 1_000
+        with pytest.raises(slate.InvalidError, match="expired"):
+            await open_reader(store, checkpoint=kept.id, clock=clock)
+        await collector.collect()
+        assert [info.key async for info in store.list(last)] == [last], "clocks may differ by a second"
+        clock.wall_ms += 1_000
+        await collector.collect()
+        assert [info.key async for info in store.list(last)] == []
 
 
 async def test_a_copy_shows_what_its_source_shows(memory: MemoryStore, clock: ManualClock) -> None:
