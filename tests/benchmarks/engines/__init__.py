@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from tests.benchmarks.engines.limits import Dict, Lmdb
-from tests.benchmarks.engines.ours import SlateAsync, Uncompacted, Uncompressed
+from tests.benchmarks.engines.ours import SlateAsync, Still, Uncompacted, Uncompressed
 from tests.benchmarks.engines.protocol import Engine
 from tests.benchmarks.engines.rocks import Rocks, RocksNoWal, RocksTuned
-from tests.benchmarks.engines.slatedb import PromptSlateDB, SlateDB
+from tests.benchmarks.engines.slatedb import PromptSlateDB, SlateDB, StillSlateDB
 from tests.benchmarks.rounds import Turn
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "RocksTuned",
     "SlateAsync",
     "SlateDB",
+    "Still",
+    "StillSlateDB",
     "Uncompacted",
     "Uncompressed",
     "missing_peers",

@@ -82,3 +82,9 @@ class Uncompressed(Uncompacted):
 
     name = "slate_async, no zstd"
     settings = Uncompacted.settings.replace(compression="none")
+
+
+class Still(Uncompacted):
+    """As `Uncompacted`, and asks the store for nothing by itself for a while, so that requests can be counted."""
+
+    settings = Uncompacted.settings.replace(manifest_poll_interval_ms=60_000)

@@ -109,6 +109,16 @@ class SlateDB:
         await self._db.shutdown()
 
 
+class StillSlateDB(SlateDB):
+    """It asks the store for nothing by itself for a while, and does not compact."""
+
+    @classmethod
+    def settings(cls, binding: Any) -> Any:
+        changed = json.loads(super().settings(binding).to_json_string())
+        changed.update(manifest_poll_interval="60s", compactor_options=None, garbage_collector_options=None)
+        return binding.Settings.from_json_string(json.dumps(changed))
+
+
 class PromptSlateDB(SlateDB):
     """Its compactor looks every 50 ms for what it is asked to compact, instead of every 5 s."""
 
