@@ -41,6 +41,17 @@ class RowHit(NamedTuple):
     create_ms: int
 
 
+class Stretch(NamedTuple):
+    """The first keys of a range in one source, ascending, as a reader sees them there; see `hides` and `ended`."""
+
+    keys: list[bytes]
+    values: list[bytes | None]
+    hides: bool
+    """Whether values may be ``None``: a tombstone or an expired row, which hides the key in older sources."""
+    ended: bool
+    """Whether the range holds no further keys in this source."""
+
+
 class NeedsIO(Enum):
     """The type of `NEEDS_IO`."""
 

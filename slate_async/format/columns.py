@@ -25,6 +25,8 @@ class Columns:
     kinds:     uint8[n]   (`slate_async.types.PUT`, ``DELETE``, ``MERGE``)
     expire_ms: int64[n] milliseconds since the epoch, `NO_EXPIRY` for never; ``None`` = no row expires
     create_ms: int64[n] milliseconds since the epoch
+    seen_from: readers of this sequence number and above see every row; ``None`` if some see less, or nobody looked.
+               So the keys are distinct, and every row is a put that never expires
     """
 
     keys: pa.BinaryArray
@@ -33,6 +35,7 @@ class Columns:
     kinds: npt.NDArray[np.uint8]
     expire_ms: npt.NDArray[np.int64] | None
     create_ms: npt.NDArray[np.int64]
+    seen_from: int | None = None
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -53,6 +56,7 @@ class Columns:
             self.kinds[start:stop],
             None if self.expire_ms is None else self.expire_ms[start:stop],
             self.create_ms[start:stop],
+            self.seen_from,
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Columns:
