@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from slate_async.errors import InvalidError
 
+CROWD = 512
+"""So many waiting writes are worth a log object of their own, whatever else is in flight."""
+
+WAKES_PER_TURN = 1024
+"""So many waiting tasks are woken in one turn of the loop, a few milliseconds of their work."""
+
 
 class CommitGroup:
-    """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not."""
+    """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
 
-    __slots__ = ("_failure", "_loop", "_told", "_waiters", "durable", "writes")
+    ``crowded`` is called when the `CROWD`-th waiter comes."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_crowded", "_failure", "_loop", "_told", "_waiters", "durable", "writes")
+
+    def __init__(self, crowded: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._crowded = crowded
         self.durable = False
         self.writes = 0
         self._told = 0
         self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether `CROWD` waiters came, or more."""
+        return len(self._waiters) >= CROWD
 
     async def wait(self) -> None:
         """Return once durable; raise the failure otherwise."""
@@ -32,8 +46,10 @@ class CommitGroup:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise InvalidError("a write is waited for on the event loop that made it", outcome="unknown")
-        waiter: asyncio.Future[None] = loop.create_future()
+        waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
         self._waiters.append(waiter)
+        if len(self._waiters) == CROWD:
+            self._crowded()
         try:
             await waiter
         except asyncio.CancelledError:
@@ -42,12 +58,17 @@ class CommitGroup:
             raise
 
     def resolve(self) -> None:
-        """The rows are durable."""
+        """The rows are durable. Those who wait hear of it in the order they came, many in several turns."""
         self.durable = True
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        self._wake(waiters)
+
+    def _wake(self, waiters: list[asyncio.Future[None]]) -> None:
+        for waiter in waiters[:WAKES_PER_TURN]:
             if not waiter.done():
                 waiter.set_result(None)
+        if later := waiters[WAKES_PER_TURN:]:
+            self._loop.call_soon(self._wake, later)
 
     def fail(self, failure: Callable[[], BaseException]) -> None:
         """The rows will not be acknowledged; ``failure`` makes an error, with its outcome, for each waiter."""
@@ -82,12 +103,12 @@ class WriteHandle:
         """Seconds since the Unix epoch, the creation time of its rows."""
         return self._create_ms / 1000
 
-    async def durable(self) -> None:
+    def durable(self) -> Coroutine[Any, Any, None]:
         """Wait until the write is in the object store for good.
 
         Raises `FencedError`, `UnavailableError` or `ClosedError` if it will not be, with ``outcome``. May be awaited
         often and cancelled; the write goes on either way."""
-        await self._group.wait()
+        return self._group.wait()
 
     @property
     def is_durable(self) -> bool:

@@ -81,7 +81,7 @@ class LogFlusher:
         self._supervisor.spawn("log publisher", self._publish())
 
     def notify(self) -> None:
-        """Rows were added or a cut was made."""
+        """Rows were added, a cut was made, or a crowd waits."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -135,6 +135,7 @@ class LogFlusher:
                     last_start=self._last_start,
                     in_flight=self._window.in_flight,
                     pending_bytes=self._tables.pending_bytes,
+                    crowded=self._tables.group.is_crowded,
                     forced=bool(self._tables.queue),
                 )
                 delay = max(delay, self._last_start + self._slowdown() - self._runtime.clock.monotonic())

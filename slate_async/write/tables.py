@@ -54,7 +54,8 @@ class TableSet:
     """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
     ``table_bytes``, ``segment_bytes``: the active table is frozen, a segment is cut, at the end of the batch that
     reaches it.
-    ``on_cut`` is called in each step that cuts, ``on_frozen`` in the step that replaces the active table."""
+    ``on_cut`` is called in each step that cuts, ``on_frozen`` in the step that replaces the active table,
+    ``on_crowd`` when many wait for rows that are not cut yet."""
 
     epoch: int
     freeze_each_cut: bool
@@ -63,10 +64,17 @@ class TableSet:
     active: Slot
     frozen: list[Slot] = field(default_factory=list)  # oldest first
     queue: deque[Segment] = field(default_factory=deque)
-    group: CommitGroup = field(default_factory=CommitGroup)
+    group: CommitGroup = field(init=False)
     queued_bytes: int = 0
     on_cut: Callable[[], None] = lambda: None
     on_frozen: Callable[[], None] = lambda: None
+    on_crowd: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.group = self._new_group()
+
+    def _new_group(self) -> CommitGroup:
+        return CommitGroup(lambda: self.on_crowd())
 
     @property
     def uncut_bytes(self) -> int:
@@ -101,7 +109,7 @@ class TableSet:
             slot.queued_segments += 1
             self.queue.append(segment)
             self.queued_bytes += segment.nbytes
-            self.group = CommitGroup()
+            self.group = self._new_group()
         if self.freeze_each_cut or slot.table.nbytes >= self.table_bytes:
             self._retire()
 

@@ -124,6 +124,7 @@ class Writer:
         )
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
+        self.tables.on_crowd = self.flusher.notify
         self.view = self._picture()
 
     async def settle(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slate_async as slate
+from slate_async.write.group import CROWD
 from slate_async.write.policy import FlushPolicy
 from tests.engine import CONTIGUOUS, KINDS, Kind
 from tests.simulation.faults import NO_FAULTS
@@ -27,8 +28,8 @@ POLICY = FlushPolicy(interval_s=0.1, flush_bytes=1000)
 
 def delay(policy: FlushPolicy = POLICY, **changed: object) -> float:
     """Of ten pending bytes at second 5, with one flush in flight since 4.98, unless ``changed``."""
-    state = {"now": 5.0, "last_start": 4.98, "in_flight": 1, "pending_bytes": 10, "forced": False, **changed}
-    return policy.delay(**state)  # type: ignore[arg-type]
+    state = {"now": 5.0, "last_start": 4.98, "in_flight": 1, "pending_bytes": 10, **changed}
+    return policy.delay(**{"crowded": False, "forced": False, **state})  # type: ignore[arg-type]
 
 
 def test_a_flush_starts_at_once_when_none_is_in_flight_however_recent_the_last() -> None:
@@ -44,13 +45,14 @@ def test_beside_another_it_waits_for_the_interval_since_the_last_start() -> None
     assert delay(last_start=4.0) == 0
 
 
-def test_enough_bytes_or_force_end_the_wait() -> None:
+def test_enough_bytes_a_crowd_or_force_end_the_wait() -> None:
     assert delay(pending_bytes=999) > 0
     assert delay(pending_bytes=1000) == 0
+    assert delay(crowded=True) == 0
     assert delay(forced=True) == 0
 
 
-@pytest.mark.parametrize("reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"forced": True}])
+@pytest.mark.parametrize("reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"crowded": True}, {"forced": True}])
 def test_the_cap_on_flushes_holds_whatever_the_reason(reason: dict[str, object]) -> None:
     capped = FlushPolicy(interval_s=0.1, flush_bytes=1000, min_gap_s=0.5)
     assert delay(capped, **reason) == pytest.approx(0.48)
@@ -68,11 +70,10 @@ def test_who_waits_as_told_is_not_told_to_wait_again(
     interval: float, gap: float, ago: float, in_flight: int, pending: int, forced: bool, now: float
 ) -> None:
     policy = FlushPolicy(interval, 1000, gap)
-    told = policy.delay(now=now, last_start=now - ago, in_flight=in_flight, pending_bytes=pending, forced=forced)
+    state = {"last_start": now - ago, "in_flight": in_flight, "pending_bytes": pending, "forced": forced}
+    told = delay(policy, now=now, **state)
     assert 0 <= told <= max(interval, gap) + 1e-9  # sums of clock times round
-    again = policy.delay(
-        now=now + told, last_start=now - ago, in_flight=in_flight, pending_bytes=pending, forced=forced
-    )
+    again = delay(policy, now=now + told, **state)
     assert math.isclose(again, 0, abs_tol=1e-9)
 
 
@@ -190,6 +191,34 @@ def test_enough_bytes_start_a_flush_before_the_interval_is_over() -> None:
         assert flushes.starts() == near([begin, begin + 0.02])
 
     flushing(scenario)
+
+
+def test_a_crowd_that_waits_gets_an_object_of_its_own() -> None:
+    async def scenario(flushes: Flushes) -> None:
+        begin = flushes.now()
+        puts = [flushes.put()]
+        await asyncio.sleep(0.01)
+        puts += [flushes.put() for _ in range(CROWD - 1)]
+        await asyncio.sleep(0.01)
+        assert len(flushes.starts()) == 1
+        puts.append(flushes.put())
+        await asyncio.gather(*puts)
+        assert flushes.starts() == near([begin, begin + 0.02])
+
+    flushing(scenario, flush_bytes=1_000_000)
+
+
+def test_rows_nobody_waits_for_are_no_crowd() -> None:
+    async def scenario(flushes: Flushes) -> None:
+        begin = flushes.now()
+        await flushes.db.put(b"k", b"", await_durable=False)
+        await asyncio.sleep(0.01)
+        for _ in range(4 * CROWD):
+            await flushes.db.put(b"k", b"", await_durable=False)
+        await flushes.db.put(b"k", b"")
+        assert flushes.starts() == near([begin, begin + INTERVAL])
+
+    flushing(scenario, flush_bytes=1_000_000)
 
 
 def test_a_large_value_does_not_wait_for_the_interval() -> None:

@@ -1,0 +1,64 @@
+"""Commit groups: who waits hears of the end once, in order, and many of them in several turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from slate_async.errors import ClosedError
+from slate_async.write.group import CROWD, WAKES_PER_TURN, CommitGroup
+
+
+async def test_many_waiters_are_woken_in_order_and_in_several_turns() -> None:
+    group = CommitGroup()
+    count = 2 * WAKES_PER_TURN + 10
+    woken: list[int] = []
+
+    async def wait(number: int) -> None:
+        await group.wait()
+        woken.append(number)
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(count)]
+    await asyncio.sleep(0)
+    tasks[WAKES_PER_TURN + 1].cancel()
+    group.resolve()
+    seen = []
+    while len(woken) < count - 1:
+        await asyncio.sleep(0)
+        seen.append(len(woken))
+    assert {WAKES_PER_TURN, 2 * WAKES_PER_TURN - 1} <= set(seen)
+    assert woken == [number for number in range(count) if number != WAKES_PER_TURN + 1]
+    await group.wait()  # at once, now
+
+
+async def test_a_crowd_is_told_of_once() -> None:
+    told: list[int] = []
+    group = CommitGroup(lambda: told.append(1))
+    tasks = [asyncio.create_task(group.wait()) for _ in range(CROWD - 1)]
+    await asyncio.sleep(0)
+    assert (told, group.is_crowded) == ([], False)
+    tasks += [asyncio.create_task(group.wait()) for _ in range(10)]
+    await asyncio.sleep(0)
+    assert (told, group.is_crowded) == ([1], True)
+    group.resolve()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_failure_is_untold_until_each_write_was_told() -> None:
+    group = CommitGroup()
+    group.writes = 3
+    waiting = asyncio.create_task(group.wait())
+    cancelled = asyncio.create_task(group.wait())
+    await asyncio.sleep(0)
+    group.fail(lambda: ClosedError("closed"))
+    cancelled.cancel()  # in the turn in which it failed: it has not heard
+    with pytest.raises(ClosedError):
+        await waiting
+    await asyncio.wait([cancelled])
+    assert cancelled.cancelled()
+    for _ in range(2):
+        assert group.untold
+        with pytest.raises(ClosedError):
+            await group.wait()
+    assert not group.untold
