@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from uuid import UUID
@@ -67,7 +68,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         self._register = opened.register
         self._polls = polls
         self._polling = False
-        self._writes = self._batches = self._reads = 0
+        self._writes = self._batches = 0
         self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
         self._writer.pressure.compactor = lambda: self._compaction.resident.situation
         self._writer.on_ssts_changed = self._compaction.resident.notify
@@ -179,13 +180,13 @@ class Db(Member, ViewReads, KeepsCheckpoints):
 
     def _look(self, durable: bool) -> Look:
         self._check()
-        self._reads += 1
         return self._now(durable)
 
     def _seen(self, durable: bool) -> tuple[ReadView, int]:
-        self._check()
-        self._reads += 1
-        return self._writer.view, self._writer.durable_seq if durable else self._intake.last_seq
+        if _get_running_loop() is not self._open_on:
+            self._check()
+        writer = self._writer
+        return writer.view, writer.durable_seq if durable else self._intake.last_seq
 
     def _now(self, durable: bool) -> Look:
         writer = self._writer
@@ -212,10 +213,12 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         """A stable view of everything written so far (with ``durable``: acknowledged so far).
 
         Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
+        self._reads += 1
         return Snapshot(self._look(durable), self._clock, self._turns, self._check, self._same_look)
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
         """The database as it was at an earlier moment; see `DbReader.at`."""
+        self._reads += 1
         look = look_at(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
 

@@ -37,6 +37,8 @@ class Member:
         self._supervisor = supervisor
         self._releases = [release]
         self._state: State = "open"
+        self._open_on: asyncio.AbstractEventLoop | None = self._loop
+        """The loop it is used from, while it is open: what `_check` checks, in one attribute."""
         self._cause: BaseException | None = None
         self._closed = asyncio.Event()
         self._shutdown: asyncio.Task[None] | None = None
@@ -98,7 +100,7 @@ class Member:
         """A task failed, or the role was taken over: close with that cause, now."""
         if self._state in ("closed", "fenced", "failed"):
             return
-        self._state = "fenced" if isinstance(cause, FencedError) else "failed"
+        self._become("fenced" if isinstance(cause, FencedError) else "failed")
         self._cause = cause
         expected = isinstance(cause, SlateError)
         logger.log(
@@ -110,6 +112,11 @@ class Member:
         )
         self._halt(cause)
         self._start_shutdown()
+
+    def _become(self, state: State) -> None:
+        """It is not open any more."""
+        self._state = state
+        self._open_on = None
 
     def _start_shutdown(self) -> asyncio.Task[None]:
         if self._shutdown is None:
@@ -123,7 +130,7 @@ class Member:
             await each_of([*reversed(self._releases), *self._closers(), self._supervisor.close])
         finally:
             if self._state in ("open", "closing"):
-                self._state = "closed"
+                self._become("closed")
             self._closed.set()
 
     # ---- closing
@@ -158,7 +165,7 @@ class Member:
         failure: SlateError | None = None
         try:
             if self._state == "open":
-                self._state = "closing"
+                self._become("closing")
                 self._refuse()
                 try:
                     await self._finish()
@@ -175,7 +182,7 @@ class Member:
     def _stop(self) -> asyncio.Task[None]:
         """Let nobody wait for it any more, and shut down."""
         if self._state in ("open", "closing"):
-            self._state = "closing"
+            self._become("closing")
             self._halt(None)
         return self._start_shutdown()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -17,6 +18,7 @@ from slate_async.member import Member
 from slate_async.past import Moment, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
+from slate_async.read.view import ReadView
 from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
@@ -63,7 +65,6 @@ class DbReader(Member, ViewReads):
         self._polls = polls
         self._polling = False
         self._failed_polls = 0
-        self._reads = 0
         self._poll: Poll | None = None
         if self._follower is not None:
             self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
@@ -72,8 +73,13 @@ class DbReader(Member, ViewReads):
 
     def _look(self, durable: bool) -> Look:
         self._check()
-        self._reads += 1
         return self._now()
+
+    def _seen(self, durable: bool) -> tuple[ReadView, int]:
+        if _get_running_loop() is not self._open_on:
+            self._check()
+        picture = self._source.picture
+        return picture.view, picture.last_seq
 
     def _now(self) -> Look:
         picture = self._source.picture
@@ -107,6 +113,7 @@ class DbReader(Member, ViewReads):
         For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
         as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
         the setting ``retention_ms``), and for the future."""
+        self._reads += 1
         picture = self._source.picture
         look = look_at(self._look(True), picture.state, picture.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._turns, self._check, self._same_look)

@@ -21,6 +21,9 @@ from slate_async.write.rows import own_key
 
 T = TypeVar("T")
 
+READS_PER_LOOK = 16
+"""Of reads that did not wait, every n-th looks at the clock: that costs a quarter of such a read."""
+
 
 class Look(NamedTuple):
     """What one read sees: a view, the highest sequence number, and the time that judges expiry."""
@@ -36,10 +39,15 @@ class ViewReads:
     def __init__(self, clock: Clock, turns: FairTurns) -> None:
         self._clock = clock
         self._turns = turns
+        self._reads = 0
 
     @abstractmethod
     def _look(self, durable: bool) -> Look:
         """What a read that starts now sees. Raises if the owner can no longer answer."""
+
+    @abstractmethod
+    def _seen(self, durable: bool) -> tuple[ReadView, int]:
+        """Of `_look` the view and the highest sequence number: for reads that seldom need more."""
 
     @abstractmethod
     def _check(self) -> None:
@@ -69,10 +77,19 @@ class ViewReads:
         return self._get_many([own_key(key) for key in keys], durable)
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
-        hit = await self._hit(key, durable)
-        return None if hit is None else hit.value
+        view, max_seq = self._seen(durable)
+        self._reads = reads = self._reads + 1
+        found = view.look_up(key, max_seq)
+        if found is not None and type(found) is not bytes:  # it is not in memory, is a tombstone, or may have expired
+            hit = await self._hit(key, durable)
+            return None if hit is None else hit.value
+        if not reads % READS_PER_LOOK and self._turns.overdue():
+            await self._turns.give()
+            self._check()
+        return found
 
     async def _get_row(self, key: bytes, durable: bool) -> Row | None:
+        self._reads += 1
         hit = await self._hit(key, durable)
         if hit is None:
             return None
@@ -80,9 +97,9 @@ class ViewReads:
         return Row(key, hit.value, hit.seq, hit.create_ms / 1000, expire)
 
     async def _get_many(self, keys: list[bytes], durable: bool) -> list[bytes | None]:
+        self._reads += 1
         look = self._look(durable)
-        hits = await self._stored(look, durable, lambda seen: seen.view.get_many(keys, seen.now_ms, seen.max_seq))
-        return [None if hit is None else hit.value for hit in hits]
+        return await self._stored(look, durable, lambda seen: seen.view.get_many(keys, seen.now_ms, seen.max_seq))
 
     async def _hit(self, key: bytes, durable: bool) -> RowHit | None:
         look = self._look(durable)
@@ -122,6 +139,7 @@ class ViewReads:
 
         ``async for key, value in db.scan(...)``; `Scan.rows` and `Scan.batches` give more. Pins what it reads until
         it is exhausted, closed or dropped."""
+        self._reads += 1
         look = self._look(durable)
 
         async def renew(missing: MissingError) -> ReadView:
@@ -172,6 +190,10 @@ class Snapshot(ViewReads):
     def _look(self, durable: bool) -> Look:
         self._check()
         return self._fixed
+
+    def _seen(self, durable: bool) -> tuple[ReadView, int]:
+        self._check()
+        return self._fixed.view, self._fixed.max_seq
 
     def _check(self) -> None:
         if not self._open:

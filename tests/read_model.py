@@ -131,6 +131,9 @@ class FakeTable:
             return None  # the filter says no; for other keys it is wrong
         return self._find(key, max_seq) if key in self._cached else NEEDS_IO
 
+    def around(self, key: bytes) -> None:
+        """It has no blocks."""
+
     async def get(self, key: bytes, hashed: int, max_seq: int) -> RowHit | None:
         assert hashed == key_hash(key)
         self.gets.append(key)
@@ -179,10 +182,10 @@ def run(
 class StoredTables:
     """Makes tables that are real SSTs in a store; `upload` them before the first read."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache_bytes: int = 4_000) -> None:
         self.clock = StillClock()
         self.store = MemoryStore(self.clock)
-        self.cache = BlockCache(4_000)
+        self.cache = BlockCache(cache_bytes)
         self._waiting: list[tuple[str, EncodedSst]] = []
         self._made = 0
 

@@ -20,6 +20,7 @@ from slate_async.format.header import ObjectKind
 from slate_async.log.protocol import READS_IN_PARALLEL, LogObject
 from slate_async.manifest.state import ManifestState, SeqTime, SstRef
 from slate_async.memtable import Memtable
+from slate_async.read.hot import HotReads
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.concurrent import map_bounded
@@ -92,6 +93,7 @@ class Picture:
         self._active = _Replayed(Memtable(), state.log_start - 1)
         self._log_ssts: list[_LogSst] = []  # newest first
         self._ssts: dict[bytes, SstReader] = {}
+        self._hot = HotReads(ssts.cache)
         self.view = self._look()
 
     @property
@@ -199,7 +201,7 @@ class Picture:
         l0 = [self._table(sst, known) for sst in self.state.l0]
         runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
         log = [one.table for one in self._log_ssts]
-        view = ReadView(self.memtables, [*log, *l0], runs, turns=self._turns)
+        view = ReadView(self.memtables, [*log, *l0], runs, turns=self._turns, hot=self._hot)
         self._looked_at(view)
         return view
 

@@ -201,15 +201,33 @@ class Memtable:
             raise InternalError("append to a frozen memtable")
         raise InternalError(f"sequence number {seq} is not above {self.last_seq}")
 
-    def get(self, key: bytes, max_seq: int) -> RowHit | None:
-        """The newest version of ``key`` with a sequence number of at most ``max_seq``, tombstones included."""
+    def find(self, key: bytes, max_seq: int) -> bytes | RowHit | None:
+        """The newest version of ``key`` with a sequence number of at most ``max_seq``: the value of a put that does not
+        expire, else all of the row, tombstones included."""
         row = self._newest.get(key, NO_ROW)
         if max_seq < self.last_seq:
-            seqs = self._seqs
-            while row >= 0 and seqs[row] > max_seq:
-                row = self._older.get(row, NO_ROW)
+            row = self._visible_row(row, max_seq)
         if row < 0:
             return None
+        if self._kinds[row] or self._expire is not None:
+            return self._hit(row)
+        return self._values[row]
+
+    def get(self, key: bytes, max_seq: int) -> RowHit | None:
+        """As `find`, always all of the row."""
+        row = self._newest.get(key, NO_ROW)
+        if max_seq < self.last_seq:
+            row = self._visible_row(row, max_seq)
+        return None if row < 0 else self._hit(row)
+
+    def _visible_row(self, row: int, max_seq: int) -> int:
+        """``row`` or the newest older version of its key that a reader up to ``max_seq`` sees; below 0 for none."""
+        seqs = self._seqs
+        while row >= 0 and seqs[row] > max_seq:
+            row = self._older.get(row, NO_ROW)
+        return row
+
+    def _hit(self, row: int) -> RowHit:
         expire_ms = NO_EXPIRY if self._expire is None else self._expire[row]
         return RowHit(self._values[row], self._seqs[row], self._kinds[row], expire_ms, self._create[row])
 

@@ -6,7 +6,7 @@ order within a table so that neighbours share a block, and goes on with the keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from slate_async.format.filter import key_hash
 from slate_async.read.sources import Run, TableSource
@@ -25,9 +25,14 @@ async def _load(source: TableSource) -> None:
 
 
 async def find_many(
-    levels: Sequence[Run], keys: Sequence[bytes], max_seq: int, turns: FairTurns
+    levels: Sequence[Run],
+    keys: Sequence[bytes],
+    max_seq: int,
+    turns: FairTurns,
+    read: Callable[[bytes], None] = lambda key: None,
 ) -> dict[bytes, RowHit]:
-    """The newest version of each of the distinct ``keys`` up to ``max_seq``, tombstones included, in ``levels``."""
+    """The newest version of each of the distinct ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
+    ``read`` is told each key that was found in memory."""
     found: dict[bytes, RowHit] = {}
     pending = [(key, key_hash(key), 0) for key in sorted(keys)]
     await load_tables(_candidates(levels, keys))
@@ -45,6 +50,7 @@ async def find_many(
                     break
                 if hit is not None:
                     found[key] = hit
+                    read(key)
                     break
                 level += 1
             if source is not None:

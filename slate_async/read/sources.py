@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slate_async.format.columns import Columns
-from slate_async.types import NeedsIO, RowHit
+from slate_async.sst.reader import Around
+from slate_async.types import MAX_KEY_BYTES, NeedsIO, RowHit
+
+BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
+"""Greater than any key, for the end of a range that has none."""
 
 
 class TableSource(Protocol):
@@ -31,6 +35,9 @@ class TableSource(Protocol):
 
     def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
         """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not at hand. Never suspends."""
+
+    def around(self, key: bytes) -> Around | None:
+        """The keys around ``key`` that one block alone may hold; ``None`` if there are none, or that is not known."""
 
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
         """As `probe`, reading what is missing; concurrent reads of one block share one request."""
@@ -72,6 +79,12 @@ class Run:
             return None
         table = self.tables[number]
         return table if table.first_key <= key else None
+
+    def gap(self, key: bytes) -> tuple[bytes, bytes]:
+        """The range ``[start, end)`` around ``key``, which no table may hold, that no table holds keys of."""
+        number = bisect_left(self._last_keys, key)
+        start = self._last_keys[number - 1] + b"\0" if number else b""
+        return start, self.tables[number].first_key if number < len(self.tables) else BEYOND_ALL_KEYS
 
     def within(self, start: bytes | None, end: bytes | None) -> Sequence[Table]:
         """The tables that overlap ``[start, end)``, in key order."""

@@ -7,12 +7,14 @@ key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import count
 
 from slate_async.format.filter import key_hash
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
+from slate_async.read.hot import HotRange, HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import Stream
@@ -20,6 +22,9 @@ from slate_async.read.sources import Run, Table, TableSource
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
+
+KEYS_PER_STEP = 256
+"""Keys that `ReadView.get_many` looks for in memory before it looks whether others want a turn: about 0.1 ms."""
 
 
 class Pin:
@@ -52,13 +57,16 @@ class ReadView:
         *,
         turns: FairTurns,
         max_seq: int = MAX_SEQ,
+        hot: HotReads | None = None,
     ) -> None:
+        """``hot``: of the views of one database, one after another; ``None`` for a view that keeps no hot ranges."""
         self.memtables = tuple(memtables)
         self.tables = tuple(tables)
         self.runs = tuple(runs)
         self.max_seq = max_seq
         self._turns = turns
         self._levels = (*(Run((table,)) for table in self.tables), *self.runs)
+        self._hot = HotRanges(self._levels, None) if hot is None else hot.over(self._levels)
         self._pins: dict[int, None] = {}
         self._pin_numbers = count()
 
@@ -87,78 +95,142 @@ class ReadView:
 
     # point reads
 
+    def look_up(self, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
+        """The newest version of ``key`` up to ``max_seq``: a value that does not expire, else a `RowHit` (see
+        `live_hit`), ``None`` if there is none, `NEEDS_IO` when only the store knows. Never suspends."""
+        for table in self.memtables:
+            found = table.find(key, max_seq)
+            if found is not None:
+                return found
+        if not self._levels:
+            return None
+        hot = self._hot
+        near = hot.ranges[bisect_right(hot.starts, key) - 1]
+        if key < near.end:
+            if near.whole_to <= max_seq:
+                near.uses += 1
+                return near.rows.get(key)
+            if near.rest:
+                return self._look_beside(near, key, max_seq)
+        return self._look_in_levels(key, key_hash(key), max_seq)
+
+    def _look_beside(self, near: HotRange, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
+        """As `look_up`, for a range that some levels are left out of."""
+        hashed = key_hash(key)
+        if not near.knows(hashed, max_seq):
+            return self._look_in_levels(key, hashed, max_seq)
+        near.uses += 1
+        return near.rows.get(key)
+
+    def _look_in_levels(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
+        for run in self._levels:
+            candidate = run.find(key)
+            if candidate is not None:
+                found = candidate.source.probe(key, hashed, max_seq)
+                if found is NEEDS_IO:
+                    return NEEDS_IO
+                if found is not None:
+                    self._hot.read(key)
+                    return found
+        return None
+
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:
         """The live row of ``key``, ``None`` if there is none, `NEEDS_IO` when only the store knows. Never suspends.
 
         ``now_ms`` judges expiry. Raises `InternalError` for a merge operand.
         """
         seen = self.max_seq if max_seq is None else max_seq
-        for table in self.memtables:
-            hit = table.get(key, seen)
-            if hit is not None:
-                return live_hit(hit, now_ms)
-        if not self._levels:
-            return None
-        hashed = key_hash(key)
-        for run in self._levels:
-            candidate = run.find(key)
-            if candidate is None:
-                continue
-            found = candidate.source.probe(key, hashed, seen)
-            if found is NEEDS_IO:
-                return NEEDS_IO
-            if found is not None:
-                return live_hit(found, now_ms)
-        return None
+        hit = self._in_memory(key, seen)
+        if hit is not None:
+            return live_hit(hit, now_ms)
+        found = self._look_in_levels(key, key_hash(key), seen) if self._levels else None
+        return found if found is None or found is NEEDS_IO else live_hit(found, now_ms)
 
     async def get(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | None:
         """As `get_now`, asking the store when it must: what is not loaded is loaded at once, then the sources are
         read newest first up to the first that knows the key. Raises what the store raises, and `CorruptionError`.
         """
-        found = self.get_now(key, now_ms, max_seq)
-        if found is not NEEDS_IO:
-            return found
         seen = self.max_seq if max_seq is None else max_seq
+        hit = self._in_memory(key, seen)
+        if hit is None and self._levels:
+            hit = await self._get_from_levels(key, seen)
+        return None if hit is None else live_hit(hit, now_ms)
+
+    def _in_memory(self, key: bytes, max_seq: int) -> RowHit | None:
+        for table in self.memtables:
+            hit = table.get(key, max_seq)
+            if hit is not None:
+                return hit
+        return None
+
+    async def _get_from_levels(self, key: bytes, max_seq: int) -> RowHit | None:
         hashed = key_hash(key)
         candidates = [table.source for table in (run.find(key) for run in self._levels) if table is not None]
         pin = self.pin()
         try:
             await load_tables(candidates)
             for source in candidates:
-                hit = await _probe_or_get(source, key, hashed, seen)
+                hit = await _probe_or_get(source, key, hashed, max_seq)
                 if hit is not None:
-                    return live_hit(hit, now_ms)
+                    return hit
             return None
         finally:
             pin.release()
 
-    async def get_many(self, keys: Sequence[bytes], now_ms: int, max_seq: int | None = None) -> list[RowHit | None]:
-        """The live row or ``None`` for each of ``keys``, in their order, all of one moment. Each block is read once."""
+    async def get_many(self, keys: Sequence[bytes], now_ms: int, max_seq: int | None = None) -> list[bytes | None]:
+        """The live value or ``None`` for each of ``keys``, in their order, all of one moment. Each block is read
+        once."""
+        seen = self.max_seq if max_seq is None else max_seq
         pin = self.pin()
         try:
-            hits = await self._find_many(keys, self.max_seq if max_seq is None else max_seq)
+            memory = self._memory(seen)
+            values: list[bytes | None] = []
+            unknown: list[int] = []
+            for start in range(0, len(keys), KEYS_PER_STEP):
+                if self._turns.overdue():
+                    await self._turns.give()
+                self._answer(keys[start : start + KEYS_PER_STEP], memory, now_ms, seen, values, unknown)
+            if unknown:
+                wanted = dict.fromkeys(keys[at] for at in unknown)
+                hits = await find_many(self._levels, list(wanted), seen, self._turns, self._hot.read)
+                live = {key: live_hit(hit, now_ms) for key, hit in hits.items()}
+                for at in unknown:
+                    hit = live.get(keys[at])
+                    values[at] = None if hit is None else hit.value
+            return values
         finally:
             pin.release()
-        live = {key: live_hit(hit, now_ms) for key, hit in hits.items()}
-        return [live.get(key) for key in keys]
 
-    async def _find_many(self, keys: Sequence[bytes], max_seq: int) -> dict[bytes, RowHit]:
-        memory = self._memory(max_seq)
-        hits: dict[bytes, RowHit] = {}
-        missing: list[bytes] = []
-        for key in dict.fromkeys(keys):
-            if self._turns.spent():
-                await self._turns.give()
+    def _answer(
+        self,
+        keys: Sequence[bytes],
+        memory: Sequence[tuple[Memtable, int]],
+        now_ms: int,
+        max_seq: int,
+        values: list[bytes | None],
+        unknown: list[int],
+    ) -> None:
+        """Add to ``values`` those of ``keys``; of a key that the levels must be asked for, its place to ``unknown``."""
+        starts, ranges, levels = self._hot.starts, self._hot.ranges, self._levels
+        found: bytes | RowHit | None
+        for key in keys:
             for table, limit in memory:
-                hit = table.get(key, limit)
-                if hit is not None:
-                    hits[key] = hit
+                found = table.find(key, limit)
+                if found is not None:
                     break
             else:
-                missing.append(key)
-        if missing and self._levels:
-            hits.update(await find_many(self._levels, missing, max_seq, self._turns))
-        return hits
+                found = None
+                if levels:
+                    near = ranges[bisect_right(starts, key) - 1]
+                    if key < near.end and near.whole_to <= max_seq:
+                        near.uses += 1
+                        found = near.rows.get(key)
+                    else:
+                        unknown.append(len(values))
+            if isinstance(found, RowHit):
+                hit = live_hit(found, now_ms)
+                found = None if hit is None else hit.value
+            values.append(found)
 
     def _memory(self, max_seq: int) -> list[tuple[Memtable, int]]:
         """The memtables that have rows now, each with the highest sequence number to see of it."""

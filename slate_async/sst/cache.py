@@ -1,22 +1,38 @@
-"""An LRU cache of decoded blocks, bounded in bytes.
+"""A cache of decoded blocks, and of what is made of them to look keys up, bounded in bytes together.
 
 Ordering rule: everything here is synchronous and belongs to one event loop; the databases of one process share a
 cache on that loop. Invariant: the charged bytes never exceed the capacity when a call returns; a block greater than
 the capacity is never kept.
+
+What is made of blocks saves time, a block saves a request: so it may fill what blocks leave free, but when room is
+needed it goes before them as long as it takes more than its share.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Protocol
 
 from slate_async.errors import InvalidError
 from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.sst.ring import Kept, Ring
+
+LOOKUP_SHARE = 2
+"""Lookups may hold the capacity divided by this when blocks want room."""
+
+
+class Lookup(Kept, Hashable, Protocol):
+    """Something made of blocks, known by its identity."""
+
+    def drop(self) -> None:
+        """The cache has let it go: it must not be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """hits, misses, evictions: counts since the start; bytes, blocks: what is kept now."""
+    """hits, misses, evictions: counts of blocks since the start; bytes: what is kept now, blocks: of it the number of
+    blocks."""
 
     hits: int
     misses: int
@@ -26,7 +42,7 @@ class CacheStats:
 
 
 class BlockCache:
-    """Keeps the blocks used last. ``capacity_bytes`` 0 keeps none.
+    """Keeps the blocks used last, nearly. ``capacity_bytes`` 0 keeps none.
 
     A block is known by its owner (bytes that identify one SST's content) and its number in the SST."""
 
@@ -34,60 +50,73 @@ class BlockCache:
         if capacity_bytes < 0:
             raise InvalidError(f"a cache capacity cannot be negative: {capacity_bytes}")
         self.capacity_bytes = capacity_bytes
-        self._entries: OrderedDict[tuple[bytes, int], tuple[LoadedBlock, int]] = OrderedDict()
+        self._blocks: Ring[tuple[bytes, int], LoadedBlock] = Ring()
+        self._lookups: Ring[Lookup, Lookup] = Ring()
         self._owned: dict[bytes, dict[int, None]] = {}
-        self._bytes = 0
         self._hits = 0
         self._misses = 0
         self._evictions = 0
 
+    # blocks
+
     def get(self, owner: bytes, number: int, *, count_miss: bool = True) -> LoadedBlock | None:
-        """The block, now the one used last, or ``None``. With ``count_miss`` off a miss is not counted, for a
-        caller that will ask again."""
-        name = (owner, number)
-        entry = self._entries.get(name)
-        if entry is None:
+        """The block, now used, or ``None``. With ``count_miss`` off a miss is not counted, for a caller that will ask
+        again."""
+        block = self._blocks.things.get((owner, number))
+        if block is None:
             self._misses += count_miss
             return None
         self._hits += 1
-        self._entries.move_to_end(name)
-        block, charged = entry
-        if block.nbytes != charged:
-            self._entries[name] = (block, block.nbytes)
-            self._bytes += block.nbytes - charged
-            self._shrink()
+        block.uses += 1
         return block
 
     def put(self, owner: bytes, number: int, block: LoadedBlock) -> None:
-        """Keep ``block``, evicting those unused longest."""
+        """Keep ``block``, evicting what was not used."""
         name = (owner, number)
-        if name in self._entries:
-            self._remove(name)
+        self._blocks.remove(name)
         if block.nbytes > self.capacity_bytes:
+            self._disown(name)
             return
-        self._entries[name] = (block, block.nbytes)
+        self._blocks.add(name, block)
         self._owned.setdefault(owner, {})[number] = None
-        self._bytes += block.nbytes
         self._shrink()
 
     def drop(self, owner: bytes) -> None:
         """Forget all blocks of one SST."""
-        for number in list(self._owned.get(owner, ())):
-            self._remove((owner, number))
+        for number in self._owned.pop(owner, ()):
+            self._blocks.remove((owner, number))
+
+    # lookups
+
+    def keep(self, lookup: Lookup) -> None:
+        """Keep ``lookup`` until there is need for its room. It may be dropped before this returns."""
+        self._lookups.add(lookup, lookup)
+        if lookup.nbytes > self.capacity_bytes // LOOKUP_SHARE:
+            self.forget(lookup)
+            lookup.drop()
+        self._shrink()
+
+    def forget(self, lookup: Lookup) -> None:
+        """``lookup`` is not used any more. Idempotent."""
+        self._lookups.remove(lookup)
 
     def stats(self) -> CacheStats:
         """Counters and size."""
-        return CacheStats(self._hits, self._misses, self._evictions, self._bytes, len(self._entries))
+        held = self._blocks.nbytes + self._lookups.nbytes
+        return CacheStats(self._hits, self._misses, self._evictions, held, len(self._blocks.things))
 
     def _shrink(self) -> None:
-        while self._bytes > self.capacity_bytes:
-            self._remove(next(iter(self._entries)))
-            self._evictions += 1
+        blocks, lookups, capacity = self._blocks, self._lookups, self.capacity_bytes
+        while blocks.nbytes + lookups.nbytes > capacity:
+            if lookups.nbytes > capacity // LOOKUP_SHARE:
+                lookups.evict()[0].drop()
+            else:
+                self._disown(blocks.evict()[0])
+                self._evictions += 1
 
-    def _remove(self, name: tuple[bytes, int]) -> None:
-        _, charged = self._entries.pop(name)
-        self._bytes -= charged
-        numbers = self._owned[name[0]]
-        del numbers[name[1]]
-        if not numbers:
-            del self._owned[name[0]]
+    def _disown(self, name: tuple[bytes, int]) -> None:
+        numbers = self._owned.get(name[0])
+        if numbers is not None:
+            numbers.pop(name[1], None)
+            if not numbers:
+                del self._owned[name[0]]

@@ -35,7 +35,7 @@ class SstOpener:
         self._store = store
         self._database_id = database_id
         self._neighbour = neighbour
-        self._cache = cache
+        self.cache = cache
         self._offload = offload
         self._parents: dict[UUID, ObjectStore] = {}
 
@@ -62,7 +62,7 @@ class SstOpener:
             size=sst.size,
             database_id=sst.database_id or self._database_id,
             object_id=sst.object_id,
-            cache=self._cache,
+            cache=self.cache,
             offload=self._offload,
             must_exist=must_exist,
         )
@@ -75,7 +75,7 @@ class SstOpener:
             size=size,
             database_id=self._database_id,
             object_id=object_id,
-            cache=self._cache,
+            cache=self.cache,
             offload=self._offload,
             must_exist=must_exist,
         )

@@ -8,11 +8,13 @@ lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.block import decode_block, stored_raw_bytes
 from slate_async.format.columns import Columns
+from slate_async.format.filter import Filter
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.format.joined_blocks import StoredBlock, decode_blocks
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
@@ -26,12 +28,24 @@ from slate_async.types import NEEDS_IO, NeedsIO, RowHit
 
 TAIL_BYTES = 64 << 10
 """What opening reads from the end. A file no larger is read whole, and its blocks are then cached already."""
+AROUND_ROWS = 1024
+"""`SstReader.around` names no more rows than this, unless they are versions of one key."""
 OFFLOAD_BYTES = 256 << 10
 """Decoding more raw bytes than this at once happens in a worker thread."""
 
 
 class MissingError(CorruptionError):
     """An object is not there that was there when the manifest named it. It may be that the manifest has moved on."""
+
+
+class Around(NamedTuple):
+    """Keys from ``start`` to ``end`` (exclusive) that one block alone may hold: the block, if it is cached, and the
+    filter of the SST, if it has one."""
+
+    start: bytes
+    end: bytes
+    block: LoadedBlock | None
+    filter: Filter | None
 
 
 class SstReader:
@@ -102,6 +116,25 @@ class SstReader:
             number = self._next(meta, number, key) if row >= 0 else None
         return None
 
+    def around(self, key: bytes) -> Around | None:
+        """The keys around ``key`` whose versions are all in one block, and the block if it is cached; ``None`` if that
+        cannot be told, or versions of ``key`` are in several blocks. Never suspends."""
+        meta = self._meta
+        number = None if meta is None else meta.index.find(key)
+        if meta is None or number is None:
+            return None
+        start, end = meta.index.whole_keys(number)
+        if not start <= key < end:
+            return None
+        block = self._cache.get(self._owner, number, count_miss=False)
+        if block is not None and block.rows > AROUND_ROWS:
+            row = block.lower_bound(key)
+            row -= row % AROUND_ROWS
+            start = max(start, block.key(row))
+            if row + AROUND_ROWS < block.rows:
+                end = min(end, block.key(row + AROUND_ROWS))
+        return Around(start, end, block, meta.filter) if start <= key < end else None
+
     def scan(
         self,
         start: bytes | None,
@@ -168,10 +201,9 @@ class SstReader:
         return await self._offload.run(decode)
 
     def _candidate(self, meta: SstMeta, key: bytes, key_hash: int) -> int | None:
-        number = meta.index.find(key)
-        if number is None or (meta.filter is not None and not meta.filter.may_contain(key_hash)):
+        if meta.filter is not None and not meta.filter.may_contain(key_hash):
             return None
-        return number
+        return meta.index.find(key)
 
     def _next(self, meta: SstMeta, number: int, key: bytes) -> int | None:
         return number + 1 if meta.index.continues_with(number + 1, key) else None

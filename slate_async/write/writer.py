@@ -17,6 +17,7 @@ from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SeqTime, SstRef
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.read.hot import HotReads
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
@@ -95,11 +96,7 @@ class Writer:
             tables=self.tables,
             log=log,
             window=FlushWindow(inherited.next_id, settings.flush_parallelism),
-            policy=FlushPolicy(
-                settings.flush_interval_ms / 1000,
-                settings.flush_bytes,
-                0.0 if settings.max_flushes_per_second is None else 1 / settings.max_flushes_per_second,
-            ),
+            policy=_flush_policy(settings),
             early_ack=settings.ack == "flushed",
             encode=self._encode,
             acknowledged=self._acknowledged,
@@ -125,6 +122,7 @@ class Writer:
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
         self.tables.on_crowd = self.flusher.notify
+        self._hot = HotReads(ssts.cache)
         self.view = self._picture()
 
     async def settle(self) -> None:
@@ -319,7 +317,7 @@ class Writer:
         l0 = [self._table(sst, known) for sst in self.state.l0]
         runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
         log = [table for _, table in self._log_ssts]
-        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns)
+        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns, hot=self._hot)
 
     def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
         reader = known.get(sst.object_id)
@@ -327,3 +325,8 @@ class Writer:
             reader = self._ssts.open(sst, self.state.parents)
         self._readers[sst.object_id] = reader
         return Table(sst.first_key, sst.last_key, reader, sst.min_expire_ms is not None)
+
+
+def _flush_policy(settings: Settings) -> FlushPolicy:
+    gap = 0.0 if settings.max_flushes_per_second is None else 1 / settings.max_flushes_per_second
+    return FlushPolicy(settings.flush_interval_ms / 1000, settings.flush_bytes, gap)

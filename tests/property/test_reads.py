@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 from slate_async.errors import InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
-from slate_async.read import KeyRange, ReadView, Run, Scan, Table, key_range, merge
-from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row
+from slate_async.read import KeyRange, ReadView, Run, Scan, Table, hot, key_range, merge
+from slate_async.read.hot import HotReads
+from slate_async.read.live import live_hit
+from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit
 from tests.read_model import StoredTables, Version, run, table, turns, visible
 
 KEYS = st.sampled_from([b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"c", b"ca", b"\xff", b"\xff\xff", b"\xff\xff\0"])
 BOUNDS = st.none() | KEYS | st.sampled_from([b"", b"a\0\0", b"bb", b"\xff\xff\xff"])
 SIZES = st.lists(st.integers(0, 4), min_size=1, max_size=3)
 TIMES = st.integers(0, 40)
+CACHES = st.sampled_from([4_000, 12_000, 1 << 20])
 PUTS = st.tuples(st.just("put"), KEYS, st.binary(max_size=3), st.none() | TIMES)
 DELETES = st.tuples(st.just("delete"), KEYS)
 BATCHES = st.tuples(
@@ -54,6 +57,7 @@ class Engine:
     runs: list[tuple[Run, list[Version]]] = field(default_factory=list)
     looks: list[tuple[ReadView, int]] = field(default_factory=list)
     make: Callable[..., Table] = table
+    hot: HotReads | None = None
 
     def apply(self, step: tuple[object, ...]) -> None:
         name, *arguments = step
@@ -111,7 +115,7 @@ class Engine:
     def view(self) -> ReadView:
         parts = (self.memtables, self.tables, self.runs)
         memtables, tables, runs = ([part for part, _ in some] for some in parts)
-        return ReadView(memtables, tables, runs, turns=turns())
+        return ReadView(memtables, tables, runs, turns=turns(), hot=self.hot)
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,17 @@ async def check(view: ReadView, seq: int, history: list[Version], question: Ques
     model = visible(history, seq, question.now_ms)
     keys = sorted({row.key for row in history} | {b"nothing", b"a"}, reverse=question.reverse)
     many = await view.get_many(keys, question.now_ms, seq)
-    for key, hit in zip(keys, many, strict=True):
+    for key, value in zip(keys, many, strict=True):
         row = model.get(key)
-        assert (None if hit is None else hit.seq) == (None if row is None else row.seq), key
-        again = view.get_now(key, question.now_ms, seq)
-        alone = await view.get(key, question.now_ms, seq)
-        assert again is NEEDS_IO or again == hit
-        assert alone == hit
-        assert hit is None or row is None or hit.value == row.value
+        wanted = None if row is None else RowHit(*row[1:])
+        assert value == (None if row is None else row.value), key
+        assert await view.get(key, question.now_ms, seq) == wanted, key
+        assert view.get_now(key, question.now_ms, seq) in (wanted, NEEDS_IO), key
+        found = view.look_up(key, seq)
+        if isinstance(found, RowHit):
+            assert live_hit(found, question.now_ms) == wanted, key
+        else:
+            assert found in (value, NEEDS_IO), key
     try:
         span = key_range(question.start, question.end, question.prefix)
     except InvalidError:
@@ -206,7 +213,7 @@ def runner() -> Iterator[asyncio.Runner]:
 async def history_and_questions(
     steps: list[tuple[object, ...]], questions: list[Question], stored: StoredTables | None = None
 ) -> None:
-    engine = Engine() if stored is None else Engine(make=stored.table)
+    engine = Engine() if stored is None else Engine(make=stored.table, hot=HotReads(stored.cache))
     for step in steps:
         engine.apply(step)
     if stored is not None:
@@ -259,6 +266,12 @@ def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "LEAST_ROWS", 2)
 
 
+@pytest.fixture(autouse=True)
+def _soon_hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot, "READS_PER_LOOK", 1)
+    monkeypatch.setattr(hot, "WORTH_LOOKUPS", 2)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=QUIET)
 @given(steps=HISTORIES, questions=SOME_QUESTIONS)
 def test_reads(runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]) -> None:
@@ -266,11 +279,11 @@ def test_reads(runner: asyncio.Runner, steps: list[tuple[object, ...]], question
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
-@given(steps=HISTORIES, questions=SOME_QUESTIONS)
+@given(steps=HISTORIES, questions=SOME_QUESTIONS, cache_bytes=CACHES)
 def test_reads_of_stored_tables(
-    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]
+    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question], cache_bytes: int
 ) -> None:
-    runner.run(history_and_questions(steps, questions, StoredTables()))
+    runner.run(history_and_questions(steps, questions, StoredTables(cache_bytes)))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
@@ -292,11 +305,11 @@ def test_reads_long(runner: asyncio.Runner, steps: list[tuple[object, ...]], que
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=1500, deadline=None, suppress_health_check=QUIET)
-@given(steps=st.lists(STEPS, max_size=100), questions=SOME_QUESTIONS)
+@given(steps=st.lists(STEPS, max_size=100), questions=SOME_QUESTIONS, cache_bytes=CACHES)
 def test_reads_of_stored_tables_long(
-    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question]
+    runner: asyncio.Runner, steps: list[tuple[object, ...]], questions: list[Question], cache_bytes: int
 ) -> None:
-    runner.run(history_and_questions(steps, questions, StoredTables()))
+    runner.run(history_and_questions(steps, questions, StoredTables(cache_bytes)))
 
 
 @pytest.mark.slow

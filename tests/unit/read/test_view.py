@@ -101,11 +101,10 @@ async def test_get_many() -> None:
     base = run([Version(key, b"run", i) for i, key in enumerate((b"a", b"d", b"e", b"f", b"x"))], tables=2)
     view = ReadView([new], [l0], [base], turns=turns())
     keys = [b"x", b"a", b"b", b"c", b"a", b"d", b"e", b"nope", b"zz", b"f"]
-    hits = await view.get_many(keys, 0)
-    assert [value(hit) for hit in hits] == [b"run", b"mem", None, b"l0", b"mem", None, b"run", None, None, b"run"]
+    assert await view.get_many(keys, 0) == [b"run", b"mem", None, b"l0", b"mem", None, b"run", None, None, b"run"]
     assert sorted(fake(l0).gets) == [b"c", b"d", b"e", b"f", b"nope"]
     assert fake(l0).loads == 1
-    assert [value(hit) for hit in await view.get_many([b"a", b"b"], 0, 45)] == [b"run", b"l0"]
+    assert await view.get_many([b"a", b"b"], 0, 45) == [b"run", b"l0"]
     assert await view.get_many([], 0) == []
     assert not view.pinned
 
@@ -125,9 +124,9 @@ async def test_get_many_is_of_one_moment() -> None:
             await asyncio.sleep(0)
 
     writer = asyncio.create_task(keep_writing())
-    hits = await view.get_many([b"%04d" % i for i in range(200)], 0)
+    values = await view.get_many([b"%04d" % i for i in range(400)], 0)
     writer.cancel()
-    assert [value(hit) for hit in hits] == [b"older"] + [b"old"] * 199
+    assert values[:200] == [b"older"] + [b"old"] * 199
     assert len(active), "the writer had no turn"
 
 

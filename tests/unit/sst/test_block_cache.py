@@ -12,7 +12,7 @@ from slate_async.format.block_encoding import encode_block
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
-from slate_async.types import RowHit
+from slate_async.types import PUT, RowHit
 from tests.unit.format.rows import R, columns_of, row_lists, sample_rows, sorted_rows
 
 
@@ -74,17 +74,40 @@ def test_replacing_a_block_charges_it_once() -> None:
     assert cache.stats().bytes == two.nbytes
 
 
-def test_a_dictionary_built_later_is_charged() -> None:
-    rows = [R(b"k%03d" % i, b"v") for i in range(200)]
-    block = block_of(rows)
-    cache = BlockCache(block.nbytes + 100)
-    cache.put(b"o", 0, block)
-    before = block.nbytes
-    for _ in range(100):
-        assert block.find(b"k050", 9) == 50
-    assert block.nbytes > before + 200 * 100
-    assert cache.get(b"o", 0) is block
-    assert cache.get(b"o", 0) is None
+class Made:
+    """Something made of blocks."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.uses = 0
+        self.dropped = False
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_lookups_fill_what_blocks_leave_free_and_go_first_beyond_their_share() -> None:
+    (block,) = blocks(1)
+    cache = BlockCache(4 * block.nbytes)
+    used, unused, more = (Made(block.nbytes) for _ in range(3))
+    for one in (used, unused, more):
+        cache.keep(one)
+    used.uses += 1
+    for number in range(4):
+        cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
+    assert [one.dropped for one in (used, unused, more)] == [False, True, False]
+    assert cache.get(b"o", 0, count_miss=False) is None
+    assert [cache.get(b"o", number) is not None for number in (2, 3)] == [True, True]
+    cache.forget(more)
+    cache.forget(more)
+    assert not more.dropped
+    assert cache.stats().bytes == 3 * block.nbytes
+
+
+def test_a_lookup_larger_than_its_share_is_not_kept() -> None:
+    cache, large = BlockCache(1000), Made(501)
+    cache.keep(large)
+    assert large.dropped
     assert cache.stats().bytes == 0
 
 
@@ -107,13 +130,10 @@ def test_bytes_stay_within_the_capacity(steps: list[tuple[int, int, str]]) -> No
 
 
 @settings(deadline=None, max_examples=80)
-@given(row_lists, st.binary(max_size=3), st.integers(0, 2**63 - 1), st.booleans())
-def test_lookups_agree_with_a_search_by_hand(unsorted: list[R], probe: bytes, max_seq: int, hot: bool) -> None:
+@given(row_lists, st.binary(max_size=3), st.integers(0, 2**63 - 1))
+def test_lookups_agree_with_a_search_by_hand(unsorted: list[R], probe: bytes, max_seq: int) -> None:
     rows = sorted_rows(unsorted)
     block = block_of(rows)
-    if hot:
-        for _ in range(len(rows)):
-            block.find(b"\x01", 0)
     for key in {probe, *(row.key for row in rows)}:
         assert block.lower_bound(key) == sum(row.key < key for row in rows)
         visible = [at for at, row in enumerate(rows) if row.key == key and row.seq <= max_seq]
@@ -132,3 +152,18 @@ def test_hits_carry_the_whole_row() -> None:
     assert block.hit(block.find(b"\x00", 5)) == RowHit(b"nul", 3, 0, NO_EXPIRY, 5)
     assert all(type(field) in (int, bytes) for field in block.hit(0))
     assert block_of([R(b"a")]).hit(0).expire_ms == NO_EXPIRY
+
+
+@settings(deadline=None, max_examples=80)
+@given(row_lists, st.binary(max_size=2), st.binary(max_size=2))
+def test_laying_a_block_over_others_shows_its_newest_versions(unsorted: list[R], start: bytes, end: bytes) -> None:
+    rows = sorted_rows(unsorted)
+    found: dict[bytes, bytes | RowHit] = {b"other": b"stays", rows[0].key: b"older"}
+    expected = dict(found)
+    inside = [row for row in rows if start <= row.key < end]
+    for row in reversed(inside):
+        plain = row.kind == PUT and row.expire_ms == NO_EXPIRY
+        expected[row.key] = row.value if plain else RowHit(row.value, row.seq, row.kind, row.expire_ms, row.create_ms)
+    count, highest = block_of(rows).lay_over(found, start, end)
+    assert found == expected
+    assert (count, highest) == (len(inside), max((row.seq for row in inside), default=0))
