@@ -61,6 +61,11 @@ def peak_mib() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
+def resident_bytes() -> int:
+    """Memory of this process that is in use now (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def fresh_process() -> ProcessPoolExecutor:
     """A process that has done nothing yet, for one piece of work."""
     return ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"))
