@@ -76,6 +76,8 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
     ("open it with create=True to make one", "check --path, or make it with `slate put`"),
     ("check the path and the metastore", "check --path and --metastore; `slate put` makes one"),
     ("open it with pin=False", "give --no-pin"),
+    ("(metastore=...)", "with --metastore"),
+    ("one of full, a range, and a level", "one of --full, --range and --level"),
 )
 """What the engine advises, and how that is done here."""
 

@@ -37,6 +37,8 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     assert slate("get", "user:1", path=path).out == "Ann\n"
     assert slate("scan", path=path).out == "user:1\tAnn\nb'\\xff\\x00'\tb'\\x1b'\n"
     assert slate("scan", "--reverse", "--limit", "1", "--hex", path=path).out == "ff00\t1b\n"
+    assert "name that one with --metastore" in slate("get", "k", path=path, options=("--metastore", "if-match")).err
+    assert "one of --full, --range and --level" in slate("compact", "--full", "--level", "0", path=path).err
     assert slate("delete", "user:1", path=path).code == 0
     assert slate("get", "user:1", path=path).code == 1
     status = slate("status", "--metrics", path=path, options=("--json",)).objects[0]
