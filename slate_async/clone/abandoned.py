@@ -43,11 +43,12 @@ class ClonesOfOne:
         self._name = name
         self._open_site = open_site
         self._finished: set[UUID] = set()
+        self._told: set[UUID] = set()
 
     async def end_abandoned(self, state: ManifestState, before_ms: int, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove those that were begun before then and are not finished; their names. ``dry_run`` only names them.
 
-        What cannot be reached or read is logged, and left for another time."""
+        What cannot be reached or read is left for another time, with one warning: it may be closed to whoever collects."""
         found: list[str] = []
         for checkpoint in state.checkpoints:
             if checkpoint.owner != "clone" or checkpoint.create_ms > before_ms or checkpoint.id in self._finished:
@@ -58,7 +59,9 @@ class ClonesOfOne:
                     if await self._is_abandoned(site, checkpoint, before_ms, dry_run):
                         found.append(site.name)
             except (UnavailableError, InvalidError, CorruptionError) as error:
-                logger.warning("%s: its clone %s cannot be looked after: %s", self._name, path, error)
+                level = logging.DEBUG if checkpoint.id in self._told else logging.WARNING
+                self._told.add(checkpoint.id)
+                logger.log(level, "%s: its clone %s cannot be looked after: %s", self._name, path, error)
         return tuple(found)
 
     async def _is_abandoned(self, site: Site, checkpoint: Checkpoint, before_ms: int, dry_run: bool) -> bool:

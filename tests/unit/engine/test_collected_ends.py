@@ -246,3 +246,22 @@ async def test_what_says_nothing_of_a_clone_is_not_taken_for_its_end(
         assert (await town.collect(town.parent)).abandoned == ()
         assert await held_for_clones(town) == 1
         await town.fill(town.clone, b"somebody else's")
+
+
+async def test_a_clone_that_is_out_of_reach_is_told_of_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def no_way(*_: object) -> bool:
+        raise slate.UnavailableError("closed to collectors")
+
+    await town.fill(town.parent, b"v")
+    async with town.admin(town.parent) as admin:
+        await admin.clone(town.clone)
+    town.clock.wall_ms += DAY_MS + SKEW_MS
+    monkeypatch.setattr("slate_async.clone.abandoned.ClonesOfOne._is_abandoned", no_way)
+    opening = town.environment.open_gc(town.parent, settings=town.settings, periodic=False)
+    async with opening as collector:
+        for _ in range(3):
+            assert (await collector.collect()).abandoned == ()
+    assert [one.levelname for one in caplog.records if "closed to collectors" in one.message] == ["WARNING"]
+    assert await held_for_clones(town) == 1
