@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import track
@@ -46,7 +47,9 @@ def main() -> None:
     if absent := missing_peers():
         console.print(f"not installed, left out: {', '.join(absent)}", style="yellow")
     for name in FAMILIES if chosen.all else [chosen.family]:
-        report(FAMILIES[name], run(FAMILIES[name], plan), plan, console)
+        family = FAMILIES[name]
+        rounds = replace(plan, rounds=min(plan.rounds, family.most_rounds or plan.rounds))
+        report(family, run(family, rounds), rounds, console)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ class Family:
     one_round: measures everything once and records it
     notes: what a reader of the figures has to know, printed below them
     plot: makes the figure, where bars for every measure do not suit
+    most_rounds: of a family whose rounds take many minutes
     """
 
     name: str
@@ -25,3 +26,4 @@ class Family:
     one_round: Callable[[Turn], Awaitable[None]]
     notes: tuple[str, ...] = ()
     plot: Callable[[Samples], Any] | None = None
+    most_rounds: int | None = None
