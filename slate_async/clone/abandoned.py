@@ -48,7 +48,7 @@ class ClonesOfOne:
     async def end_abandoned(self, state: ManifestState, before_ms: int, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove those that were begun before then and are not finished; their names. ``dry_run`` only names them.
 
-        What cannot be reached or read is left for another time, with one warning: it may be closed to whoever collects."""
+        What cannot be reached or read is left for another time, with one warning: it may be closed to collectors."""
         found: list[str] = []
         for checkpoint in state.checkpoints:
             if checkpoint.owner != "clone" or checkpoint.create_ms > before_ms or checkpoint.id in self._finished:
