@@ -20,7 +20,7 @@ from slate_async.runtime.turns import FairTurns
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
-from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit
+from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
 
 T = TypeVar("T")
 
@@ -142,6 +142,20 @@ class FakeTable:
         await asyncio.sleep(0)
         self._cached[key] = None
         return self._find(key, max_seq)
+
+    def first_rows(
+        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+    ) -> Stretch | None:
+        if not self.loaded:
+            return None
+        inside = [row for row in self.rows if (start is None or row.key >= start) and (end is None or row.key < end)]
+        seen: dict[bytes, bytes | None] = {}
+        for row in inside:
+            if row.seq <= max_seq and row.key not in seen:
+                seen[row.key] = row.value if row.kind == PUT and row.expire_ms > now_ms else None
+        few = min(count, max(self.sizes))
+        keys = list(seen)[:few]
+        return Stretch(keys, [seen[key] for key in keys], True, few >= len(seen))
 
     async def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         self.scans_open += 1

@@ -1,8 +1,9 @@
 """`Memtable`: the rows written since the last flush, as an append-only log of columns.
 
-Columns: Python lists of keys and values, packed arrays for the rest. ``_newest`` maps a key to the row of its
-newest version and ``_older`` a row that replaced another to the one it replaced, so a put is one dict store and a few
-appends, and a log segment is a slice.
+Columns: Python lists of keys and values, packed arrays of kinds and expiry times; creation times and sequence numbers
+seldom leave their course and are kept as `Steps`. ``_newest`` maps a key to the row of its newest version and
+``_older`` a row that replaced another to the one it replaced, so a put is one dict store and a few appends, and a log
+segment is a slice.
 
 Invariants: sequence numbers rise with the row number (gaps are fine); a row never changes once appended; nothing
 is appended after `freeze`. Reads name the highest sequence number they may see, so a reader that starts now never
@@ -24,7 +25,8 @@ import pyarrow as pa
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.memtable.order import SortedKeys
-from slate_async.types import RowHit
+from slate_async.memtable.steps import Steps
+from slate_async.types import MERGE, PUT, RowHit, Stretch
 
 ROW_OVERHEAD_BYTES = 224
 """What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry with its row
@@ -47,6 +49,7 @@ class Memtable:
 
     __slots__ = (
         "__weakref__",
+        "_ahead",
         "_create",
         "_expire",
         "_keys",
@@ -55,7 +58,6 @@ class Memtable:
         "_older",
         "_order",
         "_ordered_rows",
-        "_seqs",
         "_values",
         "frozen",
         "last_seq",
@@ -66,8 +68,8 @@ class Memtable:
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
         self._kinds = bytearray()
-        self._seqs = array("Q")
-        self._create = array("q")
+        self._ahead = Steps()  # of a row's sequence number before its row number
+        self._create = Steps()
         self._expire: array[int] | None = None
         self._newest: dict[bytes, int] = {}
         self._older: dict[int, int] = {}
@@ -85,7 +87,7 @@ class Memtable:
     @property
     def first_seq(self) -> int:
         """Sequence number of the oldest row, 0 when empty."""
-        return self._seqs[0] if self._seqs else 0
+        return self._ahead.at(0) if self._keys else 0
 
     @property
     def expires(self) -> bool:
@@ -114,8 +116,10 @@ class Memtable:
         keys.append(key)
         self._values.append(value)
         self._kinds.append(kind)
-        self._seqs.append(seq)
-        self._create.append(create_ms)
+        if seq - row != self._ahead.last:
+            self._ahead.add(row, seq - row)
+        if create_ms != self._create.last:
+            self._create.add(row, create_ms)
         self.last_seq = seq
         self.nbytes += len(key) + len(value) + ROW_OVERHEAD_BYTES
 
@@ -136,8 +140,9 @@ class Memtable:
         count = len(keys)
         if not count:
             return
-        seqs = range(first_seq, first_seq + count)
-        self._extend(keys, values, kinds, seqs, expires, repeat(create_ms, count))
+        self._extend(keys, values, kinds, (first_seq, first_seq + count - 1), expires)
+        self._ahead.add(len(self._keys) - count, first_seq - len(self._keys) + count)
+        self._create.add(len(self._keys) - count, create_ms)
 
     def extend(self, columns: Columns) -> None:
         """Add replayed rows with their own, strictly rising sequence numbers.
@@ -149,23 +154,24 @@ class Memtable:
         if np.any(columns.seqs[1:] <= columns.seqs[:-1]):
             raise InternalError("replayed rows are not in the order of their sequence numbers")
         expires = None if columns.expire_ms is None else columns.expire_ms.tolist()
+        first = len(self._keys)
         self._extend(
             columns.keys.to_pylist(),
             columns.values.to_pylist(),
             columns.kinds.tobytes(),
-            columns.seqs.tolist(),
+            (int(columns.seqs[0]), int(columns.seqs[-1])),
             expires,
-            columns.create_ms.tolist(),
         )
+        self._ahead.extend(first, columns.seqs.astype(np.int64) - np.arange(first, len(self._keys)))
+        self._create.extend(first, columns.create_ms)
 
     def _extend(
         self,
         keys: Sequence[bytes],
         values: Sequence[bytes],
         kinds: bytes | bytearray,
-        seqs: Sequence[int],
+        seqs: tuple[int, int],
         expires: Sequence[int] | None,
-        create_ms: Sequence[int] | repeat[int],
     ) -> None:
         count = len(keys)
         if seqs[0] <= self.last_seq or self.frozen:
@@ -186,9 +192,7 @@ class Memtable:
         self._keys.extend(keys)
         self._values.extend(values)
         self._kinds.extend(kinds)
-        self._seqs.extend(seqs)
-        self._create.extend(create_ms)
-        self.last_seq = seqs[-1]
+        self.last_seq = seqs[1]
         self.nbytes += sum(map(len, keys)) + sum(map(len, values)) + count * ROW_OVERHEAD_BYTES
 
     def _expiries(self) -> array[int]:
@@ -222,27 +226,29 @@ class Memtable:
 
     def _visible_row(self, row: int, max_seq: int) -> int:
         """``row`` or the newest older version of its key that a reader up to ``max_seq`` sees; below 0 for none."""
-        seqs = self._seqs
-        while row >= 0 and seqs[row] > max_seq:
+        end = self.row_after(max_seq)
+        while row >= end:
             row = self._older.get(row, NO_ROW)
         return row
 
     def _hit(self, row: int) -> RowHit:
         expire_ms = NO_EXPIRY if self._expire is None else self._expire[row]
-        return RowHit(self._values[row], self._seqs[row], self._kinds[row], expire_ms, self._create[row])
+        seq = row + self._ahead.at(row)
+        return RowHit(self._values[row], seq, self._kinds[row], expire_ms, self._create.at(row))
 
     def row_after(self, seq: int) -> int:
         """How many rows have a sequence number of at most ``seq``: the first row after it."""
-        return len(self._seqs) if seq >= self.last_seq else bisect_right(self._seqs, seq)
+        rows = len(self._keys)
+        return rows if seq >= self.last_seq else self._ahead.first_row_ahead_of(seq, rows)
 
     def seq_written_by(self, time_ms: int) -> int:
         """The sequence number of the newest row created at ``time_ms`` or before, 0 if there is none."""
-        row = bisect_right(self._create, time_ms)
-        return self._seqs[row - 1] if row else 0
+        row = self._create.first_row_above(time_ms, len(self._keys)) - 1
+        return row + self._ahead.at(row) if row >= 0 else 0
 
     def time_of(self, seq: int) -> int:
         """When the newest row up to ``seq``, which must not be below `first_seq`, was created, milliseconds."""
-        return self._create[self.row_after(seq) - 1]
+        return self._create.at(self.row_after(seq) - 1)
 
     # conversion
 
@@ -280,10 +286,10 @@ class Memtable:
         return Columns(
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
-            np.frombuffer(self._seqs, np.uint64)[chosen],
+            (chosen + self._ahead.of(chosen)).view(np.uint64),
             np.frombuffer(self._kinds, np.uint8)[chosen],
             None if self._expire is None else np.frombuffer(self._expire, np.int64)[chosen],
-            np.frombuffer(self._create, np.int64)[chosen],
+            self._create.of(chosen),
         )
 
     def key_array(self, start: int, stop: int) -> pa.LargeBinaryArray:
@@ -304,6 +310,36 @@ class Memtable:
         keys, older = self._keys[start:stop], self._older
         self._order.add([key for row, key in enumerate(keys, start) if row not in older] if older else keys)
         self._ordered_rows = stop
+
+    def first_rows(
+        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+    ) -> Stretch | None:
+        """The first keys of ``[start, end)``, at most ``count`` of them, as a reader up to ``max_seq`` sees them at
+        ``now_ms``; none only if there are none. ``None`` when that takes longer than a look."""
+        wanted = self.row_after(max_seq)
+        if wanted - self._ordered_rows > ORDER_STEP_ROWS:
+            return None
+        if self._ordered_rows < wanted:
+            self._order_more()
+        keys = self._order.ascending(start, end, count)
+        ended = len(keys) < count
+        if max_seq >= self.last_seq:
+            rows = [self._newest[key] for key in keys]
+        else:
+            rows = self._visible(keys, max_seq)
+            if keys and not rows and not ended:
+                return None
+            keys = [self._keys[row] for row in rows]
+        values: list[bytes | None] = [self._values[row] for row in rows]
+        kinds = self._kinds
+        if self._expire is None and not any(map(kinds.__getitem__, rows)):
+            return Stretch(keys, values, False, ended)
+        for number, row in enumerate(rows):
+            if kinds[row] >= MERGE:
+                return None
+            if kinds[row] != PUT or (self._expire is not None and self._expire[row] <= now_ms):
+                values[number] = None
+        return Stretch(keys, values, True, ended)
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
         """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.
@@ -331,11 +367,11 @@ class Memtable:
         newest = self._newest
         if max_seq >= self.last_seq:
             return [newest[key] for key in keys]
-        seqs, older = self._seqs, self._older
+        end, older = self.row_after(max_seq), self._older
         rows: list[int] = []
         for key in keys:
             row = newest[key]
-            while row >= 0 and seqs[row] > max_seq:
+            while row >= end:
                 row = older.get(row, NO_ROW)
             if row >= 0:
                 rows.append(row)

@@ -20,6 +20,7 @@ from slate_async.read.merge import key_at
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.results import batch_of, pairs_of, rows_of
+from slate_async.read.short import Pair
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
+
+LOOKS: tuple[int, ...] = (32, 128)
+"""A scan by pairs takes its first rows from what is at hand, so many at most each time (`slate_async.read.short`)."""
 
 INTERRUPTED = "the scan was interrupted; make another one"
 
@@ -65,7 +69,10 @@ class Scan:
         self._max_seq = max_seq
         self._reverse = reverse
         self._renew = renew
-        self._rows = self._stream(view)
+        self._view = view
+        self._memory = view.memory(max_seq)
+        self._rows: LiveRows | None = None
+        self._looks = () if reverse or span.empty else LOOKS
         self._pin = view.pin()
         self._turns = turns
         self._check = check
@@ -78,9 +85,9 @@ class Scan:
 
     # ways to iterate
 
-    def __aiter__(self) -> AsyncIterator[tuple[bytes, bytes]]:
+    def __aiter__(self) -> AsyncIterator[Pair]:
         """Pairs of key and value."""
-        return _Steps(self._next_pairs, self._begin)
+        return _Pairs(self)
 
     def rows(self) -> AsyncIterator[Row]:
         """`Row` objects, with sequence number and times."""
@@ -99,12 +106,12 @@ class Scan:
 
     async def aclose(self) -> None:
         """Stop: nothing more is read and the pin is given up. Idempotent."""
-        if self._refusal is None and not (self._exhausted and self._rest is None):
+        if self._refusal is None and not self._over:
             self._refusal = "the scan is closed"
         self._rest = None
         self._pin.release()
         if not self._busy:  # a step under way closes the stream itself when it comes back
-            await self._rows.aclose()
+            await self._finish()
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,13 +123,54 @@ class Scan:
 
     # steps, for the iterators below
 
+    @property
+    def _over(self) -> bool:
+        """Whether every row was given."""
+        return self._exhausted and self._rest is None
+
     def _begin(self) -> None:
         if self._begun:
             raise InvalidError("a scan is iterated once; make another one")
         self._begun = True
 
-    async def _next_pairs(self) -> Iterator[tuple[bytes, bytes]] | None:
-        chunk = await self._take(CHUNK_ROWS)
+    def _pairs_now(self) -> Iterator[Pair] | None:
+        """`_pairs_at_hand`, unless somebody else's turn comes first."""
+        if not self._looks or self._busy or self._refusal is not None or self._turns.spent():
+            return None
+        return self._pairs_at_hand()
+
+    def _pairs_at_hand(self) -> Iterator[Pair] | None:
+        """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
+        if not self._looks or self._left == 0:
+            return None
+        self._ask()
+        count = self._looks[0]
+        self._looks = self._looks[1:]
+        if self._left is not None and self._left < count:
+            count = self._left
+        found = self._view.first_rows(self._ahead, count, self._memory, self._now_ms, self._max_seq)
+        if found is None:
+            self._looks = ()
+            return None
+        pairs, count, last_key = found
+        if self._left is not None:
+            self._left -= count
+        if last_key is None or self._left == 0:
+            self._exhausted = True
+            self._looks = ()
+            self._pin.release()
+        else:
+            self._ahead = KeyRange(last_key + b"\0", self._ahead.end)
+        return pairs if count else None
+
+    async def _next_pairs(self) -> Iterator[Pair] | None:
+        return await self._alone(self._pairs)
+
+    async def _pairs(self) -> Iterator[Pair] | None:
+        pairs = self._pairs_at_hand()
+        if pairs is not None:
+            return pairs
+        chunk = await self._chunk(CHUNK_ROWS)
         return None if chunk is None else pairs_of(chunk, self._reverse)
 
     async def _next_rows(self) -> Iterator[Row] | None:
@@ -167,15 +215,16 @@ class Scan:
         return batch.slice(0, count), batch.slice(count, rows)
 
     async def _fetch(self) -> Columns | None:
+        self._looks = ()
+        self._ask()
         try:
-            self._check()
             batch = None if self._left == 0 else await self._next()
-            self._check()
-            if self._refusal is not None:
-                raise InvalidError(self._refusal)
         except BaseException:
             self._refusal = self._refusal or INTERRUPTED
             raise
+        self._ask()
+        if self._refusal is not None:
+            raise InvalidError(self._refusal)
         if batch is not None and self._left is not None:
             batch, _ = self._split(batch, self._left)
             self._left -= len(batch)
@@ -184,14 +233,26 @@ class Scan:
             await self._finish()
         return batch
 
-    def _stream(self, view: ReadView) -> LiveRows:
-        """What is still ahead, as ``view`` shows it."""
-        return view.live_rows(self._ahead, now_ms=self._now_ms, max_seq=self._max_seq, reverse=self._reverse)
+    def _ask(self) -> None:
+        """Raise, for good, if the owner can no longer answer."""
+        try:
+            self._check()
+        except BaseException:
+            self._refusal = self._refusal or INTERRUPTED
+            raise
 
     async def _next(self) -> Columns | None:
         """The next batch, after a missing object from the view that took its place; ``None`` at the end."""
         last: MissingError | None = None
         for _ in range(RENEWALS):
+            if self._rows is None:
+                self._rows = self._view.live_rows(
+                    self._ahead,
+                    now_ms=self._now_ms,
+                    max_seq=self._max_seq,
+                    reverse=self._reverse,
+                    memory=self._memory,
+                )
             try:
                 batch = await anext(self._rows, None)
             except MissingError as missing:
@@ -199,21 +260,51 @@ class Scan:
                     raise
                 last = missing
                 await self._rows.aclose()
-                view = await self._renew(missing)
-                self._pin.release()
-                self._pin = view.pin()
-                self._rows = self._stream(view)
+                self._rows = None
+                self._adopt(await self._renew(missing))
                 continue
             if batch is not None and self._reverse:
-                self._ahead = self._ahead._replace(end=key_at(batch, 0))
+                self._ahead = KeyRange(self._ahead.start, key_at(batch, 0))
             elif batch is not None:
-                self._ahead = self._ahead._replace(start=key_at(batch, -1) + b"\0")
+                self._ahead = KeyRange(key_at(batch, -1) + b"\0", self._ahead.end)
             return batch
         raise gave_up(last)
 
+    def _adopt(self, view: ReadView) -> None:
+        """Go on with ``view``, another one of the same moment."""
+        self._pin.release()
+        self._pin = view.pin()
+        self._view = view
+        self._memory = view.memory(self._max_seq)
+
     async def _finish(self) -> None:
         self._pin.release()
-        await self._rows.aclose()
+        if self._rows is not None:
+            await self._rows.aclose()
+
+
+class _Pairs(AsyncIterator[Pair]):
+    """Pairs, the first ones from what is at hand; one that was made already costs no suspension."""
+
+    __slots__ = ("_begun", "_ready", "_scan")
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._ready: Iterator[Pair] = iter(())
+        self._begun = False
+
+    async def __anext__(self) -> Pair:
+        for pair in self._ready:
+            return pair
+        scan = self._scan
+        if not self._begun:
+            scan._begin()
+            self._begun = True
+        ready = None if scan._over else scan._pairs_now() or await scan._next_pairs()
+        if ready is None:
+            raise StopAsyncIteration
+        self._ready = ready
+        return next(ready)
 
 
 class _Steps(AsyncIterator[T], Generic[T]):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slate_async.format.columns import Columns
 from slate_async.sst.reader import Around
-from slate_async.types import MAX_KEY_BYTES, NeedsIO, RowHit
+from slate_async.types import MAX_KEY_BYTES, NeedsIO, RowHit, Stretch
 
 BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
 """Greater than any key, for the end of a range that has none."""
@@ -41,6 +41,12 @@ class TableSource(Protocol):
 
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
         """As `probe`, reading what is missing; concurrent reads of one block share one request."""
+
+    def first_rows(
+        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+    ) -> Stretch | None:
+        """The first keys of ``[start, end)``, at most ``count`` of them, as a reader up to ``max_seq`` sees them at
+        ``now_ms``; none only if there are none. ``None`` when that is not at hand, or takes longer than a look."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -79,6 +85,10 @@ class Run:
             return None
         table = self.tables[number]
         return table if table.first_key <= key else None
+
+    def first_from(self, start: bytes | None) -> int:
+        """The number of the first table that may hold keys of ``start`` or above; of none, how many there are."""
+        return 0 if start is None else bisect_left(self._last_keys, start)
 
     def gap(self, key: bytes) -> tuple[bytes, bytes]:
         """The range ``[start, end)`` around ``key``, which no table may hold, that no table holds keys of."""

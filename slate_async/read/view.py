@@ -18,6 +18,7 @@ from slate_async.read.hot import HotRange, HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import Stream
+from slate_async.read.short import FirstRows, first_rows
 from slate_async.read.sources import Run, Table, TableSource
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
@@ -183,7 +184,7 @@ class ReadView:
         seen = self.max_seq if max_seq is None else max_seq
         pin = self.pin()
         try:
-            memory = self._memory(seen)
+            memory = self.memory(seen)
             values: list[bytes | None] = []
             unknown: list[int] = []
             for start in range(0, len(keys), KEYS_PER_STEP):
@@ -232,21 +233,43 @@ class ReadView:
                 found = None if hit is None else hit.value
             values.append(found)
 
-    def _memory(self, max_seq: int) -> list[tuple[Memtable, int]]:
+    def memory(self, max_seq: int | None = None) -> list[tuple[Memtable, int]]:
         """The memtables that have rows now, each with the highest sequence number to see of it."""
-        return [(table, min(max_seq, table.last_seq)) for table in self.memtables if len(table)]
+        seen = self.max_seq if max_seq is None else max_seq
+        return [(table, min(seen, table.last_seq)) for table in self.memtables if table.last_seq]
 
     # scans
 
-    def live_rows(self, span: KeyRange, *, now_ms: int, max_seq: int | None = None, reverse: bool = False) -> LiveRows:
-        """The live rows of ``span`` as they are at this call, in batches. Does nothing until iterated.
+    def first_rows(
+        self,
+        span: KeyRange,
+        count: int,
+        memory: Sequence[tuple[Memtable, int]],
+        now_ms: int,
+        max_seq: int | None = None,
+    ) -> FirstRows | None:
+        """The first live rows of ``span`` that are at hand; see `slate_async.read.short`. ``memory`` is from `memory`,
+        of when the scan began."""
+        return first_rows(memory, self._levels, span, count, self.max_seq if max_seq is None else max_seq, now_ms)
+
+    def live_rows(
+        self,
+        span: KeyRange,
+        *,
+        now_ms: int,
+        max_seq: int | None = None,
+        reverse: bool = False,
+        memory: Sequence[tuple[Memtable, int]] | None = None,
+    ) -> LiveRows:
+        """The live rows of ``span`` as they are at this call, or were when ``memory`` was looked at, in batches. Does
+        nothing until iterated.
 
         The caller holds a pin meanwhile, and closes the stream.
         """
         seen = self.max_seq if max_seq is None else max_seq
         streams: list[Stream] = []
         if not span.empty:
-            for memtable, limit in self._memory(seen):
+            for memtable, limit in self.memory(seen) if memory is None else memory:
                 rows = MemtableStream(memtable, span, limit, reverse, self._turns)
                 streams.append(Stream(rows, local=True))
             for run in self._levels:

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from slate_async.format.block import binary_buffers
 from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.sst.block_rows import BlockRows
 from slate_async.types import PUT, RowHit
 
-_OBJECT_OVERHEAD_BYTES = 1500
-"""Roughly what the Python, numpy and Arrow objects around one block's buffers occupy."""
+_OBJECT_OVERHEAD_BYTES = 2200
+_ROW_OVERHEAD_BYTES = 5
+"""Roughly what the Python, numpy and Arrow objects around one block's buffers occupy, and the keys that scans sample."""
 
 
 class LoadedBlock:
@@ -29,6 +31,7 @@ class LoadedBlock:
         "_key_offsets",
         "_keys",
         "_kinds",
+        "_rows",
         "_seqs",
         "_value_offsets",
         "_values",
@@ -42,7 +45,7 @@ class LoadedBlock:
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self.rows = len(columns)
-        self.nbytes = columns.nbytes + _OBJECT_OVERHEAD_BYTES
+        self.nbytes = columns.nbytes + _OBJECT_OVERHEAD_BYTES + _ROW_OVERHEAD_BYTES * self.rows
         self.uses = 0
         self.lookups = 0
         key_offsets, self._keys = binary_buffers(columns.keys)
@@ -50,6 +53,13 @@ class LoadedBlock:
         self._key_offsets, self._value_offsets = key_offsets.data, value_offsets.data
         self._seqs, self._kinds, self._create = columns.seqs.data, columns.kinds.data, columns.create_ms.data
         self._expire = None if columns.expire_ms is None else columns.expire_ms.data
+        self._rows: BlockRows | None = None
+
+    def for_scans(self) -> BlockRows:
+        """The rows as scans want them."""
+        if self._rows is None:
+            self._rows = BlockRows(self.columns)
+        return self._rows
 
     def key(self, row: int) -> bytes:
         """The key of ``row``."""

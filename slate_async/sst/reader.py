@@ -24,7 +24,7 @@ from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, scan_blocks
 from slate_async.sst.single_flight import SingleFlight
-from slate_async.types import NEEDS_IO, NeedsIO, RowHit
+from slate_async.types import NEEDS_IO, NeedsIO, RowHit, Stretch
 
 TAIL_BYTES = 64 << 10
 """What opening reads from the end. A file no larger is read whole, and its blocks are then cached already."""
@@ -134,6 +134,22 @@ class SstReader:
             if row + AROUND_ROWS < block.rows:
                 end = min(end, block.key(row + AROUND_ROWS))
         return Around(start, end, block, meta.filter) if start <= key < end else None
+
+    def first_rows(
+        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+    ) -> Stretch | None:
+        """See `slate_async.read.sources.TableSource.first_rows`."""
+        if self._meta is None:
+            return None
+        numbers = self._meta.index.range(start, end)
+        for number in numbers:
+            block = self._cache.get(self._owner, number, count_miss=False)
+            if block is None:
+                return None
+            found = block.for_scans().first(start, end, count, max_seq, now_ms, last=number == numbers[-1])
+            if found is None or found.keys or found.ended:
+                return found
+        return Stretch([], [], False, True)
 
     def scan(
         self,

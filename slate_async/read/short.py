@@ -1,0 +1,90 @@
+"""Short scans: the next rows of a range from what memory and the block cache hold.
+
+Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
+first keys of the range instead, and is done if all of them can answer without waiting.
+
+Ordering rule: sources come newest first, so of a key's rows the first source's counts (`slate_async.read.sources`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, cast
+
+from slate_async.memtable import Memtable
+from slate_async.read.bounds import KeyRange
+from slate_async.read.sources import Run
+from slate_async.types import Stretch
+
+Pair: TypeAlias = tuple[bytes, bytes]
+
+_NOTHING = Stretch([], [], False, True)
+
+
+FirstRows: TypeAlias = tuple[Iterator[Pair], int, bytes | None]
+"""Pairs of key and value in key order, how many, and the last key looked at, ``None`` if nothing comes after it."""
+
+
+def first_rows(
+    memtables: Sequence[tuple[Memtable, int]],
+    levels: Sequence[Run],
+    span: KeyRange,
+    count: int,
+    max_seq: int,
+    now_ms: int,
+) -> FirstRows | None:
+    """At most ``count`` live rows from the start of ``span``; ``None`` if that takes more than a look.
+
+    Memtables come with the highest sequence number to see of each. No rows before a last key: all that was met is
+    hidden."""
+    start, end = span
+    filled: list[Stretch] = []
+    for table, limit in memtables:
+        stretch = table.first_rows(start, end, count, limit, now_ms)
+        if stretch is None:
+            return None
+        if stretch.keys:
+            filled.append(stretch)
+    for run in levels:
+        stretch = _first_of_run(run, start, end, count, max_seq, now_ms)
+        if stretch is None:
+            return None
+        if stretch.keys:
+            filled.append(stretch)
+    if len(filled) == 1 and not filled[0].hides:
+        keys, values, _, ended = filled[0]
+        return zip(keys, cast(list[bytes], values)), len(keys), None if ended else keys[-1]  # noqa: B905
+    return _merged(filled, count)
+
+
+def _first_of_run(
+    run: Run, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+) -> Stretch | None:
+    tables = run.tables
+    number = run.first_from(start)
+    while number < len(tables) and (end is None or tables[number].first_key < end):
+        stretch = tables[number].source.first_rows(start, end, count, max_seq, now_ms)
+        number += 1
+        if stretch is None:
+            return None
+        if stretch.keys:
+            more = number < len(tables) and (end is None or tables[number].first_key < end)
+            return stretch._replace(ended=False) if more and stretch.ended else stretch
+    return _NOTHING
+
+
+def _merged(newest_first: list[Stretch], count: int) -> FirstRows:
+    """The newest row of each key, up to where a stretch stops that has not ended."""
+    bound = min((one.keys[-1] for one in newest_first if not one.ended), default=None)
+    newest: dict[bytes, bytes | None] = {}
+    for one in reversed(newest_first):
+        newest.update(zip(one.keys, one.values, strict=True))
+    keys = sorted(newest)
+    if bound is not None:
+        del keys[bisect_right(keys, bound) :]
+    pairs = [(key, value) for key in keys if (value := newest[key]) is not None]
+    if len(pairs) > count:
+        del pairs[count:]
+        bound = pairs[-1][0]
+    return iter(pairs), len(pairs), bound

@@ -1,0 +1,81 @@
+"""The rows of a block as scans want them: from when on every row is seen, and the first few rows of a range.
+
+A short scan reads a few rows of a block that is decoded already, so it must not pay for all of its rows: a key is
+found through every `SAMPLE_EVERY`-th key, and only the rows near it become Python objects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import repeat
+
+import numpy as np
+import pyarrow.compute as pc
+
+from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.types import MERGE, PUT, Stretch
+
+SAMPLE_EVERY = 16
+
+
+class BlockRows:
+    """The sorted rows of one block; ``columns.seen_from`` is known."""
+
+    __slots__ = ("_samples", "columns")
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = replace(columns, seen_from=_seen_from(columns))
+        self._samples: list[bytes] = columns.keys[::SAMPLE_EVERY].to_pylist()
+
+    def first(
+        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int, *, last: bool
+    ) -> Stretch | None:
+        """See `slate_async.read.sources.TableSource.first_rows`, of this block alone.
+
+        ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
+        block lies before the range."""
+        columns = self.columns
+        low = 0 if start is None else max(0, bisect_left(self._samples, start) - 1) * SAMPLE_EVERY
+        keys: list[bytes] = columns.keys.slice(low, SAMPLE_EVERY + 1 + count).to_pylist()
+        skip = 0 if start is None else bisect_left(keys, start)
+        stop = skip + count
+        if end is not None and keys[-1] >= end:
+            beyond = bisect_left(keys, end)
+            ended = beyond <= stop
+            stop = min(stop, beyond)
+        else:
+            ended = last and low + len(keys) == len(columns) and len(keys) <= stop
+        keys = keys[skip:stop]
+        low += skip
+        if columns.seen_from is not None and columns.seen_from <= max_seq:
+            return Stretch(keys, columns.values.slice(low, len(keys)).to_pylist(), False, ended)
+        return _newest(keys, columns.slice(low, low + len(keys)), max_seq, now_ms, ended)
+
+
+def _seen_from(columns: Columns) -> int | None:
+    """See `Columns.seen_from`."""
+    if np.any(columns.kinds != PUT) or (columns.expire_ms is not None and np.any(columns.expire_ms != NO_EXPIRY)):
+        return None
+    keys = columns.keys
+    if pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
+        return None
+    return int(columns.seqs.max())
+
+
+def _newest(keys: list[bytes], rows: Columns, max_seq: int, now_ms: int, ended: bool) -> Stretch | None:
+    """Of each key its newest version up to ``max_seq``. ``None`` if that cannot be told from these rows.
+
+    Older versions of the last key may follow after ``rows``. Either one of these counts, or the key is left out and
+    the stretch ends before it, and is asked for again."""
+    found: dict[bytes, bytes | None] = {}
+    values, kinds, seqs = rows.values.to_pylist(), rows.kinds.tolist(), rows.seqs.tolist()
+    expires = repeat(NO_EXPIRY) if rows.expire_ms is None else rows.expire_ms.tolist()
+    for key, value, seq, kind, expire_ms in zip(keys, values, seqs, kinds, expires, strict=False):
+        if seq <= max_seq and key not in found:
+            if kind >= MERGE:
+                return None
+            found[key] = value if kind == PUT and expire_ms > now_ms else None
+    if keys and not found and not ended:
+        return None
+    return Stretch(list(found), list(found.values()), True, ended)
