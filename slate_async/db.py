@@ -29,10 +29,11 @@ from slate_async.read.renewal import check_same_moment
 from slate_async.read.view import ReadView
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.snapshot import Look, Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
-from slate_async.types import DELETE, PUT
+from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.write.errors import about_all_written, closed_failure, write_failure
 from slate_async.write.group import WriteHandle
@@ -68,7 +69,6 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         self._register = opened.register
         self._polls = polls
         self._polling = False
-        self._writes = self._batches = 0
         self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
         self._writer.pressure.compactor = lambda: self._compaction.resident.situation
         self._writer.on_ssts_changed = self._compaction.resident.notify
@@ -85,8 +85,11 @@ class Db(Member, ViewReads, KeepsCheckpoints):
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
-        life = None if ttl is None else ttl_ms(ttl)
-        return self._write_row(own_key(key), own_value(value), PUT, life, await_durable)
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
+            key = own_key(key)
+        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
+            value = own_value(value)
+        return self._write_row(key, value, PUT, None if ttl is None else ttl_ms(ttl), await_durable)
 
     def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Remove ``key``; no error if it is not there. Otherwise as `put`."""
@@ -103,19 +106,17 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
         self._check()
-        self._writes += 1
         handle = self._intake.row_now(key, value, kind, life_ms)
         if handle is None:
             handle = await self._intake.row(key, value, kind, life_ms)
         if await_durable:
             await handle.durable()
-        elif self._turns.spent():
+        elif not handle.seq % CALLS_PER_LOOK and self._turns.overdue():
             await self._turns.give()
         return handle
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check()
-        self._batches += 1
         handle = await self._intake.batch(batch)
         if await_durable:
             await handle.durable()
@@ -301,8 +302,8 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         writer = self._writer
         return {
-            "db.writes": self._writes,
-            "db.batches": self._batches,
+            "db.writes": self._intake.writes,
+            "db.batches": self._intake.batches,
             "db.reads": self._reads,
             "log.flushes": writer.flusher.stats.flushes,
             "log.rows": writer.flusher.stats.rows,

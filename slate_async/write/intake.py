@@ -28,6 +28,7 @@ class Intake:
     """See the module docstring.
 
     last_seq, tick_ms: sequence number and write time of the newest row
+    batches: how many were applied
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
     added: called when the flusher has to look; relieve: called when somebody waits for room
     """
@@ -45,8 +46,10 @@ class Intake:
         added: Callable[[], None],
         relieve: Callable[[], None],
     ) -> None:
-        self.last_seq = last_seq
+        self.last_seq = self._first_seq = last_seq
         self.tick_ms = tick_ms
+        self.batches = 0
+        self._batch_rows = 0
         self.newest_group: CommitGroup | None = None
         self._tables = tables
         self._admission = admission
@@ -96,6 +99,7 @@ class Intake:
         """Apply a batch in one step, once there is room for all of it."""
         keys, values, kinds, ttls, nbytes = batch
         if not keys:
+            self.batches += 1
             return self._empty_handle()
         if nbytes > MAX_BATCH_BYTES:
             raise InvalidError(
@@ -112,6 +116,8 @@ class Intake:
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
         self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
+        self.batches += 1
+        self._batch_rows += len(keys)
         return self._applied(now, large)
 
     def _empty_handle(self) -> WriteHandle:
@@ -167,6 +173,11 @@ class Intake:
         left, self._lease = self._lease, 0
         if left:
             self._admission.release(left)
+
+    @property
+    def writes(self) -> int:
+        """Rows that were applied one by one."""
+        return self.last_seq - self._first_seq - self._batch_rows
 
     @property
     def unflushed_bytes(self) -> int:
