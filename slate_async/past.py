@@ -91,6 +91,12 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+def check_seq(seq: int) -> None:
+    """Raise `InvalidError` unless ``seq`` can be a sequence number."""
+    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+        raise InvalidError(f"a sequence number is a whole number from 0 on, not {seq!r}")
+
+
 def _known_from(state: ManifestState) -> SeqTime | None:
     """The oldest sample. Once there is a ``history_floor`` older ones are gone; before that nothing is older."""
     return state.seq_times[0] if state.seq_times else None
@@ -117,8 +123,7 @@ def _milliseconds(time: Moment) -> int:
 
 
 def _checked(seq: int, newest: int) -> int:
-    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise InvalidError(f"a sequence number is a whole number from 0 on, not {seq!r}")
+    check_seq(seq)
     if seq > newest:
         raise InvalidError(f"sequence number {seq} is not here yet, the newest is {newest}; wait for it, then look")
     return seq

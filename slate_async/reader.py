@@ -15,7 +15,7 @@ from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.follow.follower import Follower
 from slate_async.follow.source import Source
 from slate_async.member import Member
-from slate_async.past import Moment, look_at, seq_to_time, time_to_seq
+from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
 from slate_async.read.view import ReadView
@@ -151,6 +151,7 @@ class DbReader(Member, ViewReads):
         """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.
 
         Raises `InvalidError` on a checkpoint that does not hold it."""
+        check_seq(seq)
         self._check()
         picture = self._source.picture
         if picture.last_seq >= seq:

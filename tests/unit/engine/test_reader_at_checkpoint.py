@@ -60,6 +60,9 @@ async def test_it_shows_its_moment_whatever_happens_after(kind: Kind) -> None:
                 assert await contents(then) == {b"a": b"0"}
             with pytest.raises(slate.InvalidError, match="stays at sequence number 4"):
                 await reader.wait_for(5)
+            for wrong in (-1, True, "5"):
+                with pytest.raises(slate.InvalidError, match="whole number from 0 on"):
+                    await reader.wait_for(wrong)  # type: ignore[arg-type]
             assert reader.metrics()["manifest.commits"] == 0
         async with open_reader(store, checkpoint=kept.id) as reader:
             assert await contents(reader) == ROWS
