@@ -13,7 +13,7 @@ from tests.benchmarks.engines import missing_peers
 from tests.benchmarks.families.registry import FAMILIES
 from tests.benchmarks.family import Family
 from tests.benchmarks.report import report
-from tests.benchmarks.rounds import CLOCKS, Plan, Samples, Turn
+from tests.benchmarks.rounds import CLOCKS, Plan, Samples, Size, Turn
 
 WIDTH = 150
 
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     chosen = arguments()
-    size = "tiny" if chosen.tiny else "quick" if chosen.quick else "full"
+    size: Size = "tiny" if chosen.tiny else "quick" if chosen.quick else "full"
     plan = Plan(chosen.rounds, size, chosen.clock, tuple(chosen.only))
     console = Console(width=WIDTH)
     if absent := missing_peers():

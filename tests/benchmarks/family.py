@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ class Family:
     name: str
     title: str
     goals: tuple[Goal, ...]
-    one_round: Callable[[Turn], Awaitable[None]]
+    one_round: Callable[[Turn], Coroutine[Any, Any, None]]
     notes: tuple[str, ...] = ()
     plot: Callable[[Samples], Any] | None = None
     most_rounds: int | None = None

@@ -28,9 +28,10 @@ def plot_family(family: Family, samples: Samples, plan: Plan, folder: Path) -> P
     from matplotlib import pyplot
 
     figure = family.plot(samples) if family.plot is not None else bars(samples)
+    rounds = f"{plan.rounds} round{'s' if plan.rounds > 1 else ''}"
     when = datetime.now(UTC).date().isoformat()
     machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
-    figure.suptitle(f"{family.title} ({when}; {machine}; {plan.rounds} rounds, {plan.clock} time)", fontsize=10)
+    figure.suptitle(f"{family.title} ({when}; {machine}; {rounds}, {plan.clock} time)", fontsize=10)
     path = folder / f"{family.name}.png"
     figure.savefig(path, dpi=DPI)
     pyplot.close(figure)

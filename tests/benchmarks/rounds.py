@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Clock: TypeAlias = Literal["wall", "cpu"]
+Size: TypeAlias = Literal["tiny", "quick", "full"]
 SHORTEST_S = 1e-9
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -31,7 +32,7 @@ class Plan:
     """
 
     rounds: int = 5
-    size: Literal["tiny", "quick", "full"] = "full"
+    size: Size = "full"
     clock: Clock = "wall"
     only: tuple[str, ...] = ()
 

@@ -65,7 +65,7 @@ class SlowS3:
 
     def _ask(self, path: str) -> dict[str, int]:
         with urllib.request.urlopen(self.url + CONTROL + path, timeout=START_S) as answer:
-            return json.load(answer)
+            return dict(json.load(answer))
 
     def answer_after(self, seconds: float) -> None:
         """Let every request from now on wait so long."""

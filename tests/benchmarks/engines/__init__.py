@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from tests.benchmarks.engines.limits import Dict, Lmdb
 from tests.benchmarks.engines.ours import SlateAsync, Still, Uncompacted, Uncompressed
-from tests.benchmarks.engines.protocol import Engine
+from tests.benchmarks.engines.protocol import E
 from tests.benchmarks.engines.rocks import Rocks, RocksNoWal, RocksTuned
 from tests.benchmarks.engines.slatedb import PromptSlateDB, SlateDB, StillSlateDB
 from tests.benchmarks.rounds import Turn
@@ -36,7 +36,7 @@ def missing_peers() -> list[str]:
     return [name for name in PEERS if find_spec(name) is None]
 
 
-def taking_turns(turn: Turn, *kinds: type[Engine]) -> Sequence[type[Engine]]:
+def taking_turns(turn: Turn, *kinds: type[E]) -> Sequence[type[E]]:
     """Those of ``kinds`` that are installed and asked for, in this round's order."""
     absent = missing_peers()
     return turn.in_order([kind for kind in kinds if kind.module not in absent and turn.plan.takes(kind.name)])

@@ -25,7 +25,7 @@ class SlateAsync:
 
     @classmethod
     async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:
-        """Open an empty database there, with the tests' credentials."""
+        """See `OnS3`."""
         return cls(await slate_async.open(f"s3://{bucket}/{path}?endpoint_url={endpoint}", settings=cls.settings))
 
     async def put_all(self, pairs: Sequence[Pair]) -> None:

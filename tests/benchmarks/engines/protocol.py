@@ -80,6 +80,14 @@ class BatchScans(Protocol):
         """Everything; the number of rows."""
 
 
+class OnS3(Engine, DurablePuts, BatchScans, Protocol):
+    """Works on S3 as well as in a folder."""
+
+    @classmethod
+    async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:
+        """Open the database there, with the tests' credentials."""
+
+
 E = TypeVar("E", bound=Engine)
 
 

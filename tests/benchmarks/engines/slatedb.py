@@ -49,7 +49,7 @@ class SlateDB:
 
     @classmethod
     async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:
-        """Open an empty database there, with the tests' credentials."""
+        """See `OnS3`."""
         import slatedb.uniffi as binding
 
         builder = binding.ObjectStoreBuilder(binding.ObjectStoreType.S3)

@@ -12,6 +12,7 @@ from slate_async.objectstore.store_url import parse_url
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.system import system_runtime
 from tests.benchmarks.engines import Still, StillSlateDB, taking_turns
+from tests.benchmarks.engines.protocol import OnS3
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS, Goal
 from tests.benchmarks.rounds import Turn, require
@@ -29,10 +30,9 @@ FIRST, EACH, LATENCY = "GETs of the first read of an SST", "GETs of a cold read"
 SAME, NEAR = "GETs of 256 reads of one cold row at once", "GETs of 256 reads of neighbours at once"
 SAME_TIME, NEAR_TIME = "256 reads of one cold row at once", "256 reads of neighbours at once"
 SCAN = "cold scan in batches"
-Kind = type[Still] | type[StillSlateDB]
 
 
-async def build(kind: Kind, s3: SlowS3, rows: list[Pair]) -> None:
+async def build(kind: type[OnS3], s3: SlowS3, rows: list[Pair]) -> None:
     """``rows`` in one SST. It is closed, so that nothing is cached."""
     engine = await kind.start_on_s3(s3.url, BUCKET, kind.name)
     try:
@@ -42,7 +42,7 @@ async def build(kind: Kind, s3: SlowS3, rows: list[Pair]) -> None:
         await engine.stop()
 
 
-async def read(engine: Still | StillSlateDB, rows: Sequence[Pair]) -> list[float]:
+async def read(engine: OnS3, rows: Sequence[Pair]) -> list[float]:
     """Milliseconds each read took, one after the other."""
     took = []
     for key, value in rows:
@@ -53,7 +53,7 @@ async def read(engine: Still | StillSlateDB, rows: Sequence[Pair]) -> list[float
     return took
 
 
-async def read_together(engine: Still | StillSlateDB, rows: Sequence[Pair]) -> float:
+async def read_together(engine: OnS3, rows: Sequence[Pair]) -> float:
     """Milliseconds for all of them at once."""
     started = time.perf_counter()
     found = await asyncio.gather(*(engine.get_all([key]) for key, _ in rows))
@@ -62,7 +62,7 @@ async def read_together(engine: Still | StillSlateDB, rows: Sequence[Pair]) -> f
     return took
 
 
-async def measure(turn: Turn, s3: SlowS3, kind: Kind, ordered: list[Pair]) -> None:
+async def measure(turn: Turn, s3: SlowS3, kind: type[OnS3], ordered: list[Pair]) -> None:
     """The last part of ``ordered`` is read at once, the rest row by row."""
     spread = ordered[: -4 * APART : APART]
     engine = await kind.start_on_s3(s3.url, BUCKET, kind.name)
@@ -88,7 +88,7 @@ async def measure(turn: Turn, s3: SlowS3, kind: Kind, ordered: list[Pair]) -> No
         await engine.stop()
 
 
-async def measure_scan(turn: Turn, s3: SlowS3, kind: Kind, ordered: list[Pair]) -> None:
+async def measure_scan(turn: Turn, s3: SlowS3, kind: type[OnS3], ordered: list[Pair]) -> None:
     """Everything in batches, right after opening."""
     engine = await kind.start_on_s3(s3.url, BUCKET, kind.name)
     try:
@@ -123,7 +123,7 @@ async def one_round(turn: Turn) -> None:
     with slow_s3() as s3:
         s3.make_bucket(BUCKET)
         await build(Still, s3, rows)
-        kinds = taking_turns(turn, Still, StillSlateDB)
+        kinds: Sequence[type[OnS3]] = taking_turns(turn, Still, StillSlateDB)
         for kind in kinds:
             if kind is not Still:
                 await build(kind, s3, rows)

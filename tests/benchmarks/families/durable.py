@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
 
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.store_url import parse_url
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.system import system_runtime
 from tests.benchmarks.engines import SlateAsync, SlateDB, taking_turns
+from tests.benchmarks.engines.protocol import OnS3
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import Goal
 from tests.benchmarks.machine import lateness
@@ -42,7 +44,7 @@ async def put_seconds(store: ObjectStore, rows: int, puts: int) -> float:
     return statistics.median(took)
 
 
-async def put_in_tasks(engine: SlateAsync | SlateDB, rows: list[Pair], tasks: int) -> list[float]:
+async def put_in_tasks(engine: OnS3, rows: list[Pair], tasks: int) -> list[float]:
     """Every task puts the next row as soon as its last one is durable; milliseconds each put took."""
     queue, took = iter(rows), []
 
@@ -56,7 +58,7 @@ async def put_in_tasks(engine: SlateAsync | SlateDB, rows: list[Pair], tasks: in
     return took
 
 
-async def measure_tasks(turn: Turn, s3: SlowS3, engine: SlateAsync | SlateDB, rows: list[Pair], tasks: int) -> None:
+async def measure_tasks(turn: Turn, s3: SlowS3, engine: OnS3, rows: list[Pair], tasks: int) -> None:
     name = engine.name
     rate, slowest, requests = of_tasks(tasks)
     before, started = s3.counts(), time.perf_counter()
@@ -99,7 +101,8 @@ async def one_round(turn: Turn) -> None:
         s3.make_bucket(BUCKET)
         s3.answer_after(turn.plan.choose(0.0, DELAY_S, DELAY_S))
         await measure_store(turn, s3, counts)
-        for kind in taking_turns(turn, SlateAsync, SlateDB):
+        kinds: Sequence[type[OnS3]] = taking_turns(turn, SlateAsync, SlateDB)
+        for kind in kinds:
             engine = await kind.start_on_s3(s3.url, BUCKET, kind.name)
             try:
                 for tasks in counts:
