@@ -14,9 +14,11 @@ All methods belong to the event loop's thread.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise, repeat
 
 import numpy as np
@@ -61,6 +63,7 @@ class Memtable:
         "_values",
         "frozen",
         "last_seq",
+        "limit",
         "nbytes",
     )
 
@@ -80,6 +83,8 @@ class Memtable:
         """Sequence number of the newest row, 0 when empty."""
         self.nbytes = 0
         """Estimate of the memory held, in bytes: keys, values and `ROW_OVERHEAD_BYTES` per row."""
+        self.limit = 0
+        """`append_next` adds rows up to so many `nbytes`."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -97,6 +102,7 @@ class Memtable:
     def freeze(self) -> None:
         """No more appends from here on. Idempotent."""
         self.frozen = True
+        self.limit = 0
 
     def append(self, key: bytes, value: bytes, kind: int, seq: int, expire_ms: int, create_ms: int) -> None:
         """Add one row. ``expire_ms`` is `NO_EXPIRY` for never; times are milliseconds since the epoch.
@@ -105,6 +111,19 @@ class Memtable:
         """
         if seq <= self.last_seq or self.frozen:
             self._refuse(seq)
+        row, limit = len(self._keys), self.limit
+        self._ahead.add(row, seq - row)
+        self.last_seq = seq - 1
+        self.limit = sys.maxsize
+        self.append_next(key, value, kind, expire_ms, create_ms)
+        self.limit = limit
+
+    def append_next(self, key: bytes, value: bytes, kind: int, expire_ms: int, create_ms: int) -> int:
+        """Add one row under the sequence number after `last_seq`, if it fits within `limit`: that number, or 0 if it
+        does not. There must be a row already."""
+        nbytes = self.nbytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
+        if nbytes > self.limit:
+            return 0
         if expire_ms != NO_EXPIRY or self._expire is not None:
             self._expiries().append(expire_ms)
         keys = self._keys
@@ -116,12 +135,11 @@ class Memtable:
         keys.append(key)
         self._values.append(value)
         self._kinds.append(kind)
-        if seq - row != self._ahead.last:
-            self._ahead.add(row, seq - row)
         if create_ms != self._create.last:
             self._create.add(row, create_ms)
-        self.last_seq = seq
-        self.nbytes += len(key) + len(value) + ROW_OVERHEAD_BYTES
+        self.nbytes = nbytes
+        self.last_seq = seq = self.last_seq + 1
+        return seq
 
     def append_batch(
         self,
@@ -263,12 +281,16 @@ class Memtable:
             yield from self.pieces(range(low, min(stop, low + STEP_ROWS)))
 
     def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
-        """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
+        """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row. A range is
+        one of neighbours.
 
         With ``reverse`` the pieces come from the end; the rows inside one keep their order. No rows make one empty
         piece.
         """
-        keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
+        if isinstance(rows, range):
+            keys, values = self._keys[rows.start : rows.stop], self._values[rows.start : rows.stop]
+        else:
+            keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
         if len(rows) == 1 or sum(map(len, keys)) + sum(map(len, values)) <= STEP_BYTES:
             yield self._columns(rows, keys, values)
             return
@@ -356,7 +378,7 @@ class Memtable:
             keys = order.descending(start, end, count) if reverse else order.ascending(start, end, count)
             if not keys:
                 return
-            yield from self.pieces(self._visible(keys, max_seq), reverse=reverse)
+            yield from map(_judged, self.pieces(self._visible(keys, max_seq), reverse=reverse))
             if reverse:
                 end = keys[0]
             else:
@@ -376,3 +398,10 @@ class Memtable:
             if row >= 0:
                 rows.append(row)
         return rows
+
+
+def _judged(newest: Columns) -> Columns:
+    """``newest``, one version of each key, with what can be said of `Columns.seen_from`."""
+    if newest.expire_ms is not None or not len(newest) or np.any(newest.kinds != PUT):
+        return newest
+    return replace(newest, seen_from=int(newest.seqs.max()))

@@ -59,24 +59,21 @@ class Intake:
         self._added = added
         self._relieve = relieve
         self._refusal: Callable[[], SlateError] | None = None
-        self._lease = 0
-        self._leased_append = tables.active.table.append
+        self._leased = tables.active.table  # its limit is where the lease ends
+        self._append_next = self._leased.append_next
         self._leased_group = tables.group
         tables.on_cut = self._end_lease
 
     def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
         """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
-        left = self._lease - len(key) - len(value) - ROW_OVERHEAD_BYTES
-        if left < 0:
-            return None
-        self._lease = left
         now = self._now_ms()
         if now > self.tick_ms:
             self.tick_ms = now
         else:
             now = self.tick_ms
-        seq = self.last_seq + 1
-        self._leased_append(key, value, kind, seq, NO_EXPIRY if ttl_ms is None else now + ttl_ms, now)
+        seq = self._append_next(key, value, kind, NO_EXPIRY if ttl_ms is None else now + ttl_ms, now)
+        if not seq:
+            return None
         self.last_seq = seq
         group = self._leased_group
         group.writes += 1
@@ -165,12 +162,19 @@ class Intake:
         if unawaited >= 0:  # else the flusher waits for nothing but its window
             room = min(room, unawaited)
         if room > 0 and self._admission.try_admit(room):
-            self._lease = room
-            self._leased_append = tables.active.table.append
+            table = self._leased = tables.active.table
+            table.limit = table.nbytes + room
+            self._append_next = table.append_next
             self._leased_group = tables.group
 
+    @property
+    def _lease(self) -> int:
+        """Bytes admitted in advance and not taken."""
+        return max(0, self._leased.limit - self._leased.nbytes)
+
     def _end_lease(self) -> None:
-        left, self._lease = self._lease, 0
+        left = self._lease
+        self._leased.limit = 0
         if left:
             self._admission.release(left)
 
