@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import warnings
 from collections.abc import Awaitable, Callable
+from threading import get_ident
 from types import TracebackType
 from typing import Literal, Self
+from weakref import WeakSet
 
 from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError
 from slate_async.runtime.concurrent import each_of
@@ -37,8 +40,10 @@ class Member:
         self._supervisor = supervisor
         self._releases = [release]
         self._state: State = "open"
-        self._open_on: asyncio.AbstractEventLoop | None = self._loop
-        """The loop it is used from, while it is open: what `_check` checks, in one attribute."""
+        self._thread: int | None = get_ident()
+        """The thread it is used from, while it is open and the process is not a fork of the one that opened it."""
+        self._running = self._loop.is_running
+        _members.add(self)
         self._cause: BaseException | None = None
         self._closed = asyncio.Event()
         self._shutdown: asyncio.Task[None] | None = None
@@ -84,7 +89,11 @@ class Member:
     # ---- for subclasses
 
     def _check(self) -> None:
-        """Raise unless it is open and called from its own loop."""
+        """Raise unless it is open and called from its own loop.
+
+        The first line says so at the least cost: asking for the running loop asks the kernel for the process."""
+        if get_ident() == self._thread and self._running():
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -116,7 +125,7 @@ class Member:
     def _become(self, state: State) -> None:
         """It is not open any more."""
         self._state = state
-        self._open_on = None
+        self._thread = None
 
     def _start_shutdown(self) -> asyncio.Task[None]:
         if self._shutdown is None:
@@ -213,3 +222,15 @@ class Member:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
+
+
+_members: WeakSet[Member] = WeakSet()
+
+
+def _forked() -> None:
+    """The process is a new one: loops and stores belong to the one it came from."""
+    for member in _members:
+        member._thread = None
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -18,7 +17,6 @@ from slate_async.member import Member
 from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
 from slate_async.read.renewal import check_same_moment
-from slate_async.read.view import ReadView
 from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
@@ -74,12 +72,6 @@ class DbReader(Member, ViewReads):
     def _look(self, durable: bool) -> Look:
         self._check()
         return self._now()
-
-    def _seen(self, durable: bool) -> tuple[ReadView, int]:
-        if _get_running_loop() is not self._open_on:
-            self._check()
-        picture = self._source.picture
-        return picture.view, picture.last_seq
 
     def _now(self) -> Look:
         picture = self._source.picture

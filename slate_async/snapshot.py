@@ -16,13 +16,10 @@ from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
-from slate_async.types import NEEDS_IO, Row, RowHit
+from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 from slate_async.write.rows import own_key
 
 T = TypeVar("T")
-
-READS_PER_LOOK = 16
-"""Of reads that did not wait, every n-th looks at the clock: that costs a quarter of such a read."""
 
 
 class Look(NamedTuple):
@@ -46,10 +43,6 @@ class ViewReads:
         """What a read that starts now sees. Raises if the owner can no longer answer."""
 
     @abstractmethod
-    def _seen(self, durable: bool) -> tuple[ReadView, int]:
-        """Of `_look` the view and the highest sequence number: for reads that seldom need more."""
-
-    @abstractmethod
     def _check(self) -> None:
         """Raise if the owner can no longer answer; asked again after every wait."""
 
@@ -66,7 +59,9 @@ class ViewReads:
 
         Answers without suspending when memory or the block cache holds the key. Like all reads it looks at the
         database when it is awaited; keys are checked and copied at the call."""
-        return self._get(own_key(key), durable)
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
+            key = own_key(key)
+        return self._get(key, durable)
 
     def get_row(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, Row | None]:
         """As `get`, with sequence number, creation time and expiry time (seconds since the epoch)."""
@@ -77,16 +72,20 @@ class ViewReads:
         return self._get_many([own_key(key) for key in keys], durable)
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
-        view, max_seq = self._seen(durable)
-        self._reads = reads = self._reads + 1
-        found = view.look_up(key, max_seq)
-        if found is not None and type(found) is not bytes:  # it is not in memory, is a tombstone, or may have expired
-            hit = await self._hit(key, durable)
-            return None if hit is None else hit.value
-        if not reads % READS_PER_LOOK and self._turns.overdue():
+        self._reads += 1
+        look = self._look(durable)
+        found = look.view.look_up(key, look.max_seq)
+        if found is not None and type(found) is not bytes:
+            return await self._get_judged(key, durable)
+        if self._turns.spent():
             await self._turns.give()
             self._check()
         return found
+
+    async def _get_judged(self, key: bytes, durable: bool) -> bytes | None:
+        """`_get` of a key that is not in memory, or whose row must be looked at more closely."""
+        hit = await self._hit(key, durable)
+        return None if hit is None else hit.value
 
     async def _get_row(self, key: bytes, durable: bool) -> Row | None:
         self._reads += 1
@@ -190,10 +189,6 @@ class Snapshot(ViewReads):
     def _look(self, durable: bool) -> Look:
         self._check()
         return self._fixed
-
-    def _seen(self, durable: bool) -> tuple[ReadView, int]:
-        self._check()
-        return self._fixed.view, self._fixed.max_seq
 
     def _check(self) -> None:
         if not self._open:

@@ -45,7 +45,7 @@ class HotRange:
     whole_to: as ``visible_to`` if there is no rest, else `NOBODY`
     """
 
-    __slots__ = ("_owner", "end", "nbytes", "rest", "rows", "start", "uses", "visible_to", "whole_to")
+    __slots__ = ("_owner", "end", "nbytes", "rest", "rows", "start", "used", "visible_to", "whole_to")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class HotRange:
         self.rest = rest
         self.visible_to = visible_to
         self.whole_to = NOBODY if rest else visible_to
-        self.uses = 0
+        self.used = False
         values = sum(len(row if isinstance(row, bytes) else row.value) for row in rows.values())
         self.nbytes = _RANGE_BYTES + sum(map(len, rows)) + values + _ROW_BYTES * len(rows)
         self._owner = owner

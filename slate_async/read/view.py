@@ -109,7 +109,7 @@ class ReadView:
         near = hot.ranges[bisect_right(hot.starts, key) - 1]
         if key < near.end:
             if near.whole_to <= max_seq:
-                near.uses += 1
+                near.used = True
                 return near.rows.get(key)
             if near.rest:
                 return self._look_beside(near, key, max_seq)
@@ -120,7 +120,7 @@ class ReadView:
         hashed = key_hash(key)
         if not near.knows(hashed, max_seq):
             return self._look_in_levels(key, hashed, max_seq)
-        near.uses += 1
+        near.used = True
         return near.rows.get(key)
 
     def _look_in_levels(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
@@ -224,7 +224,7 @@ class ReadView:
                 if levels:
                     near = ranges[bisect_right(starts, key) - 1]
                     if key < near.end and near.whole_to <= max_seq:
-                        near.uses += 1
+                        near.used = True
                         found = near.rows.get(key)
                     else:
                         unknown.append(len(values))

@@ -67,7 +67,7 @@ class BlockCache:
             self._misses += count_miss
             return None
         self._hits += 1
-        block.uses += 1
+        block.used = True
         return block
 
     def put(self, owner: bytes, number: int, block: LoadedBlock) -> None:

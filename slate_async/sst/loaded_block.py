@@ -22,7 +22,7 @@ _ROW_OVERHEAD_BYTES = 5
 
 
 class LoadedBlock:
-    """Sorted rows of one block. ``nbytes`` is about what it occupies; ``uses`` is its cache's, ``lookups`` counts the
+    """Sorted rows of one block. ``nbytes`` is about what it occupies; ``used`` is its cache's, ``lookups`` counts the
     searches for a key since it was loaded."""
 
     __slots__ = (
@@ -39,14 +39,14 @@ class LoadedBlock:
         "lookups",
         "nbytes",
         "rows",
-        "uses",
+        "used",
     )
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self.rows = len(columns)
         self.nbytes = columns.nbytes + _OBJECT_OVERHEAD_BYTES + _ROW_OVERHEAD_BYTES * self.rows
-        self.uses = 0
+        self.used = False
         self.lookups = 0
         key_offsets, self._keys = binary_buffers(columns.keys)
         value_offsets, self._values = binary_buffers(columns.values)

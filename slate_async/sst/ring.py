@@ -15,10 +15,10 @@ SECOND_CHANCES = 64
 
 
 class Kept(Protocol):
-    """Something in a ring. ``nbytes`` does not change; whoever uses it raises ``uses``, the ring sets it back to 0."""
+    """Something in a ring. ``nbytes`` does not change; whoever uses it sets ``used``, the ring takes that back."""
 
     nbytes: int
-    uses: int
+    used: bool
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -51,9 +51,9 @@ class Ring(Generic[Name, Thing]):
         things = self.things
         for _ in range(SECOND_CHANCES):
             name, thing = things.popitem(last=False)
-            if not thing.uses:
+            if not thing.used:
                 break
-            thing.uses = 0
+            thing.used = False
             things[name] = thing
         else:
             name, thing = things.popitem(last=False)

@@ -79,7 +79,7 @@ class Made:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self.uses = 0
+        self.used = False
         self.dropped = False
 
     def drop(self) -> None:
@@ -92,7 +92,7 @@ def test_lookups_fill_what_blocks_leave_free_and_go_first_beyond_their_share() -
     used, unused, more = (Made(block.nbytes) for _ in range(3))
     for one in (used, unused, more):
         cache.keep(one)
-    used.uses += 1
+    used.used = True
     for number in range(4):
         cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
     assert [one.dropped for one in (used, unused, more)] == [False, True, False]
