@@ -18,7 +18,8 @@ from slate_async.cli.session import Session
 from slate_async.cli.sources import BadRow, Format, Source, format_of, open_source, open_standard_input
 from slate_async.errors import InvalidError
 
-STANDARD_INPUT = Path("-")
+DASH = Path("-")
+"""Standard input, as the file that is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,11 @@ class LoadJob:
 async def load(session: Session, job: LoadJob) -> int:
     """Load the file; says how much is durable even when it ends early."""
     check_ttl(job.ttl)
-    from_pipe = job.file == STANDARD_INPUT
+    from_pipe = job.file == DASH
     if not from_pipe and job.rejects is not None and job.rejects.exists() and job.rejects.samefile(job.file):
         raise InvalidError("--rejects must not be the file that is loaded")
+    if job.rejects == DASH:
+        raise InvalidError("--rejects must be a file; standard output has the result")
     mapper = Mapper(job.key_columns, job.value_column, job.key_separator, job.key_prefix)
     counts = LoadCounts()
     output = session.output
@@ -68,7 +71,7 @@ async def load(session: Session, job: LoadJob) -> int:
 
 
 async def _opened(job: LoadJob) -> Source:
-    if job.file == STANDARD_INPUT:
+    if job.file == DASH:
         return await open_standard_input(job.form)
     return open_source(job.file, job.form or format_of(job.file))
 

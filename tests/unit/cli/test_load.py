@@ -148,6 +148,7 @@ def test_a_pipe_is_refused(slate: Run, database: FakeDatabase, tmp_path: Path) -
 def test_rejects_never_overwrite_the_loaded_file(slate: Run, database: FakeDatabase, tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", "id\n1\n")
     assert slate("load", file, "--key", "id", "--rejects", file).code == 2
+    assert slate("load", file, "--key", "id", "--rejects", "-").code == 2
     assert Path(file).read_text() == "id\n1\n"
 
 
