@@ -17,17 +17,15 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from slate_async.format.columns import Columns, concat
+from slate_async.format.ordering import Mask, order_of, repeated_keys
 from slate_async.read.merge import close_stream, first_row_from, key_at, rows_apart
 from slate_async.read.together import together
 
 MAX_JOINED_BYTES = 1 << 30
 """Larger rounds are not joined: they only happen with huge values."""
 
-Mask = npt.NDArray[np.bool_]
 _Number = TypeVar("_Number", bound=np.generic)
 
 
@@ -85,7 +83,7 @@ class Rounds:
             joined = [part for parts in taken for part in parts]
             if len(joined) == 1 or sum(part.nbytes for part in joined) <= MAX_JOINED_BYTES:
                 rows = concat(joined)
-                return as_round(rows) if len(taken) == 1 else _sorted(rows)
+                return as_round(rows) if len(taken) == 1 else Round(rows, *order_of(rows))
             self._single_rows.extend(rows_apart(joined, reverse=False))
         return as_round(self._single_rows.popleft())
 
@@ -159,20 +157,4 @@ class _Source:
 
 def as_round(rows: Columns) -> Round:
     """A round of rows that lie in their order, 1 or more."""
-    return Round(rows, None, _repeats(rows.keys))
-
-
-def _sorted(rows: Columns) -> Round:
-    """A round of joined rows, those of the newest source first."""
-    order: npt.NDArray[np.int64] = pc.array_sort_indices(rows.keys).to_numpy().astype(np.int64)
-    repeats = _repeats(rows.keys.take(order))
-    seqs = rows.seqs[order]
-    if np.any((seqs[1:] > seqs[:-1]) & repeats[1:]):  # sources overlap in age
-        order = order[np.lexsort((~seqs, np.cumsum(~repeats)))]
-    return Round(rows, order, repeats)
-
-
-def _repeats(keys: pa.BinaryArray) -> Mask:
-    repeats = np.zeros(len(keys), np.bool_)
-    repeats[1:] = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-    return repeats
+    return Round(rows, None, repeated_keys(rows.keys))

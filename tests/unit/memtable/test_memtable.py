@@ -201,7 +201,7 @@ async def test_sorted_columns(count: int) -> None:
     expected = sorted(tuples(table.slices(0, count)), key=lambda row: (row[0], -row[2]))
     offload = InlineOffload()
     assert tuples([piece async for piece in sorted_columns(table, offload)]) == expected
-    assert offload.calls == (1 if count > STEP_ROWS else 0)
+    assert (offload.calls > 0) == (count > STEP_ROWS)
     assert tuples(await convert(table, 0, count)) == tuples(table.slices(0, count))
 
 
