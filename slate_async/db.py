@@ -104,7 +104,8 @@ class Db(Member, ViewReads, KeepsCheckpoints):
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
-        self._check()
+        if get_ident() != self._thread or not self._running():
+            self._check()
         handle = self._intake.row_now(key, value, kind, life_ms)
         if handle is None:
             handle = await self._intake.row(key, value, kind, life_ms)
