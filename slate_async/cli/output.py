@@ -31,11 +31,11 @@ class Output:
     def note(self, text: str) -> None:
         """One line to standard error; silent with ``--json``."""
         if not self.as_json:
-            self.err.print(Text(text), soft_wrap=True)
+            self.problem(text)
 
     def problem(self, text: str) -> None:
-        """One line to standard error, whatever the form."""
-        self.err.print(Text(text), soft_wrap=True)
+        """One line, or a traceback, to standard error, whatever the form."""
+        self.err.print(Text(harmless(text, keep="\n")), soft_wrap=True)
 
     def problem_json(self, value: Mapping[str, Any]) -> None:
         """One JSON object on one line of standard error."""
@@ -70,16 +70,16 @@ class Output:
         self.table(title, ("", ""), flatten(values))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table; tab-separated lines where standard output is not a terminal."""
+        """A table; tab-separated lines where standard output is not a terminal. Cells are made `harmless`."""
         if not self.out.is_terminal:
             for row in rows:
-                self.line("\t".join(row))
+                self.line("\t".join(map(harmless, row)))
             return
         table = Table(title=title or None, title_justify="left", show_header=any(columns))
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(harmless(cell)) for cell in row))
         self.out.print(table)
 
 
@@ -90,6 +90,16 @@ def _is_unicode(charset: str) -> bool:
 def to_json(value: object, *, ascii_only: bool = False) -> str:
     """Compact JSON; bytes in hex, anything else unknown as its text."""
     return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), default=_plain)
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """``text`` with what is not printable, but for the characters of ``keep``, as escapes: it steers no terminal, and
+    a cell stays one cell."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text
+    )
 
 
 def counted(count: int, noun: str) -> str:
