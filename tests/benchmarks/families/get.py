@@ -69,6 +69,8 @@ async def one_round(turn: Turn) -> None:
         mine = slow if kind is SlateDB else sample
         async with started(kind) as engine:
             await engine.write_all(list(cut(rows, 1_000)))
+            if isinstance(engine, SlateAsync):
+                await engine.db.flush()  # the log; the rows stay in the memtable
             await measure(turn, engine, MEMTABLE, mine, kind.name)
             if kind in (Lmdb, Dict):
                 continue
