@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise, repeat
+from itertools import repeat
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.memtable.order import SortedKeys
+from slate_async.memtable.spans import spans
 from slate_async.memtable.steps import Steps
 from slate_async.types import MERGE, PUT, RowHit, Stretch
 
@@ -35,8 +36,7 @@ ROW_OVERHEAD_BYTES = 224
 number, the packed columns and the key's place in the sorted order (measured on CPython 3.11, rounded up)."""
 
 STEP_ROWS = 4096
-STEP_BYTES = 1 << 20
-"""Bounds of one conversion step, about a millisecond of work. A single row may exceed the bytes."""
+"""With `STEP_BYTES` the bounds of one conversion step, about a millisecond of work."""
 
 ORDER_STEP_ROWS = 512
 FIRST_BATCH_ROWS = 32
@@ -278,40 +278,32 @@ class Memtable:
         if not 0 <= start <= stop <= len(self._keys):
             raise InvalidError(f"rows {start} to {stop} of a memtable of {len(self._keys)}")
         for low in range(start, stop, STEP_ROWS):
-            yield from self.pieces(range(low, min(stop, low + STEP_ROWS)))
+            high = min(stop, low + STEP_ROWS)
+            rows = np.arange(low, high, dtype=np.int64)
+            keys, values = self._keys[low:high], self._values[low:high]
+            for begin, end in spans(keys, values):
+                yield self._columns(rows[begin:end], keys[begin:end], values[begin:end])
 
     def pieces(self, rows: Sequence[int], *, reverse: bool = False) -> Iterator[Columns]:
-        """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row. A range is
-        one of neighbours.
+        """The rows numbered ``rows`` in that order, cut so that a piece holds about `STEP_BYTES` or one row.
 
         With ``reverse`` the pieces come from the end; the rows inside one keep their order. No rows make one empty
         piece.
         """
-        if isinstance(rows, range):
-            keys, values = self._keys[rows.start : rows.stop], self._values[rows.start : rows.stop]
-        else:
-            keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
-        if len(rows) == 1 or sum(map(len, keys)) + sum(map(len, values)) <= STEP_BYTES:
-            yield self._columns(rows, keys, values)
-            return
-        sizes = list(accumulate(map(int.__add__, map(len, keys), map(len, values)), initial=0))
-        cuts = [0]
-        while cuts[-1] < len(rows):
-            low = cuts[-1]
-            cuts.append(max(low + 1, bisect_right(sizes, sizes[low] + STEP_BYTES) - 1))
-        spans = list(pairwise(cuts))
-        for low, high in reversed(spans) if reverse else spans:
-            yield self._columns(rows[low:high], keys[low:high], values[low:high])
-
-    def _columns(self, rows: Sequence[int], keys: list[bytes], values: list[bytes]) -> Columns:
+        keys, values = [self._keys[row] for row in rows], [self._values[row] for row in rows]
         chosen = np.array(rows, np.int64)
+        cuts = spans(keys, values)
+        for low, high in reversed(cuts) if reverse else cuts:
+            yield self._columns(chosen[low:high], keys[low:high], values[low:high])
+
+    def _columns(self, rows: npt.NDArray[np.int64], keys: list[bytes], values: list[bytes]) -> Columns:
         return Columns(
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
-            (chosen + self._ahead.of(chosen)).view(np.uint64),
-            np.frombuffer(self._kinds, np.uint8)[chosen],
-            None if self._expire is None else np.frombuffer(self._expire, np.int64)[chosen],
-            self._create.of(chosen),
+            (rows + self._ahead.of(rows)).view(np.uint64),
+            np.frombuffer(self._kinds, np.uint8)[rows],
+            None if self._expire is None else np.frombuffer(self._expire, np.int64)[rows],
+            self._create.of(rows),
         )
 
     def key_array(self, start: int, stop: int) -> pa.LargeBinaryArray:

@@ -13,8 +13,9 @@ import pytest
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
-from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_BYTES, STEP_ROWS
+from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS
 from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
+from slate_async.memtable.spans import STEP_BYTES
 from slate_async.types import DELETE, MAX_SEQ, PUT, RowHit
 
 T = TypeVar("T")
