@@ -101,6 +101,9 @@ class Environment:
         self._members: dict[int, Member] = {}
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"<Environment {'closed' if self._closed else 'open'}, members={len(self._members)}>"
+
     def open(
         self,
         path: Path,

@@ -35,6 +35,7 @@ async def test_databases_share_clients_cache_and_polling(tmp_path: Path) -> None
             assert one._place.runtime is two._place.runtime is env.runtime
             polling = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
             assert len(polling) == 1
+            assert repr(env) == "<Environment open, members=2>"
             await one.put(b"k", b"one")
             await two.put(b"k", b"two")
             await one.flush(l0=True)
