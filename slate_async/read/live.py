@@ -21,6 +21,7 @@ from slate_async.read.merge import (
     key_at,
     same_key_as_previous,
 )
+from slate_async.read.reverse import WholeKeys
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import DELETE, MERGE, PUT, RowHit
 
@@ -91,20 +92,23 @@ class LiveRows(AsyncIterator[Columns]):
     def __init__(
         self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, turns: FairTurns, reverse: bool = False
     ) -> None:
-        # A single forward stream already shows each key's versions newest first, so nothing needs to be merged.
-        alone = len(streams) == 1 and not reverse
-        self._batches = streams[0].batches if alone else MergedRows(streams, reverse=reverse)
+        self._batches = _merged(streams, reverse)
         self._max_seq = max_seq
         self._now_ms = now_ms
         self._turns = turns
         self._reverse = reverse
         self._decided: bytes | None = None
+        self._whole: Columns | None = None
 
     async def __anext__(self) -> Columns:
         while True:
             if self._turns.overdue():
                 await self._turns.give()
-            batch = self._undecided(await anext(self._batches))
+            batch = await anext(self._batches)
+            if batch.seen_from is not None and batch.seen_from <= self._max_seq:
+                self._whole = batch
+                return batch
+            batch = self._undecided(batch)
             found = live_rows(batch, max_seq=self._max_seq, now_ms=self._now_ms)
             if len(found):
                 return found
@@ -114,6 +118,9 @@ class LiveRows(AsyncIterator[Columns]):
 
         A key that is spread over batches shows its newest version first (a single row per batch in reverse).
         """
+        if self._whole is not None:
+            self._decided = key_at(self._whole, 0 if self._reverse else -1)
+            self._whole = None
         if len(batch) and self._decided is not None and key_at(batch, 0) == self._decided:
             batch = batch.slice(first_row_after(batch, self._decided), len(batch))
         visible = np.flatnonzero(batch.seqs <= self._max_seq)
@@ -124,3 +131,11 @@ class LiveRows(AsyncIterator[Columns]):
     async def aclose(self) -> None:
         """Close the streams. Idempotent."""
         await close_stream(self._batches)
+
+
+def _merged(streams: Sequence[Stream], reverse: bool) -> AsyncIterator[Columns]:
+    """Batches that show each key's versions newest first, in reverse those of a key in one batch."""
+    if len(streams) != 1:
+        return MergedRows(streams, reverse=reverse)
+    alone = streams[0].batches
+    return WholeKeys(alone) if reverse else alone

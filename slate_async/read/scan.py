@@ -78,6 +78,7 @@ class Scan:
         self._check = check
         self._left = limit
         self._rest: Columns | None = None
+        self._behind: Columns | None = None
         self._begun = False
         self._busy = False
         self._exhausted = False
@@ -263,15 +264,18 @@ class Scan:
                 self._rows = None
                 self._adopt(await self._renew(missing))
                 continue
-            if batch is not None and self._reverse:
-                self._ahead = KeyRange(self._ahead.start, key_at(batch, 0))
-            elif batch is not None:
-                self._ahead = KeyRange(key_at(batch, -1) + b"\0", self._ahead.end)
+            if batch is not None:
+                self._behind = batch
             return batch
         raise gave_up(last)
 
     def _adopt(self, view: ReadView) -> None:
-        """Go on with ``view``, another one of the same moment."""
+        """Go on with ``view``, another one of the same moment, behind the last batch."""
+        if self._behind is not None and self._reverse:
+            self._ahead = KeyRange(self._ahead.start, key_at(self._behind, 0))
+        elif self._behind is not None:
+            self._ahead = KeyRange(key_at(self._behind, -1) + b"\0", self._ahead.end)
+        self._behind = None
         self._pin.release()
         self._pin = view.pin()
         self._view = view

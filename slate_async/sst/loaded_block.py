@@ -18,7 +18,7 @@ from slate_async.types import PUT, RowHit
 
 _OBJECT_OVERHEAD_BYTES = 2200
 _ROW_OVERHEAD_BYTES = 5
-"""Roughly what the Python, numpy and Arrow objects around one block's buffers occupy, and the keys that scans sample."""
+"""Roughly what the Python, numpy and Arrow objects around one block's buffers occupy, with the keys scans sample."""
 
 
 class LoadedBlock:

@@ -4,8 +4,8 @@ Reads begin small, so a scan that stops early costs little, and double up to the
 the next reads are under way while the consumer works on the current one, so that one is fetched while another is
 decoded. The tasks of those reads are owned by the iterator and end with it.
 
-The blocks of the first read come as they are; later ones are joined, because whoever works on columns pays for every
-batch.
+Blocks of which every reader sees every row come as they are. Others are joined from the second read on, because
+whoever has to pick rows out of columns pays for every batch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from slate_async.format.columns import Columns, concat
@@ -76,7 +77,12 @@ async def scan_blocks(
     try:
         while (loaded := await reads.next()) is not None:
             parts = [
-                _cut(block, start if number == blocks.start else None, end if number == blocks[-1] else None)
+                _rows(
+                    block,
+                    start if number == blocks.start else None,
+                    end if number == blocks[-1] else None,
+                    continues=meta.index.continues[number] == 1,
+                )
                 for number, block in loaded
             ]
             for rows in joined(parts, reverse=reverse) if begun else parts:
@@ -88,18 +94,23 @@ async def scan_blocks(
 
 
 def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
-    """``parts`` with neighbours joined up to `JOINED_ROWS` and `JOINED_BYTES`, each joined as soon as it is asked for.
+    """``parts`` with neighbours joined up to `JOINED_ROWS` and `JOINED_BYTES`, each joined as soon as it is asked for;
+    one that knows from when on all its rows are seen stays alone.
 
     With ``reverse`` the parts come from the end; the rows inside stay ascending."""
     near: list[Columns] = []
     rows = nbytes = 0
     for part in parts:
-        if near and (rows + len(part) > JOINED_ROWS or nbytes + part.nbytes > JOINED_BYTES):
+        alone = part.seen_from is not None
+        if near and (alone or rows + len(part) > JOINED_ROWS or nbytes + part.nbytes > JOINED_BYTES):
             yield concat(near[::-1] if reverse else near)
             near, rows, nbytes = [], 0, 0
-        near.append(part)
-        rows += len(part)
-        nbytes += part.nbytes
+        if alone:
+            yield part
+        else:
+            near.append(part)
+            rows += len(part)
+            nbytes += part.nbytes
     if near:
         yield concat(near[::-1] if reverse else near)
 
@@ -157,7 +168,12 @@ def _seen(task: asyncio.Task[list[LoadedBlock]]) -> None:
         task.exception()
 
 
-def _cut(block: LoadedBlock, start: bytes | None, end: bytes | None) -> Columns:
-    first = 0 if start is None else block.lower_bound(start)
-    stop = block.rows if end is None else block.lower_bound(end)
-    return block.columns if (first, stop) == (0, block.rows) else block.columns.slice(first, max(first, stop))
+def _rows(block: LoadedBlock, start: bytes | None, end: bytes | None, *, continues: bool) -> Columns:
+    """The rows of ``block`` in ``[start, end)``. ``continues``: it begins with older versions of a key before it, which
+    readers that saw a newer one do not see."""
+    columns = block.for_scans().columns
+    if start is not None or end is not None:
+        first = 0 if start is None else block.lower_bound(start)
+        stop = block.rows if end is None else block.lower_bound(end)
+        columns = columns.slice(first, max(first, stop))
+    return replace(columns, seen_from=None) if continues else columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -16,14 +17,15 @@ from slate_async.format.filter import key_hash
 from slate_async.format.sst import EncodedSst
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.sst.cache import BlockCache
-from slate_async.sst.reader import NEEDS_IO, TAIL_BYTES, SstReader
-from slate_async.sst.scan import JOINED_ROWS, READS_AHEAD, plan_reads
-from slate_async.types import RowHit
+from slate_async.sst.reader import TAIL_BYTES, SstReader
+from slate_async.sst.scan import JOINED_BYTES, JOINED_ROWS, READS_AHEAD, joined, plan_reads
+from slate_async.types import NEEDS_IO, RowHit
 from tests.unit.format.rows import (
     DATABASE,
     OBJECT,
     OTHER_OBJECT,
     R,
+    columns_of,
     row_lists,
     rows_of,
     sample_rows,
@@ -229,9 +231,7 @@ async def test_scans_read_neighbours_together() -> None:
     store.reads.clear()
     batches = await scanned(reader, None, None)
     assert [row for batch in batches for row in batch] == rows
-    assert len(meta.index) > 300
-    assert max(map(len, batches)) <= JOINED_ROWS
-    assert len(batches) < len(meta.index) / 4
+    assert len(batches) == len(meta.index) > 300
     assert len(store.reads) <= 6
     ends = [(at, at + length) for at, length in store.reads]
     assert all(one[1] == two[0] for one, two in pairwise(ends))
@@ -296,6 +296,21 @@ async def test_a_read_ahead_that_fails_fails_the_scan() -> None:
     with pytest.raises(UnavailableError):
         await consumed(scan)
     assert store.failure is None
+
+
+def test_blocks_that_hide_rows_are_joined() -> None:
+    hiding = [columns_of([R(b"%03d" % i, kind=1)]) for i in range(10)]
+    shown = [replace(columns_of([R(b"%03d" % i)]), seen_from=1) for i in range(10, 13)]
+    more = [columns_of([R(b"%03d" % i, b"x" * (JOINED_BYTES // 2))]) for i in range(13, 16)]
+    for reverse in (False, True):
+        parts = [*hiding, *shown, *more][:: -1 if reverse else 1]
+        found = list(joined(parts, reverse=reverse))
+        keys = [[row.key for row in rows_of(part)] for part in (found[::-1] if reverse else found)]
+        assert [key for some in keys for key in some] == [b"%03d" % i for i in range(16)]
+        assert [len(some) for some in keys] == [10, 1, 1, 1, *([1, 1, 1])]
+        assert all(part in found for part in shown)
+    many = [columns_of([R(b"%05d" % i)]) for i in range(JOINED_ROWS + 5)]
+    assert [len(part) for part in joined(many, reverse=False)] == [JOINED_ROWS, 5]
 
 
 async def consumed(scan: AsyncIterator[Columns]) -> None:

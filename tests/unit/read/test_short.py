@@ -1,0 +1,155 @@
+"""Short scans: when they look at what is at hand, and that they say what streams say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from slate_async.errors import FencedError, InvalidError
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.memtable import Memtable
+from slate_async.memtable.memtable import ORDER_STEP_ROWS
+from slate_async.read import KeyRange, ReadView, Run, Scan
+from slate_async.read.short import first_rows
+from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
+from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
+
+ALL = KeyRange(None, None)
+NOW_MS = 50
+
+
+def memtable_of(rows: list[Version]) -> Memtable:
+    made = Memtable()
+    for row in rows:
+        made.append(row.key, row.value, row.kind, row.seq, row.expire_ms, row.create_ms)
+    return made
+
+
+def drawn(rng: random.Random, count: int, first_seq: int) -> list[Version]:
+    return [
+        Version(
+            b"%03d" % rng.randrange(300),
+            b"v%d" % seq,
+            seq,
+            rng.choice([PUT, PUT, PUT, DELETE]),
+            rng.choice([NO_EXPIRY, NO_EXPIRY, NOW_MS, NOW_MS + 1]),
+        )
+        for seq in range(first_seq, first_seq + count)
+    ]
+
+
+def loaded(view: ReadView) -> ReadView:
+    for level in (*view.tables, *(part for one in view.runs for part in one.tables)):
+        assert isinstance(level.source, FakeTable)
+        level.source.loaded = True
+    return view
+
+
+def scan_of(view: ReadView, span: KeyRange = ALL, *, limit: int | None = None, max_seq: int | None = None) -> Scan:
+    return Scan(view, span, now_ms=NOW_MS, turns=turns(), check=lambda: None, limit=limit, max_seq=max_seq)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_scans_that_look_and_scans_that_stream_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    parts = [drawn(rng, rng.randrange(1, 200), 1 + 1000 * age) for age in range(4)]
+    view = loaded(
+        ReadView(
+            [Memtable(), memtable_of(parts[3])],
+            [table(parts[2], (rng.randrange(1, 60),)), table(parts[1])],
+            [run(parts[0], 3, (10, 40))],
+            turns=turns(),
+        )
+    )
+    max_seq = rng.choice([MAX_SEQ, 3050, 2020])
+    model = visible([row for part in parts for row in part], max_seq, NOW_MS)
+    for limit in (0, 1, 7, 32, 33, 100, None):
+        start = b"%03d" % rng.randrange(300)
+        span = rng.choice([ALL, KeyRange(start, None), KeyRange(start, start + b"\xff"), KeyRange(None, start)])
+        expected = [
+            (key, row.value)
+            for key, row in model.items()
+            if (span.start is None or key >= span.start) and (span.end is None or key < span.end)
+        ][:limit]
+        assert [pair async for pair in scan_of(view, span, limit=limit, max_seq=max_seq)] == expected
+    assert not view.pinned
+
+
+async def test_a_short_scan_of_cached_blocks_opens_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = StoredTables()
+    rows = [Version(b"%04d" % i, b"v%d" % i, i + 1) for i in range(500)]
+    view = ReadView([memtable_of([Version(b"0100", b"new", 1000)])], [stored.table(rows, (9,))], [], turns=turns())
+    await stored.upload()
+    assert [key async for key, _ in scan_of(view, KeyRange(b"0099", b"0102"))] == [b"0099", b"0100", b"0101"]
+    monkeypatch.setattr(ReadView, "live_rows", None)
+    found = [pair async for pair in scan_of(view, KeyRange(b"0099", None), limit=3)]
+    assert found == [(b"0099", b"v99"), (b"0100", b"new"), (b"0101", b"v101")]
+    async for key, _ in scan_of(view, KeyRange(b"0099", None)):
+        assert key == b"0099"
+        break
+    assert not view.pinned
+
+
+async def test_a_long_scan_goes_on_with_streams() -> None:
+    view = loaded(ReadView([], [table([Version(b"%04d" % i, b"", 1) for i in range(1000)], (50,))], [], turns=turns()))
+    scan = scan_of(view)
+    assert [int(key) async for key, _ in scan] == list(range(1000))
+    assert scan._rows is not None
+
+
+async def test_what_is_not_at_hand_is_streamed() -> None:
+    part = table([Version(b"a", b"", 1)])
+    assert first_rows([], [Run((part,))], ALL, 1, MAX_SEQ, 0) is None
+    assert [key async for key, _ in scan_of(ReadView([], [part], [], turns=turns()))] == [b"a"]
+    assert first_rows([], [Run((part,))], ALL, 1, MAX_SEQ, 0) is not None
+    assert first_rows([(memtable_of([Version(b"a", b"", 1, MERGE)]), 1)], [], ALL, 1, MAX_SEQ, 0) is None
+
+
+def test_keys_that_are_not_in_order_yet() -> None:
+    memory = memtable_of([Version(b"%04d" % i, b"", i + 1) for i in range(ORDER_STEP_ROWS + 1)])
+    assert memory.first_rows(None, None, 2, MAX_SEQ, 0) is None
+    assert memory.first_rows(None, None, 2, ORDER_STEP_ROWS, 0) is not None
+    assert memory.first_rows(None, None, 2, MAX_SEQ, 0) is not None
+
+
+def test_rows_that_are_hidden_are_told_from_the_end() -> None:
+    dead = memtable_of([Version(b"%d" % i, b"", i + 1, DELETE) for i in range(5)])
+    pairs, number, last_key = first_rows([(dead, 5)], [], ALL, 3, MAX_SEQ, 0) or (None, None, None)
+    assert (number, last_key) == (0, b"2")
+    assert pairs is not None
+    assert list(pairs) == []
+    later = memtable_of([Version(b"a", b"", 9)])
+    assert later.first_rows(None, None, 1, 9, 0) is not None  # puts the key in order
+    assert later.first_rows(None, None, 1, 8, 0) is None
+
+
+async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
+    def check() -> None:
+        raise FencedError("another writer took over")
+
+    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], turns=turns())
+    steps = aiter(Scan(view, ALL, now_ms=0, turns=turns(), check=check))
+    with pytest.raises(FencedError):
+        await anext(steps)
+    with pytest.raises(InvalidError, match="interrupted"):
+        await anext(steps)
+
+
+async def test_other_tasks_get_turns_during_many_short_scans() -> None:
+    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], turns=turns())
+    shared = turns()
+    had = 0
+
+    async def other() -> None:
+        nonlocal had
+        while True:
+            had += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(200):
+        assert [key async for key, _ in Scan(view, ALL, now_ms=0, turns=shared, check=lambda: None)] == [b"a"]
+    task.cancel()
+    assert had >= 10

@@ -1,0 +1,84 @@
+"""`slate_async.sst.block_rows`: the first rows of a range in one block, against the rows themselves."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.sst import block_rows
+from slate_async.sst.block_rows import BlockRows
+from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
+from tests.read_model import Version, columns, newest_first, visible
+
+KEYS = st.binary(max_size=2)
+PUTS = st.tuples(KEYS, st.binary(max_size=3), st.integers(1, 20)).map(lambda row: Version(*row))
+MORTAL = st.tuples(KEYS, st.just(b""), st.integers(1, 20), st.sampled_from([PUT, DELETE]), st.just(5))
+ROWS = st.lists(
+    PUTS | MORTAL.map(lambda row: Version(*row)),
+    min_size=1,
+    max_size=60,
+    unique_by=lambda row: (row.key, row.seq),
+)
+DISTINCT_PUTS = st.lists(PUTS, min_size=1, max_size=60, unique_by=lambda row: row.key)
+
+
+def shown(rows: list[Version], max_seq: int, now_ms: int) -> dict[bytes, bytes | None]:
+    """What a source shows: the newest visible version of each key, ``None`` where it hides the key."""
+    live = visible(rows, max_seq, now_ms)
+    keys = sorted({row.key for row in rows if row.seq <= max_seq})
+    return {key: live[key].value if key in live else None for key in keys}
+
+
+@given(
+    rows=ROWS | DISTINCT_PUTS,
+    start=st.none() | KEYS,
+    end=st.none() | KEYS,
+    count=st.integers(1, 40),
+    max_seq=st.integers(0, 21),
+    now_ms=st.sampled_from([4, 5]),
+    last=st.booleans(),
+)
+def test_first_rows(
+    rows: list[Version], start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int, last: bool
+) -> None:
+    if start is not None and end is not None and start >= end:
+        return
+    found = BlockRows(columns(newest_first(rows))).first(start, end, count, max_seq, now_ms, last=last)
+    inside = {
+        key: value
+        for key, value in shown(rows, max_seq, now_ms).items()
+        if (start is None or key >= start) and (end is None or key < end)
+    }
+    if found is None:
+        assert any(row.seq > max_seq for row in rows)
+        return
+    assert len(found.keys) == len(found.values) <= count
+    assert dict(zip(found.keys, found.values, strict=True)) == dict(list(inside.items())[: len(found.keys)])
+    assert found.hides or None not in found.values
+    if found.ended:
+        assert len(found.keys) == len(inside)
+    elif not found.keys:
+        assert not last
+        assert start is not None
+        assert all(row.key < start for row in rows)
+
+
+def test_what_every_reader_sees() -> None:
+    plain = [Version(b"%d" % i, b"", 10 - i) for i in range(5)]
+    assert BlockRows(columns(plain)).columns.seen_from == 10
+    assert BlockRows(columns(plain, with_expiry=True)).columns.seen_from == 10
+    for odd in (Version(b"9", b"", 1, DELETE), Version(b"9", b"", 1, PUT, 5), Version(b"4", b"", 1)):
+        assert BlockRows(columns([*plain, odd])).columns.seen_from is None
+
+
+def test_few_rows_become_objects() -> None:
+    rows = [Version(b"%04d" % i, b"v", 1) for i in range(1000)]
+    found = BlockRows(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, last=True)
+    assert found == Stretch([b"0500", b"0501", b"0502"], [b"v"] * 3, False, False)
+    assert block_rows.SAMPLE_EVERY < 1000
+
+
+def test_a_merge_operand_is_not_for_a_look() -> None:
+    rows = columns([Version(b"a", b"+1", 5, MERGE, NO_EXPIRY)])
+    assert BlockRows(rows).first(None, None, 1, 9, 0, last=True) is None
