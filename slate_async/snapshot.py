@@ -69,7 +69,8 @@ class ViewReads:
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
         """The values of ``keys`` in their order, all of one moment; each block is read once."""
-        return self._get_many([own_key(key) for key in keys], durable)
+        own = [key if type(key) is bytes and 0 < len(key) <= MAX_KEY_BYTES else own_key(key) for key in keys]
+        return self._get_many(own, durable)
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
         self._reads += 1

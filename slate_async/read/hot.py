@@ -14,7 +14,7 @@ the block cache's: it may drop any range at any time.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from slate_async.format.filter import Filter
@@ -22,7 +22,7 @@ from slate_async.read.sources import BEYOND_ALL_KEYS, Run
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.reader import AROUND_ROWS
-from slate_async.types import DELETE, MAX_SEQ, RowHit
+from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 
 READS_PER_LOOK = 8
 """Of the reads that ask SSTs one by one, every n-th looks whether it is worth a range."""
@@ -105,6 +105,21 @@ class HotRanges:
             made = self._make(key)
             if made is not None:
                 self._add(made, self._cache)
+
+    def look_up_each(self, keys: Sequence[bytes], max_seq: int) -> list[bytes | RowHit | NeedsIO | None]:
+        """What hot ranges alone tell a reader up to ``max_seq`` of each of ``keys``; `NEEDS_IO` of the others."""
+        if not self._levels:
+            return [None] * len(keys)
+        starts, ranges = self.starts, self.ranges
+        found: list[bytes | RowHit | NeedsIO | None] = []
+        for key in keys:
+            near = ranges[bisect_right(starts, key) - 1]
+            if key < near.end and near.whole_to <= max_seq:
+                near.used = True
+                found.append(near.rows.get(key))
+            else:
+                found.append(NEEDS_IO)
+        return found
 
     def remove(self, one: HotRange) -> None:
         """Forget ``one``. Idempotent."""

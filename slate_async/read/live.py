@@ -35,6 +35,14 @@ def live_hit(hit: RowHit, now_ms: int) -> RowHit | None:
     raise _unknown_kind(hit.kind)
 
 
+def live_value(row: bytes | RowHit | None, now_ms: int) -> bytes | None:
+    """The value of a row that is alive at ``now_ms``; bytes are one that never expires. Raises as `live_hit`."""
+    if isinstance(row, RowHit):
+        hit = live_hit(row, now_ms)
+        return None if hit is None else hit.value
+    return row
+
+
 def newest_visible(columns: Columns, max_seq: int) -> npt.NDArray[np.int64]:
     """Of each key the row of its newest version up to ``max_seq``; keys without one are left out.
 

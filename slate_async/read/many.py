@@ -31,10 +31,10 @@ async def find_many(
     turns: FairTurns,
     read: Callable[[bytes], None] = lambda key: None,
 ) -> dict[bytes, RowHit]:
-    """The newest version of each of the distinct ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
+    """The newest version of each of ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
     ``read`` is told each key that was found in memory."""
     found: dict[bytes, RowHit] = {}
-    pending = [(key, key_hash(key), 0) for key in sorted(keys)]
+    pending = [(key, key_hash(key), 0) for key in sorted(set(keys))]
     await load_tables(_candidates(levels, keys))
     while pending:
         asked: list[tuple[int, bytes, int, TableSource]] = []

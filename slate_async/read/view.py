@@ -10,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import count
+from typing import cast
 
 from slate_async.format.filter import key_hash
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.hot import HotRange, HotRanges, HotReads
-from slate_async.read.live import LiveRows, live_hit
+from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import Stream
 from slate_async.read.short import FirstRows, first_rows
@@ -185,53 +186,35 @@ class ReadView:
         pin = self.pin()
         try:
             memory = self.memory(seen)
-            values: list[bytes | None] = []
-            unknown: list[int] = []
+            found: list[bytes | RowHit | NeedsIO | None] = []
             for start in range(0, len(keys), KEYS_PER_STEP):
                 if self._turns.overdue():
                     await self._turns.give()
-                self._answer(keys[start : start + KEYS_PER_STEP], memory, now_ms, seen, values, unknown)
-            if unknown:
-                wanted = dict.fromkeys(keys[at] for at in unknown)
-                hits = await find_many(self._levels, list(wanted), seen, self._turns, self._hot.read)
-                live = {key: live_hit(hit, now_ms) for key, hit in hits.items()}
-                for at in unknown:
-                    hit = live.get(keys[at])
-                    values[at] = None if hit is None else hit.value
-            return values
+                found += self._look_up_each(keys[start : start + KEYS_PER_STEP], memory, seen)
+            if {RowHit, NeedsIO}.isdisjoint(map(type, found)):
+                return cast("list[bytes | None]", found)
+            unknown = [key for key, value in zip(keys, found, strict=True) if value is NEEDS_IO]
+            hits = await find_many(self._levels, unknown, seen, self._turns, self._hot.read) if unknown else {}
+            rows = (hits.get(key) if row is NEEDS_IO else row for key, row in zip(keys, found, strict=True))
+            return [live_value(row, now_ms) for row in rows]
         finally:
             pin.release()
 
-    def _answer(
-        self,
-        keys: Sequence[bytes],
-        memory: Sequence[tuple[Memtable, int]],
-        now_ms: int,
-        max_seq: int,
-        values: list[bytes | None],
-        unknown: list[int],
-    ) -> None:
-        """Add to ``values`` those of ``keys``; of a key that the levels must be asked for, its place to ``unknown``."""
-        starts, ranges, levels = self._hot.starts, self._hot.ranges, self._levels
-        found: bytes | RowHit | None
-        for key in keys:
-            for table, limit in memory:
-                found = table.find(key, limit)
-                if found is not None:
-                    break
-            else:
-                found = None
-                if levels:
-                    near = ranges[bisect_right(starts, key) - 1]
-                    if key < near.end and near.whole_to <= max_seq:
-                        near.used = True
-                        found = near.rows.get(key)
-                    else:
-                        unknown.append(len(values))
-            if isinstance(found, RowHit):
-                hit = live_hit(found, now_ms)
-                found = None if hit is None else hit.value
-            values.append(found)
+    def _look_up_each(
+        self, keys: Sequence[bytes], memory: Sequence[tuple[Memtable, int]], max_seq: int
+    ) -> list[bytes | RowHit | NeedsIO | None]:
+        """As `look_up` each of ``keys``, of what memory and hot ranges tell; `NEEDS_IO` of the others."""
+        if not memory:
+            return self._hot.look_up_each(keys, max_seq)
+        found: list[bytes | RowHit | NeedsIO | None] = [None] * len(keys)
+        left: Sequence[int] = range(len(keys))
+        for table, limit in memory:
+            for at in left:
+                found[at] = table.find(keys[at], limit)
+            left = [at for at in left if found[at] is None]
+        for at, value in zip(left, self._hot.look_up_each([keys[at] for at in left], max_seq), strict=True):
+            found[at] = value
+        return found
 
     def memory(self, max_seq: int | None = None) -> list[tuple[Memtable, int]]:
         """The memtables that have rows now, each with the highest sequence number to see of it."""
