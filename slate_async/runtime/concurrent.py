@@ -27,13 +27,17 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def each_of(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Call all of them, the last one first, whatever another raises; the first failure is raised at the end."""
-    if closers:
-        *earlier, last = closers
+    """Call all of them, the last one first, whatever another raises; the last failure is raised at the end, with those
+    before it as its context."""
+    failure: BaseException | None = None
+    for closer in reversed(closers):
         try:
-            await last()
-        finally:
-            await each_of(earlier)
+            await closer()
+        except BaseException as error:  # noqa: BLE001 - raised at the end
+            error.__context__ = error.__context__ or failure
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:
