@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.types import DELETE, PUT
+from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 
 
@@ -35,12 +35,12 @@ class WriteBatch:
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written."""
-        key, value = own_key(key), own_value(value)
-        life = None if ttl is None else ttl_ms(ttl)
-        if life is not None and self._ttls_ms is None:
-            self._ttls_ms = [None] * len(self._keys)
-        if self._ttls_ms is not None:
-            self._ttls_ms.append(life)
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
+            key = own_key(key)
+        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
+            value = own_value(value)
+        if ttl is not None or self._ttls_ms is not None:
+            self._add_ttl(None if ttl is None else ttl_ms(ttl))
         self._keys.append(key)
         self._values.append(value)
         self._kinds.append(PUT)
@@ -50,11 +50,16 @@ class WriteBatch:
         """Remove ``key``; no error if it is not there."""
         key = own_key(key)
         if self._ttls_ms is not None:
-            self._ttls_ms.append(None)
+            self._add_ttl(None)
         self._keys.append(key)
         self._values.append(b"")
         self._kinds.append(DELETE)
         self._nbytes += len(key)
+
+    def _add_ttl(self, life_ms: int | None) -> None:
+        if self._ttls_ms is None:
+            self._ttls_ms = [None] * len(self._keys)
+        self._ttls_ms.append(life_ms)
 
     @property
     def nbytes(self) -> int:
