@@ -6,6 +6,8 @@ two different keys apart, all are compared whole.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,6 +18,7 @@ from slate_async.format.columns import Columns
 
 Mask = npt.NDArray[np.bool_]
 Order = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.uint64]
 RUN_ROWS = 16
 """Rows that lie in runs longer than this are merged; others are sorted anew."""
 
@@ -43,8 +46,8 @@ def repeated_keys(keys: pa.BinaryArray) -> Mask:
 
 def _by_key(keys: pa.BinaryArray) -> tuple[Order, Mask]:
     """Rows of one key in any order."""
-    numbers = _numbers(keys)
-    if numbers is None:
+    numbers, whole = _numbers(keys)
+    if not len(numbers):
         order = _by_whole_key(keys)
         return order, repeated_keys(keys.take(pa.array(order)))
     in_runs = np.count_nonzero(numbers[1:] < numbers[:-1]) * RUN_ROWS < len(numbers)
@@ -52,9 +55,9 @@ def _by_key(keys: pa.BinaryArray) -> tuple[Order, Mask]:
     ordered = numbers[order]
     repeats = np.zeros(len(order), np.bool_)
     np.equal(ordered[1:], ordered[:-1], out=repeats[1:])
-    alike = _with_neighbour(repeats)
-    among = order[alike]
-    if len(among):
+    if repeats.any() and not whole:
+        alike = _with_neighbour(repeats)
+        among = order[alike]
         found = keys.take(pa.array(among))
         again = repeated_keys(found)
         if not np.array_equal(again, repeats[alike]):
@@ -77,31 +80,34 @@ def _with_neighbour(repeats: Mask) -> Mask:
     return shared
 
 
-def _numbers(keys: pa.BinaryArray) -> npt.NDArray[np.uint64] | None:
-    """8 bytes of each key, zeros behind a shorter one, as a big-endian number; ``None`` for too few bytes."""
+def _numbers(keys: pa.BinaryArray) -> tuple[Numbers, bool]:
+    """The 8 bytes of each key behind what all begin with, zeros behind a shorter one, as a big-endian number (none at
+    all for too few bytes), and whether they are all that keys differ in."""
     offsets, data = binary_buffers(keys)
-    heap = np.frombuffer(data, np.uint8)
-    if len(heap) < 8:
-        return None
-    ends = pc.min_max(keys)
-    shared = _shared_bytes(ends["min"].as_py(), ends["max"].as_py())
-    starts = offsets[:-1].astype(np.int64) + shared
-    last = len(heap) - 8
-    words = np.ndarray(last + 1, ">u8", heap, strides=(1,))
-    behind = np.maximum(starts - last, 0)
-    numbers = words[starts - behind].astype(np.uint64)
+    if len(data) < 8:
+        return np.empty(0, np.uint64), False
+    words = np.ndarray(len(data) - 7, ">u8", np.frombuffer(data, np.uint8), strides=(1,))
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets)
+    shortest, longest, shared = int(lengths.min()), int(lengths.max()), 0
+    while True:
+        numbers = _words(words, starts + shared, offsets)
+        differ = int(numbers.min()) ^ int(numbers.max())
+        if differ >> 56 or shared >= longest:
+            return numbers, shortest == longest <= shared + 8
+        shared += (64 - differ.bit_length()) // 8
+
+
+def _words(words: npt.NDArray[Any], starts: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -> Numbers:
+    """Those of ``words``, the numbers at all places of the keys' bytes, at ``starts``, cut at the ends of the keys."""
+    behind = np.maximum(starts - (len(words) - 1), 0)
+    numbers: Numbers = words[starts - behind].astype(np.uint64)
     if behind[-1]:
         numbers <<= 8 * np.minimum(behind, 7).astype(np.uint64)
-        numbers[behind > 7] = 0
     length = offsets[1:] - starts
     if int(length.min()) < 8:
-        numbers &= _KEPT[np.minimum(length, 8)]
+        numbers &= _KEPT[np.clip(length, 0, 8)]
     return numbers
-
-
-def _shared_bytes(low: bytes, high: bytes) -> int:
-    pairs = enumerate(zip(low, high, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(low), len(high)))
 
 
 _KEPT = np.array([0, *(2**64 - 2 ** (64 - 8 * kept) for kept in range(1, 9))], np.uint64)
