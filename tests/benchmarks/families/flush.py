@@ -36,7 +36,7 @@ async def check(engine: Engine, rows: list[Pair], seed: int) -> None:
 
 
 async def one_round(turn: Turn) -> None:
-    each = turn.plan.choose(500, 50_000, 250_000)
+    each = turn.plan.choose(500, 50_000, 150_000)
     rows = compressible_rows(each * SSTS, turn.number)
     *earlier, last = cut(rows, each)
     for kind in taking_turns(turn, *ENGINES):

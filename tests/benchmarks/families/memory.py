@@ -149,4 +149,5 @@ FAMILY = Family(
         "An idle database asks for its manifest every manifest_poll_interval_ms (default 1,000): 3,600 times an hour.",
         "The long load: batches of 1,000 rows as fast as they are taken, 464 MB of rows (58 MB with --quick).",
     ),
+    most_rounds=2,
 )
