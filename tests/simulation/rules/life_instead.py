@@ -37,6 +37,13 @@ async def head_alone(self: Reach, state: ManifestState) -> Reachable:
     return await _reach_of(self, replace(state, checkpoints=()))
 
 
+async def nobody_abandoned(
+    self: Any, state: ManifestState, before_ms: int, *, dry_run: bool = False
+) -> tuple[str, ...]:
+    """Clones look after themselves."""
+    return ()
+
+
 def holds_nothing(checkpoint: Checkpoint) -> Any:
     """Rule 22: checkpoints keep no log."""
     return judging._Held(1, 0, ())

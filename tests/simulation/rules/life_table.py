@@ -7,6 +7,7 @@ from typing import Any
 
 from slate_async import admin
 from slate_async.clone import make
+from slate_async.clone.abandoned import ClonesOfOne
 from slate_async.compaction.merge import Merge
 from slate_async.follow.follower import Follower
 from slate_async.follow.picture import Picture
@@ -147,6 +148,14 @@ LIFE_SWITCHES: Sequence[Switch] = (
         (Patch(admin, "find_extent", life_instead.largest_listed),),
         within=100,
         stage=_life(keepers=2, parallelism=4, tasks=4, delayed=0.3, l0_flushes=0.05, l0_rows=1000),
+    ),
+    Switch(
+        "gc-abandoned",
+        "§8",
+        "collectors leave clones that nobody goes on making",
+        (Patch(ClonesOfOne, "end_abandoned", life_instead.nobody_abandoned),),
+        within=100,
+        stage=_life(**_COLLECTED, cloners=2, clones=2, impatient=True),
     ),
     Switch(
         "25-floor",

@@ -22,7 +22,7 @@ from slate_async.objectstore.protocol import (
     ObjectNotFoundError,
     PutMode,
 )
-from slate_async.objectstore.retry import RetryingStore, RetryPolicy
+from slate_async.objectstore.retry import DELETED_AT_ONCE, RetryingStore, RetryPolicy
 
 
 class VirtualClock:
@@ -109,9 +109,9 @@ async def test_reads_deletes_and_plain_puts_are_repeated() -> None:
     assert (store.stats.bytes_out, store.stats.bytes_in, store.stats.errors) == (16, 4, 8)
 
 
-async def test_each_thousand_keys_is_deleted_with_attempts_of_its_own() -> None:
+async def test_keys_are_deleted_in_portions_with_attempts_of_their_own() -> None:
     store, inner, _ = _opened()
-    keys = [f"key-{number:04}" for number in range(2_500)]
+    keys = [f"key-{number:04}" for number in range(2 * DELETED_AT_ONCE + 100)]
     for key in keys:
         await store.put(key, b"body")
     asked: list[int] = []
@@ -124,7 +124,8 @@ async def test_each_thousand_keys_is_deleted_with_attempts_of_its_own() -> None:
 
     inner.delete = failing_twice_each  # type: ignore[method-assign]
     await store.delete(keys)
-    assert asked == [1_000] * 6 + [500] * 3
+    portions = [DELETED_AT_ONCE, DELETED_AT_ONCE, 100]
+    assert asked == [size for size in portions for _ in range(3)]
     assert [info async for info in store.list()] == []
 
 

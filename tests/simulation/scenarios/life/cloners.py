@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from slate_async.errors import InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
@@ -13,6 +15,8 @@ from tests.simulation.scenarios.life.beside import CALM, nap, writes_of
 from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, rows_of
 
 WRITES = 6
+SHORT_PATIENCE_SECONDS = 1.2
+"""Of who makes a clone that is to be left unfinished; it may be done before."""
 
 
 async def clone(estate: Estate, site: Site, node: Node) -> None:
@@ -22,6 +26,10 @@ async def clone(estate: Estate, site: Site, node: Node) -> None:
         chosen = node.rng.choice(estate.clones)
         try:
             if not chosen.made:
+                if not chosen.begun:
+                    chosen.left = estate.params.impatient and node.rng.random() < 0.5
+                elif chosen.left and node.rng.random() < 0.8:
+                    continue
                 await make(estate, chosen, node)
             elif not chosen.gone:
                 step = node.rng.choices((_write, _shrink, destroy), (0.5, 0.35, 0.15))[0]
@@ -40,15 +48,21 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
         if kept and node.rng.random() < 0.4:
             chosen.source = node.rng.choice(kept)
     source = chosen.source
+    patience = node.rng.uniform(0, SHORT_PATIENCE_SECONDS) if chosen.left else None
     try:
-        async with estate.admin(node, site) as admin:
+        async with estate.admin(node, site) as admin, asyncio.timeout(patience):
             await admin.clone(chosen.site.name, checkpoint=None if source is None else source.id)
+    except TimeoutError:
+        return
     except InvalidError:
         if chosen.made:
             return  # by another process, and the clone needs its source no longer
-        if not chosen.doomed and (source is None or source.promised(node)):
+        if estate.is_abandoned(chosen):
+            estate.count("clones-abandoned")
+        elif not chosen.doomed and (source is None or source.promised(node)):
             raise
-        chosen.doomed = chosen.gone = chosen.made = True  # by itself: the checkpoint was gone before it was pinned
+        # by itself, as the checkpoint was gone before it was pinned; or by a collector, as it took too long
+        chosen.doomed = chosen.gone = chosen.made = True
         return
     if not chosen.made:
         chosen.made = True

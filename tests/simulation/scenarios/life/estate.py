@@ -53,6 +53,7 @@ class Clone:
     acked: writes that were acknowledged when the first call began that made it
     source: the checkpoint it is made of; ``None`` for the head
     base: what it held when it was finished
+    left: whoever makes it soon gives up
     made: it was finished; doomed: somebody has begun to destroy it; gone: its destruction has come to an end
     """
 
@@ -61,6 +62,7 @@ class Clone:
     begun: bool = False
     acked: list[Write] = field(default_factory=list)
     base: Rows | None = None
+    left: bool = False
     made: bool = False
     doomed: bool = False
     gone: bool = False
@@ -95,6 +97,17 @@ class Estate:
     def eye(self, site: Site) -> Eye:
         """Who sees that database."""
         return next(eye for eye in self.eyes if eye.site is site)
+
+    def is_finished(self, clone: Clone) -> bool:
+        """Whether ``clone`` is there, though whoever finished it may not know."""
+        head = self.eye(clone.site).head
+        return head is not None and head.initialized
+
+    def is_abandoned(self, clone: Clone) -> bool:
+        """Whether a collector has ended the making of ``clone``, as it may when it is impatient."""
+        head = self.eye(clone.site).head
+        ended = head is not None and head.destroyed_at_ms is not None and not head.initialized
+        return ended and self.params.impatient
 
     def count(self, name: str, by: int = 1) -> None:
         """One more of ``name`` for the statistics."""

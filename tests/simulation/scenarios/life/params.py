@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from slate_async.settings import CompactionStyle
+from slate_async.settings import DAY_MS, CompactionStyle
 from tests.simulation.scenarios.engine.params import Params
 
 SKEW_MS = 400
@@ -28,6 +28,7 @@ class LifeParams(Params):
     sst_bytes: at which compactions begin the next SST: small ones cut a compaction into ranges
     retention_ms: how long old versions stay
     min_age_ms: of collectors
+    impatient: whether collectors remove clones soon that nobody goes on making
     """
 
     collectors: int = 0
@@ -41,6 +42,7 @@ class LifeParams(Params):
     sst_bytes: int = 1_000
     retention_ms: int = 0
     min_age_ms: int = 0
+    impatient: bool = False
 
     def chosen(self, rng: random.Random, poll_ms: int | None) -> dict[str, Any]:
         """See `Params.chosen`."""
@@ -57,6 +59,7 @@ class LifeParams(Params):
             "retention_ms": self.retention_ms,
             "gc_min_age_ms": self.min_age_ms,
             "gc_clock_skew_ms": GC_SKEW_MS,
+            "gc_destroy_grace_ms": 0 if self.impatient else DAY_MS,
         }
         chosen = {**Params.chosen(self, rng, poll_ms), **more}
         polls = chosen["manifest_poll_interval_ms"]
@@ -92,6 +95,7 @@ def draw_life(rng: random.Random, fixed: Mapping[str, Any]) -> LifeParams:
         sst_bytes=rng.choice((150, 400, 100_000)),
         retention_ms=rng.choice((0, 0, 500, 100_000)),
         min_age_ms=rng.choice((0, 0, 300)),
+        impatient=rng.random() < 0.5,
     )
     return replace(drawn, **fixed)
 

@@ -70,8 +70,11 @@ class LifePlay(Play):
         self.estate.check()
         check_history(self.site.history)
         rng = self.world.rng
+        left: list[Clone] = []
         for chosen in self.estate.clones:
-            if chosen.begun:
+            if chosen.left and not chosen.made and not self.estate.is_finished(chosen):
+                left.append(chosen)
+            elif chosen.begun:
                 await self._end_of(chosen, destroyed=rng.random() < 0.5)
         node = self.world.node("caretaker")
         if rng.random() < 0.5:
@@ -84,6 +87,7 @@ class LifePlay(Play):
                 await node.run(keeper.read())
         await node.runtime.clock.sleep(LAST_LIFETIMES_SECONDS)
         await self._tidy(self.site)
+        self._check_let_go(left)
         await self._look_again()
         self.estate.check()
 
@@ -110,6 +114,18 @@ class LifePlay(Play):
             except InvalidError:
                 if self.estate.eye(chosen.site).head is not None:
                     raise
+
+    def _check_let_go(self, left: list[Clone]) -> None:
+        """What clones that nobody goes on making held in the source has been given back."""
+        head = self.estate.eye(self.site).head
+        assert head is not None
+        held = {one.name for one in head.checkpoints if one.owner == "clone"}
+        for chosen in left:
+            self.estate.count("clones-left")
+            if chosen.site.name in held:
+                raise Violation(
+                    "orphan", f"{self.site.name} is held by {chosen.site.name}, which nobody goes on making"
+                )
 
     async def _judge_clone(self, chosen: Clone) -> None:
         """Its history is that of its source up to where it was made, and its own from there on."""
@@ -138,7 +154,7 @@ class LifePlay(Play):
                         report = await collector.collect()
                     except UnavailableError:
                         continue  # so much garbage that deleting it, one by one, takes longer than a request may
-                    if not report.manifest_versions and not report.objects and not report.waiting:
+                    if not (report.manifest_versions or report.objects or report.waiting or report.abandoned):
                         return
                     await node.runtime.clock.sleep(BETWEEN_SECONDS)
             raise Violation("garbage", f"{ROUNDS} rounds of a collector have not come to an end: {report}")
