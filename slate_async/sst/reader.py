@@ -7,7 +7,7 @@ lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, Object
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
-from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, scan_blocks
+from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NeedsIO, RowHit, Stretch
 
@@ -160,12 +160,12 @@ class SstReader:
         read_ahead_bytes: int = SCAN_READ_AHEAD_BYTES,
         reads_ahead: int = READS_AHEAD,
         fill_cache: bool = True,
-    ) -> AsyncGenerator[Columns, None]:
+    ) -> BlockScan:
         """All versions of the keys in ``[start, end)`` (``None``: unbounded), batch by batch, each batch sorted.
 
         With ``reverse`` the batches come from the end, the rows of each still ascending. Reads grow up to
         ``read_ahead_bytes`` a request, ``reads_ahead`` requests ahead of the consumer. Errors as `load`."""
-        return scan_blocks(
+        return BlockScan(
             self,
             start,
             end,

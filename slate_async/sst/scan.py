@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from slate_async.format.columns import Columns, concat
+from slate_async.format.index import Index
 from slate_async.format.sst import SstMeta
 from slate_async.sst.loaded_block import LoadedBlock
 
@@ -57,40 +58,78 @@ def plan_reads(
         yield read
 
 
-async def scan_blocks(
-    source: BlockSource,
-    start: bytes | None,
-    end: bytes | None,
-    *,
-    reverse: bool,
-    read_ahead_bytes: int,
-    reads_ahead: int,
-    fill_cache: bool,
-) -> AsyncGenerator[Columns, None]:
-    """The rows in ``[start, end)``; see `SstReader.scan`."""
-    meta = await source.load()
-    blocks = meta.index.range(start, end)
-    order = blocks[::-1] if reverse else blocks
-    plan = plan_reads(meta.index.stored_bytes, order, first_bytes=FIRST_READ_BYTES, most_bytes=max(1, read_ahead_bytes))
-    reads = _Reads(source, plan, reads_ahead, fill_cache)
-    begun = False
-    try:
-        while (loaded := await reads.next()) is not None:
-            parts = [
-                _rows(
-                    block,
-                    start if number == blocks.start else None,
-                    end if number == blocks[-1] else None,
-                    continues=meta.index.continues[number] == 1,
-                )
-                for number, block in loaded
-            ]
-            for rows in joined(parts, reverse=reverse) if begun else parts:
-                if len(rows):
-                    yield rows
-            begun = True
-    finally:
-        await reads.aclose()
+class BlockScan(AsyncIterator[Columns]):
+    """The rows in ``[start, end)``; see `SstReader.scan`. A step that was cancelled or failed leaves it unusable;
+    `aclose` it."""
+
+    def __init__(
+        self,
+        source: BlockSource,
+        start: bytes | None,
+        end: bytes | None,
+        *,
+        reverse: bool,
+        read_ahead_bytes: int,
+        reads_ahead: int,
+        fill_cache: bool,
+    ) -> None:
+        self._source = source
+        self._start = start
+        self._end = end
+        self._reverse = reverse
+        self._read_ahead_bytes = max(1, read_ahead_bytes)
+        self._reads_ahead = reads_ahead
+        self._fill_cache = fill_cache
+        self._parts: Iterator[Columns] = iter(())
+        self._blocks = range(0)
+        self._reads: _Reads | None = None
+
+    def at_hand(self) -> Columns | None:
+        """The next batch, if it was read already. Never suspends."""
+        for rows in self._parts:
+            if len(rows):
+                return rows
+        return None
+
+    async def __anext__(self) -> Columns:
+        while True:
+            rows = self.at_hand()
+            if rows is not None:
+                return rows
+            index = (await self._source.load()).index
+            begun = self._reads is not None
+            reads = self._reads or self._begin(index)
+            loaded = await reads.next()
+            if loaded is None:
+                raise StopAsyncIteration
+            parts = (self._rows(index, number, block) for number, block in loaded)
+            self._parts = joined(parts, reverse=self._reverse) if begun else parts
+
+    def _begin(self, index: Index) -> _Reads:
+        self._blocks = index.range(self._start, self._end)
+        order = self._blocks[::-1] if self._reverse else self._blocks
+        plan = plan_reads(index.stored_bytes, order, first_bytes=FIRST_READ_BYTES, most_bytes=self._read_ahead_bytes)
+        self._reads = _Reads(self._source, plan, self._reads_ahead, self._fill_cache)
+        return self._reads
+
+    def _rows(self, index: Index, number: int, block: LoadedBlock) -> Columns:
+        """The rows of ``block`` inside the range."""
+        columns = block.for_scans().columns
+        start = self._start if number == self._blocks[0] else None
+        end = self._end if number == self._blocks[-1] else None
+        if start is not None or end is not None:
+            first = 0 if start is None else block.lower_bound(start)
+            stop = block.rows if end is None else block.lower_bound(end)
+            columns = columns.slice(first, max(first, stop))
+        if index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
+            return replace(columns, seen_from=None)
+        return columns
+
+    async def aclose(self) -> None:
+        """End what is under way. Idempotent."""
+        self._parts = iter(())
+        if self._reads is not None:
+            await self._reads.aclose()
 
 
 def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
@@ -166,14 +205,3 @@ def _seen(task: asyncio.Task[list[LoadedBlock]]) -> None:
     """A read ahead that failed after its scan ended is nobody's failure."""
     if not task.cancelled():
         task.exception()
-
-
-def _rows(block: LoadedBlock, start: bytes | None, end: bytes | None, *, continues: bool) -> Columns:
-    """The rows of ``block`` in ``[start, end)``. ``continues``: it begins with older versions of a key before it, which
-    readers that saw a newer one do not see."""
-    columns = block.for_scans().columns
-    if start is not None or end is not None:
-        first = 0 if start is None else block.lower_bound(start)
-        stop = block.rows if end is None else block.lower_bound(end)
-        columns = columns.slice(first, max(first, stop))
-    return replace(columns, seen_from=None) if continues else columns
