@@ -67,6 +67,11 @@ class HotRange:
         self.nbytes = _RANGE_BYTES + sum(map(len, rows)) + values + _ROW_BYTES * len(rows)
         self._owner = owner
 
+    @property
+    def retired(self) -> bool:
+        """See `slate_async.sst.cache.Lookup`."""
+        return self._owner is not None and self._owner.retired
+
     def drop(self) -> None:
         """See `slate_async.sst.cache.Lookup`."""
         if self._owner is not None:
@@ -84,11 +89,12 @@ _NOTHING = HotRange(b"", b"", {}, [], NOBODY, None)
 
 
 class HotRanges:
-    """The hot ranges of one list of levels. ``starts`` and ``ranges`` belong together, ascending; the first range holds
-    no key, so ``ranges[bisect_right(starts, key) - 1]`` is always one, and ``key < range.end`` says whether it is the
-    key's."""
+    """The hot ranges of one list of levels; ``retired`` once the database has other levels.
 
-    __slots__ = ("_cache", "_levels", "_reads", "ranges", "starts")
+    ``starts`` and ``ranges`` belong together, ascending; the first range holds no key, so
+    ``ranges[bisect_right(starts, key) - 1]`` is always one, and ``key < range.end`` says whether it is the key's."""
+
+    __slots__ = ("_cache", "_levels", "_nbytes", "_reads", "ranges", "retired", "starts")
 
     def __init__(self, levels: Sequence[Run], cache: BlockCache | None) -> None:
         self.starts = [b""]
@@ -96,6 +102,8 @@ class HotRanges:
         self._levels = levels
         self._cache = cache
         self._reads = 0
+        self._nbytes = 0
+        self.retired = False
 
     def read(self, key: bytes) -> None:
         """``key`` was found in a block of a level that is in memory. Makes the range around it, at times."""
@@ -126,14 +134,13 @@ class HotRanges:
         at = bisect_left(self.starts, one.start, 1)
         if at < len(self.ranges) and self.ranges[at] is one:
             del self.starts[at], self.ranges[at]
+            self._nbytes -= one.nbytes
 
-    def clear(self) -> None:
-        """Forget all ranges, and give their memory back."""
-        ranges, self.starts, self.ranges = self.ranges[1:], [b""], [_NOTHING]
-        for one in ranges:
-            if self._cache is not None:
-                self._cache.forget(one)
-            one.drop()
+    def retire(self) -> None:
+        """The database has other levels now. Who still reads these may go on, but the memory is due."""
+        self.retired = True
+        if self._cache is not None:
+            self._cache.retire(self._nbytes)
 
     def _make(self, key: bytes) -> HotRange | None:
         start, end = b"", BEYOND_ALL_KEYS
@@ -180,8 +187,10 @@ class HotRanges:
         stop = bisect_left(self.starts, made.end, 1)
         for one in self.ranges[first:stop]:
             cache.forget(one)
+            self._nbytes -= one.nbytes
         self.starts[first:stop] = [made.start]
         self.ranges[first:stop] = [made]
+        self._nbytes += made.nbytes
         cache.keep(made)
 
 
@@ -194,11 +203,11 @@ class HotReads:
         self._current = HotRanges((), cache)
 
     def over(self, levels: Sequence[Run]) -> HotRanges:
-        """The ranges of ``levels``; those of other levels are forgotten."""
+        """The ranges of ``levels``; those of other levels retire."""
         sources: list[object] = [table.source for level in levels for table in level.tables]
         shape: list[object] = [len(level.tables) for level in levels]
         if self._sources != [*sources, *shape]:
             self._sources = [*sources, *shape]
-            self._current.clear()
+            self._current.retire()
             self._current = HotRanges(levels, self._cache)
         return self._current

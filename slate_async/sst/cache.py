@@ -5,7 +5,8 @@ cache on that loop. Invariant: the charged bytes never exceed the capacity when 
 the capacity is never kept.
 
 What is made of blocks saves time, a block saves a request: so it may fill what blocks leave free, but when room is
-needed it goes before them as long as it takes more than its share.
+needed it goes before them as long as it takes more than its share, or as long as some of it is retired. Giving memory
+back takes time, too: what is retired all at once goes bit by bit, when room is needed or something else is kept.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ LOOKUP_SHARE = 2
 
 class Lookup(Kept, Hashable, Protocol):
     """Something made of blocks, known by its identity."""
+
+    @property
+    def retired(self) -> bool:
+        """Whether it will hardly be used any more. Changes once, together with `BlockCache.retire`."""
 
     def drop(self) -> None:
         """The cache has let it go: it must not be used any more."""
@@ -52,6 +57,7 @@ class BlockCache:
         self.capacity_bytes = capacity_bytes
         self._blocks: Ring[tuple[bytes, int], LoadedBlock] = Ring()
         self._lookups: Ring[Lookup, Lookup] = Ring()
+        self._retired_bytes = 0
         self._owned: dict[bytes, dict[int, None]] = {}
         self._hits = 0
         self._misses = 0
@@ -90,15 +96,23 @@ class BlockCache:
 
     def keep(self, lookup: Lookup) -> None:
         """Keep ``lookup`` until there is need for its room. It may be dropped before this returns."""
-        self._lookups.add(lookup, lookup)
         if lookup.nbytes > self.capacity_bytes // LOOKUP_SHARE:
-            self.forget(lookup)
             lookup.drop()
+            return
+        self._lookups.add(lookup, lookup)
+        self._retired_bytes += lookup.nbytes * lookup.retired
+        if self._retired_bytes and len(self._lookups.things) > 1:
+            self._evict_lookup()
         self._shrink()
+
+    def retire(self, nbytes: int) -> None:
+        """Lookups of so many bytes have retired."""
+        self._retired_bytes += nbytes
 
     def forget(self, lookup: Lookup) -> None:
         """``lookup`` is not used any more. Idempotent."""
-        self._lookups.remove(lookup)
+        if self._lookups.remove(lookup) is not None:
+            self._retired_bytes -= lookup.nbytes * lookup.retired
 
     def stats(self) -> CacheStats:
         """Counters and size."""
@@ -108,11 +122,16 @@ class BlockCache:
     def _shrink(self) -> None:
         blocks, lookups, capacity = self._blocks, self._lookups, self.capacity_bytes
         while blocks.nbytes + lookups.nbytes > capacity:
-            if lookups.nbytes > capacity // LOOKUP_SHARE:
-                lookups.evict()[0].drop()
+            if lookups.things and (self._retired_bytes or lookups.nbytes > capacity // LOOKUP_SHARE):
+                self._evict_lookup()
             else:
                 self._disown(blocks.evict()[0])
                 self._evictions += 1
+
+    def _evict_lookup(self) -> None:
+        lookup, _ = self._lookups.evict()
+        self._retired_bytes -= lookup.nbytes * lookup.retired
+        lookup.drop()
 
     def _disown(self, name: tuple[bytes, int]) -> None:
         numbers = self._owned.get(name[0])

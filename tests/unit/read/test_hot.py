@@ -135,9 +135,24 @@ async def test_ranges_last_as_long_as_the_levels() -> None:
     await stored.stored.upload()
     stored.levels.insert(0, Run((added,)))
     newer = stored.see()
-    assert stored.stored.cache.stats().bytes == before
     assert newer.look_up(b"0007", MAX_SEQ) is NEEDS_IO
-    assert isinstance(again.look_up(b"0007", MAX_SEQ), RowHit)
+    assert again.look_up(b"0007", MAX_SEQ) == b"level 1"
+
+
+async def test_ranges_of_levels_that_are_gone_make_room_for_others() -> None:
+    stored = Stored(rows(1), cache_bytes=60_000)
+    await stored.load()
+    blocks = stored.stored.cache.stats()
+    assert stored.heat(b"0007") == b"level 1"
+    retired = stored.stored.cache.stats().bytes - blocks.bytes
+    stored.levels.insert(0, Run((stored.stored.table([Version(b"5", b"", 9000)]),)))
+    await stored.load()
+    stored.view = stored.see()
+    assert stored.heat(b"0200") == b"level 1"
+    after = stored.stored.cache.stats()
+    assert after.bytes < blocks.bytes + 2 * retired
+    assert after.blocks == blocks.blocks + 1
+    assert stored.view.look_up(b"0007", MAX_SEQ) == RowHit(b"level 1", 1007, PUT, NO_EXPIRY, 0)
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 5_000])

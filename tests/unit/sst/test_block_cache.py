@@ -81,6 +81,7 @@ class Made:
         self.nbytes = nbytes
         self.used = False
         self.dropped = False
+        self.retired = False
 
     def drop(self) -> None:
         self.dropped = True
@@ -102,6 +103,28 @@ def test_lookups_fill_what_blocks_leave_free_and_go_first_beyond_their_share() -
     cache.forget(more)
     assert not more.dropped
     assert cache.stats().bytes == 3 * block.nbytes
+
+
+def test_retired_lookups_go_before_blocks_and_others_bit_by_bit() -> None:
+    (block,) = blocks(1)
+    cache = BlockCache(4 * block.nbytes)
+    old = [Made(block.nbytes // 4) for _ in range(4)]
+    for one in old:
+        cache.keep(one)
+    for one in old:
+        one.retired = True
+    cache.retire(sum(one.nbytes for one in old))
+    assert not any(one.dropped for one in old), "all at once would take long"
+    cache.keep(Made(block.nbytes // 4))
+    assert [one.dropped for one in old] == [True, False, False, False]
+    for number in range(3):
+        cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
+    assert [cache.get(b"o", number) is not None for number in range(3)] == [True] * 3
+    cache.forget(old[3])
+    for number in range(3, 6):
+        cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
+    assert [one.dropped for one in old] == [True, True, True, False]
+    assert cache.stats().blocks == 3
 
 
 def test_a_lookup_larger_than_its_share_is_not_kept() -> None:
