@@ -53,6 +53,15 @@ def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint64]:
     return hashes
 
 
+def filter_bytes(keys: int, bits_per_key: int) -> int:
+    """How long `build_filter` makes the filter of so many ``keys``, 1 or more."""
+    return _HEAD.size + (1 << _log2_bits(keys, bits_per_key)) // 8
+
+
+def _log2_bits(keys: int, bits_per_key: int) -> int:
+    return min(MAX_LOG2_BITS, max(_MIN_LOG2_BITS, math.ceil(math.log2(keys * bits_per_key))))
+
+
 def build_filter(hashes: npt.NDArray[np.uint64], bits_per_key: int) -> bytes:
     """A filter over ``hashes`` with at least ``bits_per_key`` bits for each (rounded up to a power of two in all);
     empty bytes when ``bits_per_key`` is 0 or there are no hashes. Raises `InvalidError` out of 0 to 64."""
@@ -61,7 +70,7 @@ def build_filter(hashes: npt.NDArray[np.uint64], bits_per_key: int) -> bytes:
     keys = len(hashes)
     if not keys or not bits_per_key:
         return b""
-    log2_bits = min(MAX_LOG2_BITS, max(_MIN_LOG2_BITS, math.ceil(math.log2(keys * bits_per_key))))
+    log2_bits = _log2_bits(keys, bits_per_key)
     bits = 1 << log2_bits
     probes = max(1, min(_MAX_PROBES, round(math.log(2) * bits_per_key)))
     mask = np.uint64(bits - 1)

@@ -23,6 +23,9 @@ import numpy.typing as npt
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import Buffer
 
+BLOCK_ENTRY_BYTES = 8 + 4 + 4 + 4 + 4 + 1
+"""What a block takes in an index besides its first key."""
+
 _HEAD = struct.Struct("<II")
 
 

@@ -19,9 +19,9 @@ from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.checksum import crc32c
-from slate_async.format.filter import Filter, decode_filter
+from slate_async.format.filter import Filter, decode_filter, filter_bytes
 from slate_async.format.header import FORMAT_VERSION, ObjectHeader, check_identity, refuse_newer
-from slate_async.format.index import Index, decode_index
+from slate_async.format.index import BLOCK_ENTRY_BYTES, Index, decode_index
 from slate_async.format.stats import SstStats, decode_stats
 from slate_async.objectstore.protocol import Buffer
 
@@ -36,6 +36,9 @@ MUST_UNDERSTAND = 1
 _FOOTER = struct.Struct("<16s16sQQQQQIIHHII")
 _FOOTER_TAIL = struct.Struct("<I8s")
 _SECTION = struct.Struct("<IIQQII")
+_USUAL_BLOCK_BYTES = 16 << 10
+_USUAL_FILTER_BITS = 10
+_USUAL_REST_BYTES = 4 << 10
 _KNOWN_SECTIONS = (SECTION_FILTER, SECTION_INDEX, SECTION_STATS)
 
 
@@ -113,6 +116,13 @@ def encode_footer(footer: SstFooter) -> bytes:
 def encode_directory(sections: list[Section]) -> bytes:
     """The section directory."""
     return b"".join(_SECTION.pack(s.id, s.flags, s.offset, s.length, s.crc, 0) for s in sections)
+
+
+def likely_meta_bytes(size: int, rows: int, key_bytes: int) -> int:
+    """About how many of an SST's ``size`` bytes lie behind its blocks, rather too many than too few: with the usual
+    filter, and blocks of the usual size that compression halved. ``key_bytes``: the length of a key of it."""
+    index = (1 + size // _USUAL_BLOCK_BYTES) * (BLOCK_ENTRY_BYTES + key_bytes)
+    return min(size, filter_bytes(max(1, rows), _USUAL_FILTER_BITS) + index + _USUAL_REST_BYTES)
 
 
 def read_footer(

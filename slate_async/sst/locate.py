@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from slate_async.errors import CorruptionError
+from slate_async.format.sst import likely_meta_bytes
 from slate_async.manifest.state import Parent, SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Offload
@@ -65,6 +66,7 @@ class SstOpener:
             cache=self.cache,
             offload=self._offload,
             must_exist=must_exist,
+            meta_bytes=likely_meta_bytes(sst.size, sst.rows, len(sst.last_key)),
         )
 
     def open_log(self, key: str, size: int, object_id: bytes, *, must_exist: bool = True) -> SstReader:

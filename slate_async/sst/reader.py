@@ -27,7 +27,7 @@ from slate_async.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NeedsIO, RowHit, Stretch
 
 TAIL_BYTES = 64 << 10
-"""What opening reads from the end. A file no larger is read whole, and its blocks are then cached already."""
+"""What opening reads from the end at least. A file no larger is read whole, and its blocks are then cached already."""
 AROUND_ROWS = 1024
 """`SstReader.around` names no more rows than this, unless they are versions of one key."""
 OFFLOAD_BYTES = 256 << 10
@@ -62,8 +62,10 @@ class SstReader:
         cache: BlockCache,
         offload: Offload,
         must_exist: bool = False,
+        meta_bytes: int = 0,
     ) -> None:
-        """``must_exist``: the manifest names the object, so a missing one is `MissingError`."""
+        """``must_exist``: the manifest names the object, so a missing one is `MissingError`. ``meta_bytes``: a guess at
+        what lies behind the blocks, so that one request brings it; see `slate_async.format.sst.likely_meta_bytes`."""
         self.key = key
         self.size = size
         self._store = store
@@ -72,6 +74,7 @@ class SstReader:
         self._cache = cache
         self._offload = offload
         self._must_exist = must_exist
+        self._meta_bytes = meta_bytes
         self._meta: SstMeta | None = None
         self._owner = b""
         self._loads: SingleFlight[SstMeta] = SingleFlight()
@@ -83,7 +86,7 @@ class SstReader:
         return self._meta is not None
 
     async def load(self) -> SstMeta:
-        """Index, filter and statistics; read with one request (two if they exceed `TAIL_BYTES`) the first time.
+        """Index, filter and statistics; read with one request (two if they are larger than thought) the first time.
 
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
         return self._meta or await self._loads.run("meta", self._load)
@@ -271,7 +274,7 @@ class SstReader:
     async def _load(self) -> SstMeta:
         if self.size < HEADER_BYTES + FOOTER_BYTES:
             raise CorruptionError(f"{self.size} bytes are too few for an SST", object_name=self.key)
-        start = max(0, self.size - TAIL_BYTES)
+        start = max(0, self.size - max(TAIL_BYTES, self._meta_bytes))
         tail = await self._read(start, self.size - start)
         footer = read_footer(
             tail, size=self.size, object_name=self.key, database_id=self._database_id, object_id=self._object_id

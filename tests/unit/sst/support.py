@@ -114,6 +114,7 @@ def reader_of(
     cache: BlockCache | None = None,
     offload: CountingOffload | None = None,
     key: str = "sst/x",
+    meta_bytes: int = 0,
 ) -> SstReader:
     """A reader of ``encoded``, put into ``store``."""
     store.objects[key] = b"".join(encoded.buffers)
@@ -125,4 +126,5 @@ def reader_of(
         object_id=OBJECT,
         cache=BlockCache(64 << 20) if cache is None else cache,
         offload=CountingOffload() if offload is None else offload,
+        meta_bytes=meta_bytes,
     )

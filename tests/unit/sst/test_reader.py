@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.format.columns import Columns
 from slate_async.format.filter import key_hash
-from slate_async.format.sst import EncodedSst
+from slate_async.format.sst import EncodedSst, likely_meta_bytes
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import TAIL_BYTES, SstReader
@@ -88,6 +88,18 @@ async def test_metadata_larger_than_the_tail_takes_a_second_read() -> None:
     meta = await reader.load()
     assert store.reads[1:] == [(meta.footer.meta_offset, encoded.size - TAIL_BYTES - meta.footer.meta_offset)]
     assert await got(reader, rows[1234].key) == hit(rows[1234])
+
+
+async def test_metadata_of_about_the_size_thought_comes_with_one_read() -> None:
+    store, rows = CountingStore(), [R(b"%05d" % i, b"v" * 20, 10 + i) for i in range(60_000)]
+    encoded = sst_of(rows, block_bytes=32 << 10)
+    likely = likely_meta_bytes(encoded.size, len(rows), len(rows[-1].key))
+    reader = reader_of(store, encoded, meta_bytes=likely)
+    meta = await reader.load()
+    assert TAIL_BYTES < encoded.size - meta.footer.meta_offset <= likely < 2 * (encoded.size - meta.footer.meta_offset)
+    assert store.reads == [(encoded.size - likely, likely)]
+    assert await got(reader, rows[1234].key) == hit(rows[1234])
+    assert len(store.reads) == 2
 
 
 async def test_a_small_file_is_read_whole_at_once() -> None:
