@@ -13,14 +13,8 @@ import numpy.typing as npt
 
 from slate_async.errors import InternalError
 from slate_async.format.columns import Columns
-from slate_async.read.merge import (
-    MergedRows,
-    Stream,
-    close_stream,
-    first_row_after,
-    key_at,
-    same_key_as_previous,
-)
+from slate_async.format.ordering import Mask, repeated_keys
+from slate_async.read.merge import MergedRows, Round, Stream, close_stream, first_row_after, key_at
 from slate_async.read.reverse import WholeKeys
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import DELETE, MERGE, PUT, RowHit
@@ -43,43 +37,48 @@ def live_value(row: bytes | RowHit | None, now_ms: int) -> bytes | None:
     return row
 
 
-def newest_visible(columns: Columns, max_seq: int) -> npt.NDArray[np.int64]:
-    """Of each key the row of its newest version up to ``max_seq``; keys without one are left out.
+def newest_visible(seqs: npt.NDArray[np.uint64], repeats: Mask, max_seq: int) -> npt.NDArray[np.int64]:
+    """Of each key the place of its newest version up to ``max_seq``; keys without one are left out.
 
-    ``columns`` are sorted by key, then newest first.
-    """
-    visible = columns.seqs <= max_seq
-    new_key = np.ones(len(columns), np.bool_)
-    np.logical_not(same_key_as_previous(columns), out=new_key[1:])
+    ``seqs`` are in the order of the keys, then newest first; ``repeats`` says which places have the key before."""
+    visible = seqs <= max_seq
     if visible.all():
-        return np.flatnonzero(new_key)
-    rows = np.flatnonzero(visible)
-    if not rows.size:
-        return rows
-    key_numbers = np.cumsum(new_key)[rows]
-    first = np.ones(len(rows), np.bool_)
+        return np.flatnonzero(~repeats)
+    places = np.flatnonzero(visible)
+    if not places.size:
+        return places
+    key_numbers = np.cumsum(~repeats)[places]
+    first = np.ones(len(places), np.bool_)
     np.not_equal(key_numbers[1:], key_numbers[:-1], out=first[1:])
-    return rows[first]
+    return places[first]
 
 
-def live_rows(columns: Columns, *, max_seq: int, now_ms: int) -> Columns:
-    """The rows of ``columns`` a reader sees. ``columns`` hold every version of their keys, sorted.
+def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
+    """The rows of ``found`` a reader sees, in order. ``found`` holds every version of its keys.
 
     Raises `InternalError` for a merge operand.
     """
-    if not len(columns):
-        return columns
-    rows = newest_visible(columns, max_seq)
-    kinds = columns.kinds[rows]
+    rows, order, repeats, seen_from = found
+    if not len(rows):
+        return rows
+    if repeats is None:
+        repeats = repeated_keys(rows.keys)
+    if order is not None and seen_from is not None and seen_from <= max_seq:
+        return rows.take(order[~repeats])
+    chosen = newest_visible(rows.seqs if order is None else rows.seqs[order], repeats, max_seq)
+    if order is not None:
+        chosen = order[chosen]
+    kinds = rows.kinds[chosen]
     if np.any(kinds >= MERGE):
         raise _unknown_kind(int(kinds.max()))
     alive = kinds == PUT
-    if columns.expire_ms is not None:
-        alive &= columns.expire_ms[rows] > now_ms
-    return _pick(columns, rows[alive])
+    if rows.expire_ms is not None:
+        alive &= rows.expire_ms[chosen] > now_ms
+    return rows.take(chosen[alive]) if order is not None else _pick(rows, chosen[alive])
 
 
 def _pick(columns: Columns, rows: npt.NDArray[np.int64]) -> Columns:
+    """Those of ``rows``, which ascend; neighbours without a copy."""
     if not rows.size:
         return columns.slice(0, 0)
     low, stop = int(rows[0]), int(rows[-1]) + 1
@@ -112,14 +111,20 @@ class LiveRows(AsyncIterator[Columns]):
         while True:
             if self._turns.overdue():
                 await self._turns.give()
-            batch = await anext(self._batches)
-            if batch.seen_from is not None and batch.seen_from <= self._max_seq:
-                self._whole = batch
-                return batch
-            batch = self._undecided(batch)
-            found = live_rows(batch, max_seq=self._max_seq, now_ms=self._now_ms)
+            found = self._live(await anext(self._batches))
             if len(found):
                 return found
+
+    def _live(self, found: Round | Columns) -> Columns:
+        if isinstance(found, Columns):
+            found = Round(found)
+        rows = found.rows
+        if found.order is None:
+            if rows.seen_from is not None and rows.seen_from <= self._max_seq:
+                self._whole = rows
+                return rows
+            found = Round(self._undecided(rows))
+        return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms)
 
     def _undecided(self, batch: Columns) -> Columns:
         """``batch`` without the key whose newest visible version came in an earlier batch.
@@ -141,8 +146,8 @@ class LiveRows(AsyncIterator[Columns]):
         await close_stream(self._batches)
 
 
-def _merged(streams: Sequence[Stream], reverse: bool) -> AsyncIterator[Columns]:
-    """Batches that show each key's versions newest first, in reverse those of a key in one batch."""
+def _merged(streams: Sequence[Stream], reverse: bool) -> AsyncIterator[Round] | AsyncIterator[Columns]:
+    """Rows that show each key's versions newest first, in reverse those of a key together."""
     if len(streams) != 1:
         return MergedRows(streams, reverse=reverse)
     alone = streams[0].batches

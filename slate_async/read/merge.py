@@ -1,110 +1,140 @@
 """The vectorised k-way merge of sorted sources.
 
-A round takes from every source the rows before a *bound*, joins them and sorts once. The bound is the nearest of
-the sources' last buffered keys, exclusive: rows of that very key stay behind, because older or newer versions of
-it may still come. So each emitted batch holds whole keys, in order, and every version of each.
+A round takes from every source the rows before a *bound*, joins them and finds their order; values are copied in that
+order once it is known which rows are wanted. The bound is the nearest of the sources' last buffered keys, exclusive:
+rows of that very key stay behind, because older or newer versions of it may still come. So each round holds whole keys,
+and every version of each. Rounds begin small, so that the first rows come soon, and grow.
 
-Forward, batches ascend; in reverse they come from the end, the rows inside each still ascending, and everything
+Forward, rounds ascend; in reverse they come from the end, the rows inside each still ascending, and everything
 said of "before" and "last" is mirrored. Streams are given newest first; between equal sequence numbers of one key
 the newer stream wins.
 
-Rows too large to be joined (Arrow's offsets end at 2 GiB) come as batches of one row each, then also in reverse
-the newest version of a key first; only such batches split a key.
+Rows too large to be joined (Arrow's offsets end at 2 GiB) come as rounds of one row each, then also in reverse
+the newest version of a key first; only such rounds split a key.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.format.columns import Columns, concat
+from slate_async.format.ordering import Mask, Order, order_of
 from slate_async.read.together import together
 
-ROUND_ROWS = 2048
-ROUND_BYTES = 2 << 20
-"""About how much one round sorts, over all sources: a millisecond of work."""
+ROUND_ROWS = 4096
+ROUND_BYTES = 1 << 20
+"""About how much one round takes, over all sources: half a millisecond of work."""
 
 MAX_JOINED_BYTES = 1 << 30
 """Larger rounds are not joined: they only happen with huge values."""
 
 LEAST_ROWS = 64
-"""A source brings at least this many rows into a round, however many sources there are."""
+"""A source brings at least this many rows into a round, however many sources there are; the first round asks for no
+more."""
+
+
+def _nothing_at_hand() -> Columns | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """One sorted source. ``local`` ones never wait for a store, so they need no task of their own."""
+    """One sorted source.
+
+    local: it never waits for a store, so it needs no task of its own
+    at_hand: its next batch, if that takes no waiting
+    """
 
     batches: AsyncIterator[Columns]
     local: bool = False
+    at_hand: Callable[[], Columns | None] = _nothing_at_hand
 
 
-class MergedRows(AsyncIterator[Columns]):
+class Round(NamedTuple):
+    """Joined rows, and where each belongs.
+
+    order:     the row that stands at each place; ``None``: the rows stand where they belong
+    repeats:   whether the row at a place has the key of the place before; ``None``: nobody looked
+    seen_from: as in `Columns`, said of the first row of each key; only with an order
+    """
+
+    rows: Columns
+    order: Order | None = None
+    repeats: Mask | None = None
+    seen_from: int | None = None
+
+    def all(self) -> Columns:
+        """Every row, in order."""
+        return self.rows if self.order is None else self.rows.take(self.order)
+
+
+class MergedRows(AsyncIterator[Round]):
     """All rows of ``streams``, every version, ordered by key ascending and sequence number descending.
 
     A step that was cancelled or failed leaves the merge unusable; `aclose` it.
     """
 
-    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False, gather_bytes: int = 0) -> None:
-        """``gather_bytes``: a round waits for so much from all sources together. 0 gives the first rows soonest; for
-        rounds that run off the loop some megabytes are worth a hand-over."""
+    def __init__(self, streams: Sequence[Stream], *, reverse: bool = False) -> None:
         rows = max(LEAST_ROWS, ROUND_ROWS // max(1, len(streams)))
         nbytes = ROUND_BYTES // max(1, len(streams))
-        gather = gather_bytes // max(1, len(streams))
         self._reverse = reverse
-        self._cursors = [_Cursor(stream, reverse, rows, nbytes, gather) for stream in streams]
+        self._cursors = [_Cursor(stream, reverse, rows, nbytes) for stream in streams]
         self._open = [stream.batches for stream in streams]
         self._single_rows: deque[Columns] = deque()
 
-    async def __anext__(self) -> Columns:
-        if not await self.fill():
-            raise StopAsyncIteration
-        return self.step()
+    async def __anext__(self) -> Round:
+        if not self._single_rows:
+            await self._fetch()
+            self._cursors = [cursor for cursor in self._cursors if cursor.window]
+            if not self._cursors:
+                raise StopAsyncIteration
+            found = self._join()
+            if found is not None:
+                return found
+        return Round(self._single_rows.popleft())
 
-    async def fill(self) -> bool:
-        """Fetch what the next round needs. Whether there is a next round."""
-        if self._single_rows:
-            return True
-        await self._fetch()
-        self._cursors = [cursor for cursor in self._cursors if cursor.window]
-        return bool(self._cursors)
-
-    def step(self) -> Columns:
-        """One round, right after `fill` found that there is one. Waits for nothing, so it may run in another thread."""
-        if self._single_rows:
-            return self._single_rows.popleft()
+    def _join(self) -> Round | None:
+        """A round, or ``None`` and single rows."""
         edges = [cursor.edge for cursor in self._cursors if not cursor.finished]
         bound = None if not edges else max(edges) if self._reverse else min(edges)
         taken = [parts for parts in (cursor.take(bound) for cursor in self._cursors) if parts]
         joined = [part for parts in taken for part in parts]
         if len(joined) == 1:
-            return joined[0]
+            return Round(joined[0])
         if sum(part.nbytes for part in joined) > MAX_JOINED_BYTES:
             self._single_rows.extend(rows_apart(joined, self._reverse))
-            return self._single_rows.popleft()
-        rows = concat(joined)
-        return rows if len(taken) == 1 else sort_rows(rows)
+            return None
+        rows, seen_from = concat(joined), _seen_from(joined)
+        if len(taken) == 1:
+            return Round(replace(rows, seen_from=seen_from))
+        order, repeats = order_of(rows)
+        return Round(rows, order, repeats, seen_from)
 
     async def _fetch(self) -> None:
-        waiting = [cursor for cursor in self._cursors if not cursor.ready]
-        remote = [cursor for cursor in waiting if not cursor.stream.local]
+        waiting = [cursor for cursor in self._cursors if not cursor.fill_at_hand()]
         for cursor in waiting:
             if cursor.stream.local:
                 await cursor.fill()
-        await together([cursor.fill() for cursor in remote])
+        await together([cursor.fill() for cursor in waiting if not cursor.stream.local])
 
     async def aclose(self) -> None:
         """Close the streams. Idempotent."""
         self._cursors = []
         while self._open:
             await close_stream(self._open.pop())
+
+
+def _seen_from(parts: list[Columns]) -> int | None:
+    newest = [part.seen_from for part in parts if part.seen_from is not None]
+    return max(newest) if len(newest) == len(parts) else None
 
 
 class _Cursor:
@@ -114,18 +144,18 @@ class _Cursor:
     they were fetched.
     """
 
-    __slots__ = ("_ahead", "_ended", "_gather", "_held", "_nbytes", "_reverse", "_rows", "stream", "window")
+    __slots__ = ("_ahead", "_ended", "_held", "_most_bytes", "_most_rows", "_reverse", "_wanted", "stream", "window")
 
-    def __init__(self, stream: Stream, reverse: bool, rows: int, nbytes: int, gather: int) -> None:
+    def __init__(self, stream: Stream, reverse: bool, most_rows: int, most_bytes: int) -> None:
         self.stream = stream
         self.window: list[Columns] = []
         self._ahead: deque[Columns] = deque()
         self._ended = False
         self._reverse = reverse
-        self._rows = rows
-        self._nbytes = nbytes
-        self._gather = gather
+        self._most_rows = most_rows
+        self._most_bytes = most_bytes
         self._held = 0
+        self._wanted = LEAST_ROWS
 
     @property
     def finished(self) -> bool:
@@ -139,34 +169,42 @@ class _Cursor:
 
     @property
     def ready(self) -> bool:
-        """Whether the window holds a whole key and as many bytes as a round waits for, or all that is left."""
-        if self.finished:
+        """Whether the window holds a whole key and as many rows as are wanted of it, or all that is left."""
+        if self._held >= self._wanted and key_at(self.window[0], -1 if self._reverse else 0) != self.edge:
             return True
-        return (
-            bool(self.window)
-            and self._held >= self._gather
-            and key_at(self.window[0], -1 if self._reverse else 0) != self.edge
-        )
+        return self.finished
+
+    def fill_at_hand(self) -> bool:
+        """Buffer what takes no waiting. Whether that makes it `ready`."""
+        while not self.ready:
+            if self._ahead:
+                self.window.append(self._ahead.popleft())
+                self._held += len(self.window[-1])
+                continue
+            batch = self.stream.at_hand()
+            if batch is None:
+                return False
+            self._cut(batch)
+        return True
 
     async def fill(self) -> None:
         """Fetch until `ready`."""
-        while not self.ready:
-            if not self._ahead:
-                try:
-                    self._cut(await anext(self.stream.batches))
-                except StopAsyncIteration:
-                    self._ended = True
-                    continue
-            if self._ahead:
-                part = self._ahead.popleft()
-                self.window.append(part)
-                self._held += part.nbytes
+        while not self.fill_at_hand():
+            try:
+                self._cut(await anext(self.stream.batches))
+            except StopAsyncIteration:
+                self._ended = True
 
     def _cut(self, batch: Columns) -> None:
+        """Put ``batch`` into `_ahead`, in pieces of a round's size."""
         total = len(batch)
         if not total:
             return
-        rows = max(1, min(self._rows, total * self._nbytes // max(1, batch.nbytes)))
+        rows = max(1, min(self._most_rows, total * self._most_bytes // max(1, batch.nbytes)))
+        self._wanted = min(self._wanted, rows)
+        if total <= rows:
+            self._ahead.append(batch)
+            return
         parts = [batch.slice(low, min(total, low + rows)) for low in range(0, total, rows)]
         self._ahead.extend(reversed(parts) if self._reverse else parts)
 
@@ -177,13 +215,16 @@ class _Cursor:
             part = self.window[0]
             rows, split = len(part), self._split(part, bound)
             low, high = (split, rows) if self._reverse else (0, split)
+            if low == 0 and high == rows:
+                taken.append(part)
+                del self.window[0]
+                continue
             if low < high:
                 taken.append(part.slice(low, high))
-            if high - low < rows:
-                self.window[0] = part.slice(0, low) if self._reverse else part.slice(high, rows)
-                break
-            del self.window[0]
-        self._held = sum(part.nbytes for part in self.window)
+            self.window[0] = part.slice(0, low) if self._reverse else part.slice(high, rows)
+            break
+        self._held = sum(map(len, self.window))
+        self._wanted = min(2 * self._wanted, self._most_rows)
         return taken[::-1] if self._reverse else taken
 
     def _split(self, part: Columns, bound: bytes | None) -> int:
@@ -224,19 +265,8 @@ def same_key_as_previous(columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def sort_rows(columns: Columns) -> Columns:
-    """``columns`` ordered by key ascending, sequence number descending; ties stay in their order.
-
-    One stable sort by key suffices when sources were joined newest first; the order of sequence numbers is checked
-    and, where sources overlap in age, sorted for.
-    """
-    order: npt.NDArray[np.int64] = pc.array_sort_indices(columns.keys).to_numpy().astype(np.int64)
-    rows = columns.take(order)
-    rising = rows.seqs[1:] > rows.seqs[:-1]
-    if not np.any(rising & same_key_as_previous(rows)):
-        return rows
-    table = pa.table({"key": rows.keys, "seq": rows.seqs})
-    order = pc.sort_indices(table, sort_keys=[("key", "ascending"), ("seq", "descending")]).to_numpy()
-    return rows.take(order.astype(np.int64))
+    """``columns`` ordered by key ascending, sequence number descending; ties stay in their order."""
+    return columns.take(order_of(columns)[0])
 
 
 def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
@@ -247,7 +277,7 @@ def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
     return [part.slice(row, row + 1) for _, part, row in places]
 
 
-async def close_stream(stream: AsyncIterator[Columns]) -> None:
+async def close_stream(stream: AsyncIterator[object]) -> None:
     """Close a stream that can be closed (an asynchronous generator, or one of our own)."""
     closing = getattr(stream, "aclose", None)
     if closing is not None:

@@ -29,7 +29,7 @@ class WholeKeys(AsyncIterator[Columns]):
                 self._mixed = MergedRows([Stream(self._until_whole(batch))], reverse=True)
             merged = await anext(self._mixed, None)
             if merged is not None:
-                return merged
+                return merged.all()
             self._mixed = None
 
     async def _until_whole(self, batch: Columns) -> AsyncGenerator[Columns, None]:

@@ -10,6 +10,7 @@ from slate_async.read.bounds import KeyRange
 from slate_async.read.merge import close_stream
 from slate_async.read.sources import Table
 from slate_async.runtime.turns import FairTurns
+from slate_async.sst.scan import BlockScan
 
 
 class MemtableStream(AsyncIterator[Columns]):
@@ -47,6 +48,10 @@ class RunStream(AsyncIterator[Columns]):
         self._span = span
         self._reverse = reverse
         self._current: AsyncIterator[Columns] | None = None
+
+    def at_hand(self) -> Columns | None:
+        """The next batch, if the open table has read it already. Never suspends."""
+        return self._current.at_hand() if isinstance(self._current, BlockScan) else None
 
     async def __anext__(self) -> Columns:
         while True:

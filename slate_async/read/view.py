@@ -258,7 +258,8 @@ class ReadView:
             for run in self._levels:
                 tables = run.within(span.start, span.end)
                 if tables:
-                    streams.append(Stream(RunStream(tables, span, reverse)))
+                    stored = RunStream(tables, span, reverse)
+                    streams.append(Stream(stored, at_hand=stored.at_hand))
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
 
 import pytest
 
 from slate_async.errors import InternalError
 from slate_async.format.columns import Columns
+from slate_async.format.ordering import repeated_keys
 from slate_async.read import merge
 from slate_async.read.live import LiveRows, live_rows, newest_visible
-from slate_async.read.merge import MergedRows, Stream, sort_rows
+from slate_async.read.merge import MergedRows, Round, Stream, sort_rows
 from slate_async.types import MAX_SEQ, MERGE
 from tests.read_model import FakeTable, Version, columns, newest_first, tombstone, turns, versions, visible
 
@@ -40,7 +42,12 @@ def streams(rng: random.Random, sources: list[list[Version]], reverse: bool) -> 
     ]
 
 
-async def collect(batches: MergedRows | LiveRows, reverse: bool) -> list[list[Version]]:
+async def merged(streams: list[Stream], *, reverse: bool = False) -> AsyncIterator[Columns]:
+    async for found in MergedRows(streams, reverse=reverse):
+        yield found.all()
+
+
+async def collect(batches: AsyncIterator[Columns], reverse: bool) -> list[list[Version]]:
     found = [versions(batch) async for batch in batches]
     return found[::-1] if reverse else found
 
@@ -52,7 +59,7 @@ async def test_merge(seed: int, reverse: bool, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(merge, "ROUND_ROWS", rng.choice([1, 8, 4096]))
     monkeypatch.setattr(merge, "LEAST_ROWS", rng.choice([1, 2, 64]))
     sources = random_sources(rng, count=rng.randrange(1, 6), rows=rng.randrange(60), overlap=rng.random() < 0.5)
-    batches = await collect(MergedRows(streams(rng, sources, reverse), reverse=reverse), reverse)
+    batches = await collect(merged(streams(rng, sources, reverse), reverse=reverse), reverse)
     everything = [row for rows in sources for row in rows]
     assert [row for batch in batches for row in batch] == newest_first(everything)
     owners = [key for batch in batches for key in {row.key for row in batch}]
@@ -81,7 +88,7 @@ async def test_rows_too_large_to_join(seed: int, reverse: bool, monkeypatch: pyt
     monkeypatch.setattr(merge, "concat", concat)
     rng = random.Random(seed)
     sources = random_sources(rng, count=3, rows=40, overlap=False)
-    batches = [versions(b) async for b in MergedRows(streams(rng, sources, reverse), reverse=reverse)]
+    batches = [versions(b) async for b in merged(streams(rng, sources, reverse), reverse=reverse)]
     everything = [row for rows in sources for row in rows]
     assert sorted(row for batch in batches for row in batch) == sorted(everything)
     assert any(len(batch) == 1 for batch in batches)
@@ -103,28 +110,30 @@ def test_equal_sequence_numbers_keep_the_first_source() -> None:
 
 def test_newest_visible() -> None:
     rows = [Version(b"a", b"", 9), Version(b"a", b"", 3), Version(b"b", b"", 8), Version(b"c", b"", 2)]
-    assert newest_visible(columns(rows), 9).tolist() == [0, 2, 3]
-    assert newest_visible(columns(rows), 8).tolist() == [1, 2, 3]
-    assert newest_visible(columns(rows), 2).tolist() == [3]
-    assert newest_visible(columns(rows), 1).tolist() == []
+    seqs, repeats = columns(rows).seqs, repeated_keys(columns(rows).keys)
+    assert newest_visible(seqs, repeats, 9).tolist() == [0, 2, 3]
+    assert newest_visible(seqs, repeats, 8).tolist() == [1, 2, 3]
+    assert newest_visible(seqs, repeats, 2).tolist() == [3]
+    assert newest_visible(seqs, repeats, 1).tolist() == []
 
 
 def test_expired_row_hides_older_versions() -> None:
     rows = columns([Version(b"a", b"new", 2, expire_ms=100), Version(b"a", b"old", 1), Version(b"b", b"x", 3)])
-    assert [row.value for row in versions(live_rows(rows, max_seq=9, now_ms=99))] == [b"new", b"x"]
-    assert [row.value for row in versions(live_rows(rows, max_seq=9, now_ms=100))] == [b"x"]
-    assert [row.value for row in versions(live_rows(rows, max_seq=1, now_ms=100))] == [b"old"]
+    assert [row.value for row in versions(live_rows(Round(rows), max_seq=9, now_ms=99))] == [b"new", b"x"]
+    assert [row.value for row in versions(live_rows(Round(rows), max_seq=9, now_ms=100))] == [b"x"]
+    assert [row.value for row in versions(live_rows(Round(rows), max_seq=1, now_ms=100))] == [b"old"]
 
 
 def test_merge_operands_are_refused_unless_hidden() -> None:
     operand = Version(b"a", b"+1", 5, MERGE)
     with pytest.raises(InternalError, match="merge operand"):
-        live_rows(columns([operand]), max_seq=9, now_ms=0)
-    assert len(live_rows(columns([operand]), max_seq=4, now_ms=0)) == 0
-    assert len(live_rows(columns([tombstone(b"a", 6), operand]), max_seq=9, now_ms=0)) == 0
+        live_rows(Round(columns([operand])), max_seq=9, now_ms=0)
+    assert len(live_rows(Round(columns([operand])), max_seq=4, now_ms=0)) == 0
+    assert len(live_rows(Round(columns([tombstone(b"a", 6), operand])), max_seq=9, now_ms=0)) == 0
 
 
-async def test_streams_are_closed_with_the_merge() -> None:
+async def test_streams_are_closed_with_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "LEAST_ROWS", 2)
     sources = [FakeTable([Version(b"%d" % i, b"", i) for i in range(1, 9)], (2,)) for _ in range(3)]
     merged = MergedRows([Stream(source.scan(None, None)) for source in sources])
     await anext(merged)

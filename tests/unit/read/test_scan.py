@@ -13,7 +13,7 @@ import pytest
 from slate_async.errors import FencedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
-from slate_async.read import KeyRange, ReadView, Scan, Table, key_range
+from slate_async.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.read import scan as scan_module
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import CHUNK_ROWS
@@ -115,6 +115,8 @@ def test_wrong_batch_sizes(rows: int) -> None:
 
 
 async def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "ROUND_ROWS", 60)
+    monkeypatch.setattr(merge, "LEAST_ROWS", 4)
     monkeypatch.setattr(scan_module, "BATCH_BYTES", 1000)
     batches = [batch async for batch in scan_of(view_of(500)).batches()]
     assert key_numbers(batches) == list(range(500))
