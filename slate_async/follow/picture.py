@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from slate_async.follow.tail import Position, start_of
 from slate_async.format.header import ObjectKind
 from slate_async.log.protocol import READS_IN_PARALLEL, LogObject
-from slate_async.manifest.state import ManifestState, SeqTime, SstRef
+from slate_async.manifest.state import ManifestState, SeqTime
 from slate_async.memtable import Memtable
 from slate_async.read.hot import HotReads
-from slate_async.read.sources import Run, Table
+from slate_async.read.sources import Table
+from slate_async.read.sst_tables import SstTables
 from slate_async.read.view import ReadView
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
@@ -92,7 +93,7 @@ class Picture:
         self._frozen: list[_Replayed] = []  # oldest first
         self._active = _Replayed(Memtable(), state.log_start - 1)
         self._log_ssts: list[_LogSst] = []  # newest first
-        self._ssts: dict[bytes, SstReader] = {}
+        self._sst_tables = SstTables(ssts)
         self._hot = HotReads(ssts.cache)
         self.view = self._look()
 
@@ -197,17 +198,8 @@ class Picture:
     # ---- what reads see
 
     def _look(self) -> ReadView:
-        known, self._ssts = self._ssts, {}
-        l0 = [self._table(sst, known) for sst in self.state.l0]
-        runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
+        l0, runs = self._sst_tables.levels(self.state)
         log = [one.table for one in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, turns=self._turns, hot=self._hot)
         self._looked_at(view)
         return view
-
-    def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
-        reader = known.get(sst.object_id)
-        if reader is None:
-            reader = self._opener.open(sst, self.state.parents)
-        self._ssts[sst.object_id] = reader
-        return Table(sst.first_key, sst.last_key, reader, sst.min_expire_ms is not None)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
 from slate_async.manifest.history import sampled
+from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, CompactionStyle, ManifestState, SstRef
 
 
@@ -54,15 +55,15 @@ class WriterPin:
 
     now_ms: the caller's clock
     keep: this epoch's others that stay, because somebody reads what they hold; the rest goes
-    instead_of, covering: one of ``keep`` that goes all the same if the version made names all of ``covering``: the
-    object ids of its SSTs. It must need nothing of the log
+    instead_of, covering: one of ``keep`` that goes all the same if the version made names all of ``covering``: its
+    SSTs. It must need nothing of the log
     """
 
     id: UUID
     now_ms: int
     keep: frozenset[UUID] = frozenset()
     instead_of: UUID | None = None
-    covering: frozenset[bytes] = frozenset()
+    covering: SstNames | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def _check_epoch(state: ManifestState, epoch: int) -> None:
 def _pinned(state: ManifestState, pin: WriterPin) -> ManifestState:
     """``state`` with ``pin`` in place of those of its writer that go."""
     epoch, keep = state.writer_epoch, pin.keep
-    if pin.instead_of in keep and pin.covering.issubset(sst.object_id for sst in state.ssts()):
+    if pin.instead_of in keep and pin.covering is not None and pin.covering.within(SstNames(state)):
         keep = keep - {pin.instead_of}
     others = (one for one in state.checkpoints if one.owner != "writer" or one.epoch != epoch or one.id in keep)
     made = Checkpoint(pin.id, THIS_VERSION, pin.now_ms, "writer", state.log_start, epoch=epoch)

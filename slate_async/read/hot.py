@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from slate_async.format.filter import Filter
-from slate_async.read.sources import BEYOND_ALL_KEYS, Run
+from slate_async.read.sources import BEYOND_ALL_KEYS, Run, Table
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.reader import AROUND_ROWS
@@ -199,15 +199,14 @@ class HotReads:
 
     def __init__(self, cache: BlockCache) -> None:
         self._cache = cache
-        self._sources: list[object] = []
+        self._tables: list[tuple[Table, ...]] = []
         self._current = HotRanges((), cache)
 
     def over(self, levels: Sequence[Run]) -> HotRanges:
         """The ranges of ``levels``; those of other levels retire."""
-        sources: list[object] = [table.source for level in levels for table in level.tables]
-        shape: list[object] = [len(level.tables) for level in levels]
-        if self._sources != [*sources, *shape]:
-            self._sources = [*sources, *shape]
+        tables = [level.tables for level in levels]
+        if self._tables != tables:
+            self._tables = tables
             self._current.retire()
             self._current = HotRanges(levels, self._cache)
         return self._current

@@ -18,6 +18,7 @@ from slate_async.errors import UnavailableError
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import PinWriter, WriterPin
+from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
@@ -33,7 +34,7 @@ class WriterPins:
         self.lock = asyncio.Lock()
         self.epoch = claimed.writer_epoch
         self._current = pin
-        self._ssts = _names(claimed)
+        self._ssts = SstNames(claimed)
         self._driver = driver
         self._runtime = runtime
         self._held: dict[UUID, list[ReadView]] = {}
@@ -50,7 +51,7 @@ class WriterPins:
         """From now on views are made of ``state``, which is covered; the last one made before is retired."""
         if (pin := self._covering(state)) is None or pin == self._current:
             return
-        self._current, self._ssts = pin, _names(state)
+        self._current, self._ssts = pin, SstNames(state)
         there = [one.id for one in self._own(state)]
         for gone in [held for held in self._held if held not in there]:
             self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
@@ -73,7 +74,7 @@ class WriterPins:
         if exact is not None:
             return exact
         held = any(one.id == self._current for one in own)
-        return self._current if held and _names(state) <= self._ssts else None
+        return self._current if held and SstNames(state).within(self._ssts) else None
 
     def _own(self, state: ManifestState) -> list[Checkpoint]:
         return [one for one in state.checkpoints if one.owner == "writer" and one.epoch == self.epoch]
@@ -115,7 +116,3 @@ class WriterPins:
             head = self._driver.head
             if head is not None and (own := self._own(head)):
                 await self._driver.commit(DeleteCheckpoints(frozenset(one.id for one in own)))
-
-
-def _names(state: ManifestState) -> frozenset[bytes]:
-    return frozenset(sst.object_id for sst in state.ssts())

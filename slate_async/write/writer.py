@@ -15,17 +15,17 @@ from slate_async.log.extent import LogExtent
 from slate_async.log.protocol import Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SeqTime, SstRef
+from slate_async.manifest.state import ManifestState, SeqTime
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.hot import HotReads
-from slate_async.read.sources import Run, Table
+from slate_async.read.sources import Table
+from slate_async.read.sst_tables import SstTables
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
 from slate_async.sst.locate import SstOpener
-from slate_async.sst.reader import SstReader
 from slate_async.write.admission import Admission
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
@@ -76,7 +76,7 @@ class Writer:
         self._log_ssts: list[tuple[int, Table]] = replayed.log_ssts
         newest = [(log_id, SeqTime(replayed.last_seq, replayed.last_tick_ms)) for log_id, _ in replayed.log_ssts[:1]]
         self._log_times: dict[int, SeqTime] = dict(newest)  # when SSTs of the log were written, ascending
-        self._readers: dict[bytes, SstReader] = {}
+        self._sst_tables = SstTables(ssts)
         self.admission = Admission(settings.max_unflushed_bytes)
         self.admission.force(sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active)))
         self.intake = Intake(
@@ -312,19 +312,9 @@ class Writer:
         self.view = self._picture()
 
     def _picture(self) -> ReadView:
-        known = self._readers
-        self._readers = {}
-        l0 = [self._table(sst, known) for sst in self.state.l0]
-        runs = [Run(tuple(self._table(sst, known) for sst in run.ssts)) for run in self.state.runs]
+        l0, runs = self._sst_tables.levels(self.state)
         log = [table for _, table in self._log_ssts]
         return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns, hot=self._hot)
-
-    def _table(self, sst: SstRef, known: dict[bytes, SstReader]) -> Table:
-        reader = known.get(sst.object_id)
-        if reader is None:
-            reader = self._ssts.open(sst, self.state.parents)
-        self._readers[sst.object_id] = reader
-        return Table(sst.first_key, sst.last_key, reader, sst.min_expire_ms is not None)
 
 
 def _flush_policy(settings: Settings) -> FlushPolicy:

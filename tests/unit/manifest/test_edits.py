@@ -9,6 +9,7 @@ import pytest
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
 from slate_async.manifest.edits import AddL0, ClaimWriter, PinWriter, WriterPin
+from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
 from tests.unit.manifest.test_codec import sst
 
@@ -149,7 +150,7 @@ def test_moving_the_logs_start_alone_pins_nothing() -> None:
 def test_a_pin_whose_ssts_the_new_one_holds_too_goes_with_it() -> None:
     first = sst(1)
     state = replace(CLAIMED, l0=(first,), checkpoints=(pin(1), pin(2)))
-    merged = new_pin(4, 1, 2, instead_of=UUID(int=1), covering=frozenset({first.object_id}))
+    merged = new_pin(4, 1, 2, instead_of=UUID(int=1), covering=SstNames(state))
     assert pins_of(apply(add(2, 1, 5, pin=merged), state)) == [2, 4]
     compacted = replace(state, l0=())
     assert pins_of(apply(add(2, 1, 5, pin=merged), compacted)) == [1, 2, 4]

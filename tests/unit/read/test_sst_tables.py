@@ -1,0 +1,84 @@
+"""Tables of a state's SSTs: what did not change is not made anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from slate_async.manifest.naming import SstNames
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.read.sst_tables import Levels, SstTables
+from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import SstOpener
+from tests.engine import memory_store, runtime
+
+DATABASE = UUID(int=1)
+
+
+def sst(name: str) -> SstRef:
+    return SstRef(f"sst/{name}", name.encode(), 1000, 1, 0, b"a", b"z", 1, 1, 1)
+
+
+def state_of(l0: str = "", *runs: SortedRun) -> ManifestState:
+    state = ManifestState(database_id=DATABASE, log_protocol="contiguous", wal_enabled=True, created_ms=0)
+    return replace(state, l0=tuple(map(sst, l0)), runs=runs)
+
+
+def run_of(number: int, ssts: str) -> SortedRun:
+    return SortedRun(number, tuple(map(sst, ssts)))
+
+
+def tables() -> SstTables:
+    store = memory_store()
+    return SstTables(SstOpener(store, DATABASE, lambda path: store, BlockCache(0), runtime().offload))
+
+
+def names(levels: Levels) -> list[str]:
+    l0, runs = levels
+    return [table.source.key[4:] for table in l0] + [
+        "".join(table.source.key[4:] for table in run.tables) for run in runs
+    ]
+
+
+def test_shared_runs_and_ssts_are_the_same_objects() -> None:
+    shown = tables()
+    old, new = run_of(1, "ABC"), run_of(2, "DE")
+    first = shown.levels(state_of("FG", new, old))
+    second = shown.levels(state_of("HFG", new, old))
+    assert (names(first), names(second)) == (["F", "G", "DE", "ABC"], ["H", "F", "G", "DE", "ABC"])
+    assert second.l0[1:] == first.l0
+    assert [one is other for one, other in zip(first.runs, second.runs, strict=True)] == [True, True]
+
+
+def test_an_sst_that_moves_keeps_its_reader() -> None:
+    shown = tables()
+    kept = run_of(1, "A")
+    first = shown.levels(state_of("FG", run_of(2, "DE"), kept))
+    second = shown.levels(state_of("F", run_of(3, "GDX"), kept))
+    assert names(second) == ["F", "GDX", "A"]
+    assert second.runs[0].tables[:2] == (first.l0[1], first.runs[0].tables[0])
+    assert second.runs[1] is first.runs[1]
+
+
+def test_an_sst_of_which_less_counts_has_a_table_of_its_own_and_the_same_reader() -> None:
+    shown = tables()
+    cut = replace(sst("A"), last_key=b"m")
+    [before] = shown.levels(state_of("A")).l0
+    [after] = shown.levels(replace(state_of(), l0=(cut,))).l0
+    assert (after.last_key, after.source is before.source) == (b"m", True)
+
+
+def test_names_within_others() -> None:
+    shared = run_of(1, "AB")
+    for some, others, expected in [
+        (state_of("F", shared), state_of("GF", shared), True),
+        (state_of("GF", shared), state_of("F", shared), False),
+        (state_of("", shared), state_of(), False),
+        (state_of("F", shared), state_of("", run_of(2, "FX"), shared), True),
+        (state_of("", shared), state_of("", run_of(1, "BA")), True),
+        (state_of("B"), state_of("", shared), True),
+        (replace(state_of("B"), runs=(shared,)), state_of("", shared), True),
+        (state_of("", run_of(2, "AC")), state_of("C", shared), True),
+        (state_of("", run_of(2, "AC"), shared), state_of("", shared), False),
+    ]:
+        assert SstNames(some).within(SstNames(others)) is expected
