@@ -12,6 +12,7 @@ from tests.benchmarks.rows import Pair
 from tests.servers.moto import AWS_ENVIRONMENT
 
 BATCH_ROWS = 1024
+READ_AHEAD_BYTES, READS_AHEAD = 4 << 20, 4
 PROMPT = "50ms"
 LOOK_S = 0.02
 LONGEST_COMPACTION_S = 300
@@ -84,9 +85,11 @@ class SlateDB:
         get = self._db.get
         return [await get(key) for key in keys]
 
+    def _from(self, start: bytes | None) -> Any:
+        return self._binding.KeyRange(start=start, start_inclusive=True, end=None, end_inclusive=False)
+
     async def _scan(self, start: bytes | None) -> Any:
-        binding = self._binding
-        return await self._db.scan(binding.KeyRange(start=start, start_inclusive=True, end=None, end_inclusive=False))
+        return await self._db.scan(self._from(start))
 
     async def scan_rows(self) -> list[Pair]:
         rows = await self._scan(None)
@@ -110,13 +113,26 @@ class SlateDB:
 
 
 class StillSlateDB(SlateDB):
-    """It asks the store for nothing by itself for a while, and does not compact."""
+    """It asks the store for nothing by itself for a while, and does not compact; its scans read ahead.
+
+    By default a scan of slatedb's asks for one block of 4 KiB after the other."""
 
     @classmethod
     def settings(cls, binding: Any) -> Any:
         changed = json.loads(super().settings(binding).to_json_string())
         changed.update(manifest_poll_interval="60s", compactor_options=None, garbage_collector_options=None)
         return binding.Settings.from_json_string(json.dumps(changed))
+
+    async def _scan(self, start: bytes | None) -> Any:
+        binding = self._binding
+        options = binding.ScanOptions(
+            durability_filter=binding.DurabilityLevel.MEMORY,
+            dirty=False,
+            read_ahead_bytes=READ_AHEAD_BYTES,
+            cache_blocks=False,
+            max_fetch_tasks=READS_AHEAD,
+        )
+        return await self._db.scan_with_options(self._from(start), options)
 
 
 class PromptSlateDB(SlateDB):
