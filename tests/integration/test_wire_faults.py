@@ -310,7 +310,8 @@ OUTAGES: Mapping[str, Callable[[Request], Fault]] = {
     "failed": failed,
     "silent": always(Delay(before=2 * HANG_S)),
 }
-SHORT: dict[str, Any] = {"request_timeout_ms": 1_000, "retry_deadline_ms": 2_000, "takeover_deadline_ms": 2_500}
+SHORT: dict[str, Any] = {"request_timeout_ms": 2_000, "retry_deadline_ms": 5_000, "takeover_deadline_ms": 6_000}
+"""Yet long enough for a process that makes the clients of six databases meanwhile, each a second of work at worst."""
 
 
 @pytest.mark.timeout(900)
@@ -346,7 +347,7 @@ async def outlast(fault: Callable[[Request], Fault], setup: Setup, endpoint: str
         finally:
             started.set()
         working = asyncio.create_task(ledger.work(db, tasks=4, writes=1_000))
-        await ledger.grown(8)
+        await ledger.grown(8, working)
         proxy.choose = fault
         await working
         await ledger.write_one_more(db)  # failing reads alone end the workers, but not the database
@@ -386,7 +387,7 @@ async def test_an_outage_of_seconds_is_waited_out(
     async with asyncio.timeout(HANG_S), WireProxy(s3_endpoint) as proxy:
         async with direct.through(s3_endpoint, proxy.url).open() as db:
             working = asyncio.create_task(ledger.work(db, tasks=3, writes=20))
-            await ledger.grown(8)
+            await ledger.grown(8, working)
             proxy.choose = FAULTS["cut before"]
             await asyncio.sleep(8)
             proxy.choose = always(PASS)

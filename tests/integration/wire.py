@@ -98,9 +98,13 @@ class Ledger:
         self.writes.append(Write(task, number, rows, seq, outcome))
         self.news.set()
 
-    async def grown(self, count: int) -> None:
-        """Wait until so many writes have ended."""
+    async def grown(self, count: int, working: asyncio.Task[None]) -> None:
+        """Wait until so many writes of those that are ``working`` have ended. Raises what ended them before."""
+        working.add_done_callback(lambda _: self.news.set())
         while len(self.writes) < count:
+            if working.done():
+                working.result()
+                raise AssertionError(f"the writers ended early: {self.outcomes()}, {self.refusals}")
             self.news.clear()
             await self.news.wait()
 
