@@ -192,9 +192,11 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         found = writer.view.look_up(key, writer.durable_seq if durable else MAX_SEQ)
         if found is not None and type(found) is not bytes:
             return await self._get_judged(key, durable)
-        if not reads % CALLS_PER_LOOK and self._turns.overdue():
-            await self._turns.give()
-            self._check()
+        if not reads % CALLS_PER_LOOK:
+            writer.view.mark(key)
+            if self._turns.overdue():
+                await self._turns.give()
+                self._check()
         return found
 
     def _now(self, durable: bool) -> Look:

@@ -14,7 +14,7 @@ from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Clock
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.turns import CALLS_PER_LOOK, FairTurns
 from slate_async.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 from slate_async.write.rows import own_key
@@ -78,6 +78,8 @@ class ViewReads:
         found = look.view.look_up(key, look.max_seq)
         if found is not None and type(found) is not bytes:
             return await self._get_judged(key, durable)
+        if not self._reads % CALLS_PER_LOOK:
+            look.view.mark(key)
         if self._turns.spent():
             await self._turns.give()
             self._check()

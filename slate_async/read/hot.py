@@ -5,8 +5,11 @@ cached blocks, a range around such a key is cut so that it meets at most one blo
 versions are put into a dictionary. From then on one search for the range and one look into the dictionary answer for
 all levels, absent keys included.
 
-A level whose block there is not cached is left out of the dictionary; its filter is asked beside it. A dictionary
-answers only readers that see all its rows, so no older version is needed.
+A level whose block there is not cached is left out of the dictionary; its filter is asked beside it. Hot ranges answer
+only readers that see all their rows, so no older version is needed.
+
+Most of the time of such a read goes into waiting for main memory, so the rows of all ranges that leave nothing out are
+in one dictionary: a key that is there is found in one step, and only for one that is not its range is looked for.
 
 Invariant: ranges do not overlap; a range answers only for the levels it was made of, and those never change. Memory is
 the block cache's: it may drop any range at any time.
@@ -16,36 +19,41 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from types import NoneType
 
-from slate_async.format.filter import Filter
+from slate_async.format.filter import Filter, key_hash
 from slate_async.read.sources import BEYOND_ALL_KEYS, Run, Table
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.reader import AROUND_ROWS
-from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
+from slate_async.types import DELETE, NEEDS_IO, NeedsIO, RowHit
 
 READS_PER_LOOK = 8
 """Of the reads that ask SSTs one by one, every n-th looks whether it is worth a range."""
 WORTH_LOOKUPS = 8
 """A block that was searched so often since it was loaded is worth it: what that took is about what a range takes."""
+KEYS_PER_MARK = 16
+"""Of keys that are looked up together, every n-th marks its range."""
 MOST_ROWS = 8 * AROUND_ROWS
 """Rows looked at for one range: about a millisecond of work."""
 _RANGE_BYTES = 1000
 _ROW_BYTES = 150
 """Roughly what a range, and a row of it, cost in memory besides the bytes of keys and values."""
-NOBODY = MAX_SEQ + 1
+MOST_TOGETHER = 150_000
+"""Rows of the dictionary for all ranges; further ranges keep their own, and are found a little later. A dictionary is
+copied when it has filled up, which takes about a millisecond for so many."""
 
 
 class HotRange:
     """The newest versions of the keys in ``[start, end)``.
 
-    rows: values; of rows that expire, and merge operands, the `RowHit`; without tombstones
-    rest: the filters of levels that may hold rows of the range beside ``rows``
-    visible_to: ``max_seq`` of a reader must be this at least
-    whole_to: as ``visible_to`` if there is no rest, else `NOBODY`
+    rows: of the keys that are not in `HotRanges.rows`: values; of rows that expire, and merge operands, the `RowHit`;
+          without tombstones
+    rest: the filters of levels that may hold rows of the range beside these
+    seen_from: readers of this sequence number and above see all of it
     """
 
-    __slots__ = ("_owner", "end", "nbytes", "rest", "rows", "start", "used", "visible_to", "whole_to")
+    __slots__ = ("_owner", "end", "keys", "nbytes", "rest", "rows", "seen_from", "start", "used")
 
     def __init__(
         self,
@@ -53,15 +61,16 @@ class HotRange:
         end: bytes,
         rows: dict[bytes, bytes | RowHit],
         rest: list[Filter],
-        visible_to: int,
+        seen_from: int,
         owner: HotRanges | None,
     ) -> None:
         self.start = start
         self.end = end
         self.rows = rows
         self.rest = rest
-        self.visible_to = visible_to
-        self.whole_to = NOBODY if rest else visible_to
+        self.seen_from = seen_from
+        self.keys: list[bytes] = []
+        """Those in `HotRanges.rows`."""
         self.used = False
         values = sum(len(row if isinstance(row, bytes) else row.value) for row in rows.values())
         self.nbytes = _RANGE_BYTES + sum(map(len, rows)) + values + _ROW_BYTES * len(rows)
@@ -78,27 +87,29 @@ class HotRange:
             self._owner.remove(self)
             self._owner = None
 
-    def knows(self, hashed: int, max_seq: int) -> bool:
-        """Whether ``rows`` tell a reader up to ``max_seq`` about a key of the range, whose `key_hash` is given."""
-        if max_seq < self.visible_to:
-            return False
+    def alone(self, key: bytes) -> bool:
+        """Whether ``key``, of the range, is in no level that was left out."""
+        hashed = key_hash(key)
         return not any(part.may_contain(hashed) for part in self.rest)
 
 
-_NOTHING = HotRange(b"", b"", {}, [], NOBODY, None)
+_NOTHING = HotRange(b"", b"", {}, [], 0, None)
 
 
 class HotRanges:
     """The hot ranges of one list of levels; ``retired`` once the database has other levels.
 
     ``starts`` and ``ranges`` belong together, ascending; the first range holds no key, so
-    ``ranges[bisect_right(starts, key) - 1]`` is always one, and ``key < range.end`` says whether it is the key's."""
+    ``ranges[bisect_right(starts, key) - 1]`` is always one, and ``key < range.end`` says whether it is the key's.
+    ``rows`` are of all ranges without a rest, as far as they fit. All of it is for readers from ``seen_from`` on."""
 
-    __slots__ = ("_cache", "_levels", "_nbytes", "_reads", "ranges", "retired", "starts")
+    __slots__ = ("_cache", "_levels", "_nbytes", "_reads", "ranges", "retired", "rows", "seen_from", "starts")
 
     def __init__(self, levels: Sequence[Run], cache: BlockCache | None) -> None:
         self.starts = [b""]
         self.ranges = [_NOTHING]
+        self.rows: dict[bytes, bytes | RowHit] = {}
+        self.seen_from = 0
         self._levels = levels
         self._cache = cache
         self._reads = 0
@@ -118,23 +129,35 @@ class HotRanges:
         """What hot ranges alone tell a reader up to ``max_seq`` of each of ``keys``; `NEEDS_IO` of the others."""
         if not self._levels:
             return [None] * len(keys)
-        starts, ranges = self.starts, self.ranges
-        found: list[bytes | RowHit | NeedsIO | None] = []
-        for key in keys:
-            near = ranges[bisect_right(starts, key) - 1]
-            if key < near.end and near.whole_to <= max_seq:
-                near.used = True
-                found.append(near.rows.get(key))
-            else:
-                found.append(NEEDS_IO)
+        if max_seq < self.seen_from:
+            return [NEEDS_IO] * len(keys)
+        for key in keys[::KEYS_PER_MARK]:
+            self.mark(key)
+        found: list[bytes | RowHit | NeedsIO | None] = list(map(self.rows.get, keys))
+        if NoneType in set(map(type, found)):
+            for at, row in enumerate(found):
+                if row is None:
+                    near = self.ranges[bisect_right(self.starts, keys[at]) - 1]
+                    known = keys[at] < near.end and not near.rest
+                    found[at] = near.rows.get(keys[at]) if known else NEEDS_IO
         return found
+
+    def mark(self, key: bytes) -> None:
+        """``key`` was read: its range is used. Called now and then, which is often enough to tell which are."""
+        self.ranges[bisect_right(self.starts, key) - 1].used = True
 
     def remove(self, one: HotRange) -> None:
         """Forget ``one``. Idempotent."""
         at = bisect_left(self.starts, one.start, 1)
         if at < len(self.ranges) and self.ranges[at] is one:
             del self.starts[at], self.ranges[at]
-            self._nbytes -= one.nbytes
+            self._forget(one)
+
+    def _forget(self, one: HotRange) -> None:
+        self._nbytes -= one.nbytes
+        for key in one.keys:
+            del self.rows[key]
+        one.keys = []
 
     def retire(self) -> None:
         """The database has other levels now. Who still reads these may go on, but the memory is due."""
@@ -187,10 +210,14 @@ class HotRanges:
         stop = bisect_left(self.starts, made.end, 1)
         for one in self.ranges[first:stop]:
             cache.forget(one)
-            self._nbytes -= one.nbytes
+            self._forget(one)
         self.starts[first:stop] = [made.start]
         self.ranges[first:stop] = [made]
         self._nbytes += made.nbytes
+        self.seen_from = max(self.seen_from, made.seen_from)
+        if not made.rest and len(self.rows) + len(made.rows) <= MOST_TOGETHER:
+            self.rows.update(made.rows)
+            made.keys, made.rows = list(made.rows), {}
         cache.keep(made)
 
 

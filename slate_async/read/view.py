@@ -15,7 +15,7 @@ from typing import cast
 from slate_async.format.filter import key_hash
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
-from slate_async.read.hot import HotRange, HotRanges, HotReads
+from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import Stream
@@ -107,22 +107,20 @@ class ReadView:
         if not self._levels:
             return None
         hot = self._hot
-        near = hot.ranges[bisect_right(hot.starts, key) - 1]
-        if key < near.end:
-            if near.whole_to <= max_seq:
+        if max_seq >= hot.seen_from:
+            found = hot.rows.get(key)
+            if found is not None:
+                return found
+            near = hot.ranges[bisect_right(hot.starts, key) - 1]
+            if key < near.end:
                 near.used = True
-                return near.rows.get(key)
-            if near.rest:
-                return self._look_beside(near, key, max_seq)
+                if not near.rest or near.alone(key):
+                    return near.rows.get(key)
         return self._look_in_levels(key, key_hash(key), max_seq)
 
-    def _look_beside(self, near: HotRange, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
-        """As `look_up`, for a range that some levels are left out of."""
-        hashed = key_hash(key)
-        if not near.knows(hashed, max_seq):
-            return self._look_in_levels(key, hashed, max_seq)
-        near.used = True
-        return near.rows.get(key)
+    def mark(self, key: bytes) -> None:
+        """``key`` was read: tell what is kept for such reads that it is of use. For every n-th read."""
+        self._hot.mark(key)
 
     def _look_in_levels(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
         for run in self._levels:
