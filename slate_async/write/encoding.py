@@ -14,7 +14,11 @@ from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression
 
 INLINE_BYTES = 32 * 1024
-"""Less than this is encoded on the loop: that takes less time than a hand-over to a thread."""
+"""Less than this is sorted, encoded or decoded on the loop: that takes less time than a hand-over to a thread."""
+
+INLINE_SEGMENT_BYTES = 256 * 1024
+"""So much of a log segment takes a third of a millisecond, where a thread may wait for several until the loop lets it
+run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class Encoder:
                 )
             )
 
-        return encode() if sum(piece.nbytes for piece in pieces) < INLINE_BYTES else await self.offload.run(encode)
+        nbytes = sum(piece.nbytes for piece in pieces)
+        return encode() if nbytes < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
 
     async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:
         """All rows of a frozen table, sorted, as one SST."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from slate_async.errors import InvalidError
+from slate_async.write.wakes import Wakes
 
-CROWD = 512
+CROWD = 1024
 """So many waiting writes are worth a log object of their own, whatever else is in flight."""
-
-WAKES_PER_TURN = 1024
-"""So many waiting tasks are woken in one turn of the loop, a few milliseconds of their work."""
 
 
 class CommitGroup:
@@ -57,18 +55,16 @@ class CommitGroup:
                 self._told -= 1  # it failed and was cancelled in the same turn: nobody has heard of the failure
             raise
 
-    def resolve(self) -> None:
-        """The rows are durable. Those who wait hear of it in the order they came, many in several turns."""
+    def resolve(self, wakes: Wakes | None = None) -> None:
+        """The rows are durable. Those who wait hear of it now, or in their turn among ``wakes``."""
         self.durable = True
         waiters, self._waiters = self._waiters, []
-        self._wake(waiters)
-
-    def _wake(self, waiters: list[asyncio.Future[None]]) -> None:
-        for waiter in waiters[:WAKES_PER_TURN]:
+        if wakes is not None:
+            wakes.add(waiters)
+            return
+        for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        if later := waiters[WAKES_PER_TURN:]:
-            self._loop.call_soon(self._wake, later)
 
     def fail(self, failure: Callable[[], BaseException]) -> None:
         """The rows will not be acknowledged; ``failure`` makes an error, with its outcome, for each waiter."""

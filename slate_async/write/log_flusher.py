@@ -36,7 +36,8 @@ class LogFlusher:
 
     ``encode(segment)`` makes the object's bytes; ``acknowledged(segment)`` is called in order, synchronously,
     when a segment may be acknowledged; ``published(log_id)`` when the log holds everything up to there for good;
-    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy.
+    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy; ``waking()`` whether
+    tasks are still to be told of what was acknowledged.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LogFlusher:
         acknowledged: Callable[[Segment], None],
         published: Callable[[int], None],
         slowdown: Callable[[], float],
+        waking: Callable[[], bool],
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
@@ -63,6 +65,7 @@ class LogFlusher:
         self._acknowledged = acknowledged
         self._published = published
         self._slowdown = slowdown
+        self._waking = waking
         self._runtime = runtime
         self._supervisor = supervisor
         self._wake = asyncio.Event()
@@ -136,6 +139,7 @@ class LogFlusher:
                     in_flight=self._window.in_flight,
                     pending_bytes=self._tables.pending_bytes,
                     crowded=self._tables.group.is_crowded,
+                    waking=self._waking(),
                     forced=bool(self._tables.queue),
                 )
                 delay = max(delay, self._last_start + self._slowdown() - self._runtime.clock.monotonic())

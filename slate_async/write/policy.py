@@ -19,10 +19,24 @@ class FlushPolicy:
     min_gap_s: float = 0.0
 
     def delay(
-        self, *, now: float, last_start: float, in_flight: int, pending_bytes: int, crowded: bool, forced: bool
+        self,
+        *,
+        now: float,
+        last_start: float,
+        in_flight: int,
+        pending_bytes: int,
+        crowded: bool,
+        waking: bool,
+        forced: bool,
     ) -> float:
-        """Seconds until the next flush should start; 0 for now. The caller checks the window's room."""
+        """Seconds until the next flush should start; 0 for now. The caller checks the window's room.
+
+        While tasks are being told (``waking``) of a flush, they write what the next one should hold."""
         gap = max(0.0, last_start + self.min_gap_s - now)
-        if forced or crowded or in_flight == 0 or pending_bytes >= self.flush_bytes:
+        if forced or crowded or pending_bytes >= self.flush_bytes:
+            return gap
+        if waking:
+            return max(gap, self.interval_s)
+        if in_flight == 0:
             return gap
         return max(gap, last_start + self.interval_s - now, 0.0)

@@ -38,6 +38,7 @@ from slate_async.write.pins import WriterPins
 from slate_async.write.policy import FlushPolicy
 from slate_async.write.replay import Replayed
 from slate_async.write.tables import Segment, Slot
+from slate_async.write.wakes import Wakes
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class Writer:
         )
         self.pressure = L0Pressure(settings.l0_max_ssts, lambda: self.l0_count, runtime.clock)
         self.on_ssts_changed: Callable[[], None] = lambda: None
+        self._wakes = Wakes(lambda: self.flusher.notify())
         self.flusher = LogFlusher(
             tables=self.tables,
             log=log,
@@ -102,6 +104,7 @@ class Writer:
             acknowledged=self._acknowledged,
             published=self._published,
             slowdown=self._slowdown,
+            waking=lambda: self._wakes.busy,
             runtime=runtime,
             supervisor=supervisor,
         )
@@ -197,7 +200,7 @@ class Writer:
         self.durable_seq = max(self.durable_seq, segment.last_seq)
         if not self.state.wal_enabled:
             self._promote(segment)
-        segment.group.resolve()
+        segment.group.resolve(self._wakes)
 
     def _promote(self, segment: Segment) -> None:
         """The log object *is* an SST: reads use it from now on, and the memtable goes. Unless it went already: what
