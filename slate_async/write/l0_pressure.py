@@ -1,7 +1,7 @@
 """Backpressure from compaction: a writer that outruns it waits, and says so.
 
-A stall begins when somebody has to wait because L0 is full and ends when an SST fits in; it is logged when it begins
-and when it ends.
+A stall begins when somebody has to wait because L0 is full and ends when an SST fits in; it is logged when it begins,
+when it ends, and every so often between.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import anyio
+
 from slate_async.runtime.protocol import Clock
 
 logger = logging.getLogger(__name__)
@@ -17,6 +19,9 @@ SLOWER_BY_S = 0.1
 SLOWEST_S = 1.0
 """Without a WAL each flush is an SST: from the limit on they come further apart by `SLOWER_BY_S` with each SST that is
 too many, up to this. They do not stop, for then a write that waits to be durable could wait for ever."""
+
+REMIND_AFTER_S = 30.0
+"""A stall that lasts so long is told again, each time: its compactor may be gone."""
 
 
 class L0Pressure:
@@ -49,7 +54,11 @@ class L0Pressure:
         """Why the writer waits, ``None`` if it does not."""
         if self._since is None:
             return None
-        return f"L0 has {self._count()} SSTs and may have {self._limit}; {self.compactor()}"
+        reason = f"L0 has {self._count()} SSTs and may have {self._limit}; {self.compactor()}"
+        waited = self._clock.monotonic() - self._since
+        if waited < REMIND_AFTER_S:
+            return reason
+        return f"{reason}; no room has come for {waited:.0f} s: see that a compactor runs, such as `slate compactor`"
 
     @property
     def stalled_seconds(self) -> float:
@@ -92,4 +101,7 @@ class L0Pressure:
         while self.over > 0:
             self.begin()
             self._fell.clear()
-            await self._fell.wait()
+            with anyio.move_on_after(REMIND_AFTER_S):
+                await self._fell.wait()
+                continue
+            logger.warning("writes still wait for compaction: %s", self.reason)
