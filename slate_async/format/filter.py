@@ -59,7 +59,7 @@ def filter_bytes(keys: int, bits_per_key: int) -> int:
 
 
 def _log2_bits(keys: int, bits_per_key: int) -> int:
-    return min(MAX_LOG2_BITS, max(_MIN_LOG2_BITS, math.ceil(math.log2(keys * bits_per_key))))
+    return min(MAX_LOG2_BITS, max(_MIN_LOG2_BITS, (keys * bits_per_key - 1).bit_length()))
 
 
 def build_filter(hashes: npt.NDArray[np.uint64], bits_per_key: int) -> bytes:

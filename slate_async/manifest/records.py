@@ -89,6 +89,8 @@ class Shape(Generic[T]):
 
     def unpack(self, packed: Mapping[str, Any]) -> T:
         """The value back. A wrong shape raises `TypeError`, `ValueError`, `KeyError` or `AttributeError`."""
+        if packed.keys() <= self._known and self.conversions.keys().isdisjoint(packed):
+            return self._cls(**packed)  # nearly every SST: there may be a hundred thousand
         known: dict[str, Any] = {}
         unknown: dict[str, Any] = {}
         for name, found in packed.items():

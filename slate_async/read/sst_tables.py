@@ -11,9 +11,8 @@ from typing import NamedTuple, TypeAlias
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.read.sources import Run, Table
 from slate_async.sst.locate import SstOpener
-from slate_async.sst.reader import SstReader
 
-_Shown: TypeAlias = tuple[SstRef, SstReader, Table]
+_Shown: TypeAlias = tuple[SstRef, Table]
 
 
 class Levels(NamedTuple):
@@ -28,30 +27,26 @@ class SstTables:
 
     def __init__(self, ssts: SstOpener) -> None:
         self._opener = ssts
-        self._l0: dict[bytes, _Shown] = {}
-        self._runs: dict[int, tuple[SortedRun, list[_Shown], Run]] = {}  # by identity: to compare runs costs too much
+        self._l0: list[_Shown] = []
+        self._runs: dict[int, tuple[SortedRun, Run]] = {}  # by identity: to compare runs costs too much
 
     def levels(self, state: ManifestState) -> Levels:
         """What ``state`` names; nothing is read. Raises `CorruptionError` for an SST of an unknown parent."""
-        known = dict(self._l0)
+        known = {sst.object_id: (sst, table) for sst, table in self._l0}
         there = {id(run) for run in state.runs}
-        for name, (_, shown, _) in self._runs.items():
+        for name, (stored, run) in self._runs.items():
             if name not in there:
-                known.update((one[0].object_id, one) for one in shown)
-        l0 = [self._shown(sst, known, state) for sst in state.l0]
-        self._l0 = {one[0].object_id: one for one in l0}
-        self._runs = {id(run): self._runs.get(id(run)) or self._run(run, known, state) for run in state.runs}
-        return Levels([table for _, _, table in l0], [run for _, _, run in self._runs.values()])
+                known.update((sst.object_id, (sst, table)) for sst, table in zip(stored.ssts, run.tables, strict=True))
+        self._l0 = [(sst, self._table(sst, known, state)) for sst in state.l0]
+        self._runs = {
+            id(run): self._runs.get(id(run)) or (run, Run(tuple(self._table(sst, known, state) for sst in run.ssts)))
+            for run in state.runs
+        }
+        return Levels([table for _, table in self._l0], [run for _, run in self._runs.values()])
 
-    def _run(
-        self, run: SortedRun, known: dict[bytes, _Shown], state: ManifestState
-    ) -> tuple[SortedRun, list[_Shown], Run]:
-        shown = [self._shown(sst, known, state) for sst in run.ssts]
-        return run, shown, Run(tuple(table for _, _, table in shown))
-
-    def _shown(self, sst: SstRef, known: dict[bytes, _Shown], state: ManifestState) -> _Shown:
+    def _table(self, sst: SstRef, known: dict[bytes, _Shown], state: ManifestState) -> Table:
         before = known.get(sst.object_id)
         if before is not None and before[0] == sst:
-            return before
-        reader = self._opener.open(sst, state.parents) if before is None else before[1]
-        return sst, reader, Table(sst.first_key, sst.last_key, reader, sst.min_expire_ms is not None)
+            return before[1]
+        source = self._opener.open(sst, state.parents) if before is None else before[1].source
+        return Table(sst.first_key, sst.last_key, source, sst.min_expire_ms is not None)

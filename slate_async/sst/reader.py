@@ -7,8 +7,8 @@ lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
@@ -25,6 +25,8 @@ from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NeedsIO, RowHit, Stretch
+
+T = TypeVar("T")
 
 TAIL_BYTES = 64 << 10
 """What opening reads from the end at least. A file no larger is read whole, and its blocks are then cached already."""
@@ -49,7 +51,24 @@ class Around(NamedTuple):
 
 
 class SstReader:
-    """One SST of ``size`` bytes at ``key``. Belongs to one event loop; holds no connection."""
+    """One SST of ``size`` bytes at ``key``. Belongs to one event loop; holds no connection.
+
+    Small until it is read from: a manifest may name a hundred thousand."""
+
+    __slots__ = (
+        "_cache",
+        "_database_id",
+        "_flights",
+        "_meta",
+        "_meta_bytes",
+        "_must_exist",
+        "_object_id",
+        "_offload",
+        "_owner",
+        "_store",
+        "key",
+        "size",
+    )
 
     def __init__(
         self,
@@ -77,8 +96,7 @@ class SstReader:
         self._meta_bytes = meta_bytes
         self._meta: SstMeta | None = None
         self._owner = b""
-        self._loads: SingleFlight[SstMeta] = SingleFlight()
-        self._fetches: SingleFlight[LoadedBlock] = SingleFlight()
+        self._flights: SingleFlight | None = None
 
     @property
     def loaded(self) -> bool:
@@ -89,7 +107,7 @@ class SstReader:
         """Index, filter and statistics; read with one request (two if they are larger than thought) the first time.
 
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
-        return self._meta or await self._loads.run("meta", self._load)
+        return await self._once(None, self._load) if self._meta is None else self._meta
 
     def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
         """`get` without suspending: `NEEDS_IO` if something it needs is not in memory."""
@@ -229,7 +247,13 @@ class SstReader:
 
     async def _block(self, meta: SstMeta, number: int) -> LoadedBlock:
         cached = self._cache.get(self._owner, number)
-        return cached or await self._fetches.run(number, lambda: self._fetch(meta, number))
+        return await self._once(number, lambda: self._fetch(meta, number)) if cached is None else cached
+
+    async def _once(self, name: int | None, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Fetch block ``name``, or the metadata (``None``), once for all who ask for it meanwhile."""
+        if self._flights is None:
+            self._flights = SingleFlight()
+        return await self._flights.run(name, fetch)
 
     async def _fetch(self, meta: SstMeta, number: int) -> LoadedBlock:
         return (await self._fetch_run(meta, [number], fill_cache=True))[number]

@@ -23,11 +23,13 @@ class _Flight(Generic[T]):
         self.waiters = 0
 
 
-class SingleFlight(Generic[T]):
-    """Runs at most one fetch per name at a time. Belongs to one event loop."""
+class SingleFlight:
+    """Runs at most one fetch per name at a time. Belongs to one event loop. What a name stands for has one type."""
+
+    __slots__ = ("_flights",)
 
     def __init__(self) -> None:
-        self._flights: dict[Hashable, _Flight[T]] = {}
+        self._flights: dict[Hashable, _Flight[Any]] = {}
 
     async def run(self, name: Hashable, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the fetch called ``name`` that is under way, or of ``fetch()``, started now."""
@@ -44,7 +46,8 @@ class SingleFlight(Generic[T]):
                 self._forget(name, flight)
         if flight.task.cancelled():
             raise UnavailableError("the fetch this read waited for was cancelled")
-        return flight.task.result()
+        result: T = flight.task.result()
+        return result
 
     def _start(self, name: Hashable, fetch: Callable[[], Coroutine[Any, Any, T]]) -> _Flight[T]:
         flight = _Flight(asyncio.get_running_loop().create_task(fetch(), name=f"sst-fetch-{name}"))
@@ -58,6 +61,6 @@ class SingleFlight(Generic[T]):
         flight.task.add_done_callback(ended)
         return flight
 
-    def _forget(self, name: Hashable, flight: _Flight[T]) -> None:
+    def _forget(self, name: Hashable, flight: _Flight[Any]) -> None:
         if self._flights.get(name) is flight:
             del self._flights[name]

@@ -37,7 +37,7 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_one_fetch_serves_all_who_wait() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     waiting = [asyncio.create_task(flights.run("a", fetch)) for _ in range(5)]
     await turns()
@@ -47,14 +47,14 @@ async def test_one_fetch_serves_all_who_wait() -> None:
 
 
 async def test_names_are_apart() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     fetch.go.set()
     assert await asyncio.gather(flights.run("a", fetch), flights.run("b", fetch)) == [1, 2]
 
 
 async def test_a_failure_reaches_all_and_is_not_remembered() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     fetch.failure = UnavailableError("down")
     waiting = [asyncio.create_task(flights.run("a", fetch)) for _ in range(3)]
@@ -66,7 +66,7 @@ async def test_a_failure_reaches_all_and_is_not_remembered() -> None:
 
 
 async def test_a_cancelled_waiter_leaves_the_others_their_fetch() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     first, second = (asyncio.create_task(flights.run("a", fetch)) for _ in range(2))
     await turns()
@@ -79,7 +79,7 @@ async def test_a_cancelled_waiter_leaves_the_others_their_fetch() -> None:
 
 
 async def test_the_last_waiter_to_leave_ends_the_fetch() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     waiting = [asyncio.create_task(flights.run("a", fetch)) for _ in range(2)]
     await turns()
@@ -92,7 +92,7 @@ async def test_the_last_waiter_to_leave_ends_the_fetch() -> None:
 
 
 async def test_a_fetch_cancelled_from_outside_is_an_error_not_a_cancellation() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+    flights = SingleFlight()
     fetch = Fetch()
     waiting = asyncio.create_task(flights.run("a", fetch))
     await turns()
