@@ -27,10 +27,11 @@ def key_range(start: BytesLike | None, end: BytesLike | None, prefix: BytesLike 
     ``start >= end`` is an empty range. Raises `InvalidError` for what is not bytes-like, and for a ``prefix``
     together with a bound outside the keys that begin with it.
     """
-    first, last = _own(start, "start"), _own(end, "end")
-    common = _own(prefix, "prefix")
-    if common is None:
+    first = start if type(start) is bytes else _own(start, "start")
+    last = None if end is None else _own(end, "end")
+    if prefix is None:
         return KeyRange(first, last)
+    common = _own(prefix, "prefix") or b""
     within = KeyRange(common, successor_of_prefix(common))
     for bound, name in ((first, "start"), (last, "end")):
         if bound is not None and (bound < common or (within.end is not None and bound > within.end)):

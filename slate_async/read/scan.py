@@ -20,7 +20,7 @@ from slate_async.read.merge import key_at
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.results import batch_of, pairs_of, rows_of
-from slate_async.read.short import Pair
+from slate_async.read.short import Pair, first_rows
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
@@ -44,6 +44,14 @@ BATCH_BYTES = 16 << 20
 class Scan:
     """``async for key, value in scan``; see also `rows` and `batches`. An asynchronous context manager too."""
 
+    _rows: LiveRows | None = None
+    _rest: Columns | None = None
+    _behind: Columns | None = None
+    _begun = False
+    _busy = False
+    _exhausted = False
+    _refusal: str | None = None
+
     def __init__(
         self,
         view: ReadView,
@@ -62,27 +70,20 @@ class Scan:
 
         Raises `InvalidError` for a ``limit`` that is not a number of rows.
         """
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
         self._ahead = span
         self._now_ms = now_ms
-        self._max_seq = max_seq
+        self._max_seq = view.max_seq if max_seq is None else max_seq
         self._reverse = reverse
         self._renew = renew
         self._view = view
-        self._memory = view.memory(max_seq)
-        self._rows: LiveRows | None = None
+        self._memory = view.memory(self._max_seq)
         self._looks = () if reverse or span.empty else LOOKS
         self._pin = view.pin()
         self._turns = turns
         self._check = check
         self._left = limit
-        self._rest: Columns | None = None
-        self._behind: Columns | None = None
-        self._begun = False
-        self._busy = False
-        self._exhausted = False
-        self._refusal: str | None = None
 
     # ways to iterate
 
@@ -142,20 +143,19 @@ class Scan:
 
     def _pairs_at_hand(self) -> Iterator[Pair] | None:
         """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
-        if not self._looks or self._left == 0:
+        looks, left = self._looks, self._left
+        if not looks or left == 0:
             return None
         self._ask()
-        count = self._looks[0]
-        self._looks = self._looks[1:]
-        if self._left is not None and self._left < count:
-            count = self._left
-        found = self._view.first_rows(self._ahead, count, self._memory, self._now_ms, self._max_seq)
+        self._looks = looks[1:]
+        count = looks[0] if left is None or left > looks[0] else left
+        found = first_rows(self._memory, self._view.levels, self._ahead, count, self._max_seq, self._now_ms)
         if found is None:
             self._looks = ()
             return None
         pairs, count, last_key = found
-        if self._left is not None:
-            self._left -= count
+        if left is not None:
+            self._left = left - count
         if last_key is None or self._left == 0:
             self._exhausted = True
             self._looks = ()
@@ -287,6 +287,9 @@ class Scan:
             await self._rows.aclose()
 
 
+_NO_PAIRS: Iterator[Pair] = iter(())
+
+
 class _Pairs(AsyncIterator[Pair]):
     """Pairs, the first ones from what is at hand; one that was made already costs no suspension."""
 
@@ -294,7 +297,7 @@ class _Pairs(AsyncIterator[Pair]):
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
-        self._ready: Iterator[Pair] = iter(())
+        self._ready = _NO_PAIRS
         self._begun = False
 
     async def __anext__(self) -> Pair:

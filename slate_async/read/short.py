@@ -15,11 +15,9 @@ from typing import TypeAlias, cast
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.sources import Run
-from slate_async.types import Stretch
+from slate_async.types import NO_KEYS, Stretch
 
 Pair: TypeAlias = tuple[bytes, bytes]
-
-_NOTHING = Stretch([], [], False, True)
 
 
 FirstRows: TypeAlias = tuple[Iterator[Pair], int, bytes | None]
@@ -44,17 +42,18 @@ def first_rows(
         stretch = table.first_rows(start, end, count, limit, now_ms)
         if stretch is None:
             return None
-        if stretch.keys:
+        if stretch[0]:
             filled.append(stretch)
     for run in levels:
         stretch = _first_of_run(run, start, end, count, max_seq, now_ms)
         if stretch is None:
             return None
-        if stretch.keys:
+        if stretch[0]:
             filled.append(stretch)
-    if len(filled) == 1 and not filled[0].hides:
-        keys, values, _, ended = filled[0]
-        return zip(keys, cast(list[bytes], values)), len(keys), None if ended else keys[-1]  # noqa: B905
+    if len(filled) == 1:
+        keys, values, hides, ended = filled[0]
+        if not hides:
+            return zip(keys, cast("list[bytes]", values)), len(keys), None if ended else keys[-1]  # noqa: B905
     return _merged(filled, count)
 
 
@@ -62,24 +61,25 @@ def _first_of_run(
     run: Run, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
 ) -> Stretch | None:
     tables = run.tables
-    number = run.first_from(start)
-    while number < len(tables) and (end is None or tables[number].first_key < end):
+    number, stop = run.first_from(start), len(tables)
+    while number < stop and (end is None or tables[number].first_key < end):
         stretch = tables[number].source.first_rows(start, end, count, max_seq, now_ms)
         number += 1
         if stretch is None:
             return None
-        if stretch.keys:
-            more = number < len(tables) and (end is None or tables[number].first_key < end)
-            return stretch._replace(ended=False) if more and stretch.ended else stretch
-    return _NOTHING
+        if stretch[0]:
+            if number < stop and stretch[3] and (end is None or tables[number].first_key < end):
+                return (*stretch[:3], False)
+            return stretch
+    return NO_KEYS
 
 
 def _merged(newest_first: list[Stretch], count: int) -> FirstRows:
     """The newest row of each key, up to where a stretch stops that has not ended."""
-    bound = min((one.keys[-1] for one in newest_first if not one.ended), default=None)
+    bound = min((keys[-1] for keys, _, _, ended in newest_first if not ended), default=None)
     newest: dict[bytes, bytes | None] = {}
-    for one in reversed(newest_first):
-        newest.update(zip(one.keys, one.values, strict=True))
+    for keys, values, _, _ in reversed(newest_first):
+        newest.update(zip(keys, values, strict=True))
     keys = sorted(newest)
     if bound is not None:
         del keys[bisect_right(keys, bound) :]

@@ -19,7 +19,6 @@ from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import Stream
-from slate_async.read.short import FirstRows, first_rows
 from slate_async.read.sources import Run, Table, TableSource
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
@@ -84,6 +83,11 @@ class ReadView:
         return Pin(self._pins, next(self._pin_numbers))
 
     # what it consists of
+
+    @property
+    def levels(self) -> Sequence[Run]:
+        """Its SSTs as runs, newest first."""
+        return self._levels
 
     def reads(self, key: str) -> bool:
         """Whether the object ``key`` is one of its sources."""
@@ -220,18 +224,6 @@ class ReadView:
         return [(table, min(seen, table.last_seq)) for table in self.memtables if table.last_seq]
 
     # scans
-
-    def first_rows(
-        self,
-        span: KeyRange,
-        count: int,
-        memory: Sequence[tuple[Memtable, int]],
-        now_ms: int,
-        max_seq: int | None = None,
-    ) -> FirstRows | None:
-        """The first live rows of ``span`` that are at hand; see `slate_async.read.short`. ``memory`` is from `memory`,
-        of when the scan began."""
-        return first_rows(memory, self._levels, span, count, self.max_seq if max_seq is None else max_seq, now_ms)
 
     def live_rows(
         self,

@@ -20,11 +20,12 @@ from slate_async.format.joined_blocks import StoredBlock, decode_blocks
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
+from slate_async.sst.block_rows import RowObjects
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.sst.single_flight import SingleFlight
-from slate_async.types import NEEDS_IO, NeedsIO, RowHit, Stretch
+from slate_async.types import NEEDS_IO, NO_KEYS, NeedsIO, RowHit, Stretch
 
 T = TypeVar("T")
 
@@ -167,10 +168,14 @@ class SstReader:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
                 return None
-            found = block.for_scans().first(start, end, count, max_seq, now_ms, last=number == numbers[-1])
-            if found is None or found.keys or found.ended:
+            rows = block.for_scans()
+            found = rows.first(start, end, count, max_seq, now_ms, last=number == numbers[-1])
+            if rows.objects is None and rows.worth_objects():
+                rows.objects = RowObjects(rows)
+                self._cache.keep(rows.objects)
+            if found is None or found[0] or found[3]:
                 return found
-        return Stretch([], [], False, True)
+        return NO_KEYS
 
     def scan(
         self,
