@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 PUT = 0
 """Row kind: the row carries a value."""
@@ -41,15 +41,14 @@ class RowHit(NamedTuple):
     create_ms: int
 
 
-class Stretch(NamedTuple):
-    """The first keys of a range in one source, ascending, as a reader sees them there; see `hides` and `ended`."""
+Stretch: TypeAlias = tuple[list[bytes], list[bytes | None], bool, bool]
+"""The first keys of a range in one source, ascending, as a reader sees them there: keys, values, hides, ended.
 
-    keys: list[bytes]
-    values: list[bytes | None]
-    hides: bool
-    """Whether values may be ``None``: a tombstone or an expired row, which hides the key in older sources."""
-    ended: bool
-    """Whether the range holds no further keys in this source."""
+A value is ``None`` where a tombstone or an expired row hides the key, in older sources too; ``hides`` is false if none
+is. ``ended``: the range holds no further keys in this source. Many are made, so it is a plain tuple."""
+
+NO_KEYS: Final[Stretch] = ([], [], False, True)
+"""The `Stretch` of an empty range. Not to be changed."""
 
 
 class NeedsIO(Enum):

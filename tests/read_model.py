@@ -155,7 +155,7 @@ class FakeTable:
                 seen[row.key] = row.value if row.kind == PUT and row.expire_ms > now_ms else None
         few = min(count, max(self.sizes))
         keys = list(seen)[:few]
-        return Stretch(keys, [seen[key] for key in keys], True, few >= len(seen))
+        return keys, [seen[key] for key in keys], True, few >= len(seen)
 
     async def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         self.scans_open += 1

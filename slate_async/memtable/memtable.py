@@ -347,13 +347,13 @@ class Memtable:
         values: list[bytes | None] = [self._values[row] for row in rows]
         kinds = self._kinds
         if self._expire is None and not any(map(kinds.__getitem__, rows)):
-            return Stretch(keys, values, False, ended)
+            return keys, values, False, ended
         for number, row in enumerate(rows):
             if kinds[row] >= MERGE:
                 return None
             if kinds[row] != PUT or (self._expire is not None and self._expire[row] <= now_ms):
                 values[number] = None
-        return Stretch(keys, values, True, ended)
+        return keys, values, True, ended
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
         """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.

@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.sst import block_rows
-from slate_async.sst.block_rows import BlockRows
-from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
+from slate_async.sst.block_rows import WORTH_LOOKS, BlockRows, RowObjects
+from slate_async.sst.cache import BlockCache
+from slate_async.types import DELETE, MAX_SEQ, MERGE, NO_KEYS, PUT
 from tests.read_model import Version, columns, newest_first, visible
+from tests.unit.format.rows import R, sst_of
+from tests.unit.sst.support import CountingStore, reader_of
 
 KEYS = st.binary(max_size=2)
 PUTS = st.tuples(KEYS, st.binary(max_size=3), st.integers(1, 20)).map(lambda row: Version(*row))
@@ -53,12 +56,13 @@ def test_first_rows(
     if found is None:
         assert any(row.seq > max_seq for row in rows)
         return
-    assert len(found.keys) == len(found.values) <= count
-    assert dict(zip(found.keys, found.values, strict=True)) == dict(list(inside.items())[: len(found.keys)])
-    assert found.hides or None not in found.values
-    if found.ended:
-        assert len(found.keys) == len(inside)
-    elif not found.keys:
+    keys, values, hides, ended = found
+    assert len(keys) == len(values) <= count
+    assert list(zip(keys, values, strict=True)) == list(inside.items())[: len(keys)]
+    assert hides or None not in values
+    if ended:
+        assert len(keys) == len(inside)
+    elif not keys:
         assert not last
         assert start is not None
         assert all(row.key < start for row in rows)
@@ -75,10 +79,58 @@ def test_what_every_reader_sees() -> None:
 def test_few_rows_become_objects() -> None:
     rows = [Version(b"%04d" % i, b"v", 1) for i in range(1000)]
     found = BlockRows(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, last=True)
-    assert found == Stretch([b"0500", b"0501", b"0502"], [b"v"] * 3, False, False)
+    assert found == ([b"0500", b"0501", b"0502"], [b"v"] * 3, False, False)
     assert block_rows.SAMPLE_EVERY < 1000
 
 
 def test_a_merge_operand_is_not_for_a_look() -> None:
     rows = columns([Version(b"a", b"+1", 5, MERGE, NO_EXPIRY)])
     assert BlockRows(rows).first(None, None, 1, 9, 0, last=True) is None
+
+
+def test_rows_kept_as_objects_say_the_same() -> None:
+    rows = [Version(b"%02d" % i, b"v%d" % i, 1) for i in range(0, 60, 2)]
+    block = BlockRows(columns(rows))
+    objects = RowObjects(block)
+    for last in (False, True):
+        for start in (None, b"", b"10", b"11", b"58", b"59"):
+            for end in (None, b"12", b"58", b"59", b"99"):
+                if start is not None and end is not None and start >= end:
+                    continue
+                for count in (1, 3, 100):
+                    found = objects.first(start, end, count, last=last)
+                    assert found == block.first(start, end, count, MAX_SEQ, 0, last=last)
+
+
+async def test_a_block_that_is_often_read_in_part_is_kept_as_objects() -> None:
+    cache = BlockCache(1 << 20)
+    reader = reader_of(
+        CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(20)], block_bytes=4000), cache=cache
+    )
+    assert reader.first_rows(None, None, 1, MAX_SEQ, 0) is None
+    (block,) = await reader.load_blocks([0], fill_cache=True)
+    rows, before = block.for_scans(), cache.stats().bytes
+    for _ in range(WORTH_LOOKS):
+        assert rows.objects is None
+        assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
+    kept = rows.objects
+    assert kept is not None
+    assert cache.stats().bytes == before + kept.nbytes
+    assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
+    assert kept.used
+    assert reader.first_rows(b"005", None, 1, 0, 0) is None, "not for readers from before the newest row"
+    kept.drop()
+    assert rows.objects is None
+    assert reader.first_rows(b"0190", None, 1, MAX_SEQ, 0) == NO_KEYS
+
+
+async def test_objects_of_a_block_the_cache_has_no_room_for_are_not_kept() -> None:
+    cache = BlockCache(5_000)
+    reader = reader_of(
+        CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(20)], block_bytes=4000), cache=cache
+    )
+    (block,) = await reader.load_blocks([0], fill_cache=True)
+    assert cache.stats().blocks == 1
+    for _ in range(WORTH_LOOKS + 1):
+        assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
+    assert block.for_scans().objects is None
