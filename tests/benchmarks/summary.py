@@ -72,6 +72,7 @@ def plot(written: dict[str, Any]) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import NullFormatter
 
     drawn, axes = pyplot.subplots(1, len(PEERS), figsize=(11, 4.5), sharey=True, layout="constrained")
     labels = [f"{family}: {measure}" for family, measure in SHOWN]
@@ -88,6 +89,8 @@ def plot(written: dict[str, Any]) -> None:
         for label, value in known:
             axis.text(value, label, f" {value:.2g}", va="center", ha="left" if value >= 1 else "right", fontsize=8)
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.axvline(1, color="#475569", linewidth=1)
         axis.set_title(f"times as fast as {peer}", fontsize=10)
         axis.margins(x=0.2)

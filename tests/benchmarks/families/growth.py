@@ -90,7 +90,7 @@ async def measure_reads(turn: Turn, engine: Engine, count: int, rows: list[Pair]
 
 
 async def one_round(turn: Turn) -> None:
-    for count in turn.plan.choose((TINY,), SIZES[:2], SIZES):
+    for count in turn.plan.choose((TINY,), SIZES[:3], SIZES):
         rows = sample(turn, count, GETS)
         for kind in taking_turns(turn, SlateAsync, SlateDB, Rocks):
             if kind is not SlateDB or count <= SLATEDB_ROWS:
