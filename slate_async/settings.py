@@ -296,7 +296,8 @@ class Settings(BaseSettings):
     manifest_full_every: int = _setting(
         32,
         unit="versions",
-        what="Every so many manifest versions one is stored in full, the others as changes to it.",
+        what="Every so many manifest versions one is stored in full, the others as changes to it; one of more than"
+        " 256 KiB only once the changes have cost as much.",
         why="Opening reads the head and at most one full version; a commit costs what changed since it.",
         ge=1,
         le=1_024,

@@ -39,8 +39,18 @@ LONGEST_PAUSE_S = 1.28
 SHORTEST_RACE_PAUSE_S = 0.01
 MAX_ATTEMPTS = 1_000
 """The deadline ends a commit; this ends one whose clock stands still."""
+SMALL_FULL_BYTES = 256 << 10
+"""A full version of this size is written whenever it is due; a larger one not before the changes since the last one
+have together cost as much. So what a commit costs depends on what it changes, not on how much there is."""
 CHAIN_READS = 8
 """How often a head whose base was deleted meanwhile is read anew before the chain counts as broken."""
+
+
+class Base(NamedTuple):
+    """A full version that deltas may name, and its size in bytes."""
+
+    state: ManifestState
+    nbytes: int
 
 
 class Stored(NamedTuple):
@@ -101,7 +111,7 @@ class ManifestDriver:
         self.deadline_ms = deadline_ms
         self._lock = asyncio.Lock()
         self._head: ManifestState | None = None
-        self._base: ManifestState | None = None  # the newest full version this driver has seen
+        self._base: Base | None = None  # the newest full version this driver has seen
         self.stats = CommitStats()
 
     @property
@@ -153,34 +163,34 @@ class ManifestDriver:
         base = await self._base_of(ref, decoded)
         if base is None:
             return None
-        state = codec.apply_delta(base, decoded, object_name=_name(ref))
+        state = codec.apply_delta(base.state, decoded, object_name=_name(ref))
         return Stored(replace(state, ref=ref), decoded.base)
 
     def _see(self, state: ManifestState) -> None:
         if self._head is None or state.version > self._head.version:
             self._head = state
 
-    def _see_full(self, full: ManifestState) -> ManifestState:
+    def _see_full(self, full: Base) -> ManifestState:
         """Note ``full`` as the base of later deltas, unless a newer one was seen: a poll that was overtaken by commits
         must not take the base back to a version that a collector, who knows newer heads, has deleted."""
-        if self._base is None or full.version > self._base.version:
+        if self._base is None or full.state.version > self._base.state.version:
             self._base = full
-        return full
+        return full.state
 
     async def _decode(self, record: Record) -> ManifestState | None:
         """The state of a record; ``None`` if its base is not there (deleted since, or a broken chain)."""
         decoded = await self._decode_bytes(record)
         if isinstance(decoded, ManifestState):
-            return self._see_full(replace(decoded, ref=record.ref))
+            return self._see_full(Base(replace(decoded, ref=record.ref), len(record.payload)))
         base = await self._base_of(record.ref, decoded)
         if base is None:
             return None
         self._see_full(base)
-        return replace(codec.apply_delta(base, decoded, object_name=_name(record.ref)), ref=record.ref)
+        return replace(codec.apply_delta(base.state, decoded, object_name=_name(record.ref)), ref=record.ref)
 
-    async def _base_of(self, ref: VersionRef, delta: codec.Delta) -> ManifestState | None:
+    async def _base_of(self, ref: VersionRef, delta: codec.Delta) -> Base | None:
         """The full version that ``delta``, version ``ref``, names; ``None`` if it is not there."""
-        if self._base is not None and self._base.ref == delta.base:
+        if self._base is not None and self._base.state.ref == delta.base:
             return self._base
         stored = await translated(self.metastore.read(delta.base))
         if stored is None:
@@ -188,7 +198,7 @@ class ManifestDriver:
         full = await self._decode_bytes(stored)
         if not isinstance(full, ManifestState):
             raise CorruptionError(f"the base of version {ref.version} is itself a delta", object_name=_name(stored.ref))
-        return replace(full, ref=stored.ref)
+        return Base(replace(full, ref=stored.ref), len(stored.payload))
 
     async def _decode_bytes(self, record: Record) -> ManifestState | codec.Delta:
         def decode() -> ManifestState | codec.Delta:
@@ -291,7 +301,7 @@ class ManifestDriver:
             self.stats.bytes_written += len(payload)
             state = replace(new, ref=ref)
             if full:
-                self._see_full(state)
+                self._see_full(Base(state, len(payload)))
             self._see(state)
             return state
         if isinstance(outcome, Unknown):
@@ -302,15 +312,21 @@ class ManifestDriver:
         return None
 
     async def _encode(self, new: ManifestState, ref: VersionRef) -> tuple[bytes, bool]:
+        """``new`` as the bytes of version ``ref``, and whether they are a full version."""
         base = self._base
-        full = base is None or ref.version % self._full_every == 0 or ref.version - base.version >= self._full_every
+        since = 0 if base is None else ref.version - base.state.version
+        due = ref.version % self._full_every == 0 or since >= self._full_every
 
-        def encode() -> bytes:
-            return codec.encode_full(new) if full or base is None else codec.encode_delta(base, new)
+        def encode() -> tuple[bytes, bool]:
+            if base is not None and (not due or base.nbytes > SMALL_FULL_BYTES):
+                delta = codec.encode_delta(base.state, new)
+                if not due or len(delta) * since // 2 < base.nbytes:
+                    return delta, False
+            return codec.encode_full(new), True
 
         if len(new.l0) + sum(len(run.ssts) for run in new.runs) > OFFLOAD_SSTS:
-            return await self._runtime.offload.run(encode), full
-        return encode(), full
+            return await self._runtime.offload.run(encode)
+        return encode()
 
     async def close(self) -> None:
         """Close the metastore. Idempotent."""

@@ -14,6 +14,7 @@ from metastores.protocol import CommitOutcome, Conflict, Record, Unknown, Versio
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.manifest import codec
+from slate_async.manifest import driver as driver_module
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0, ClaimWriter
 from slate_async.manifest.state import ManifestState
@@ -81,6 +82,25 @@ async def test_every_version_reads_back_whether_full_or_delta(store: MemoryStore
         kinds.append(body[body.index(codec.MAGIC) + 10])
     assert set(kinds) == {codec.FULL, codec.DELTA}
     assert kinds.count(codec.FULL) in (4, 5)
+
+
+async def test_a_large_full_version_waits_until_the_changes_cost_as_much(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "SMALL_FULL_BYTES", 0)
+    writer = driver_of(store, full_every=2)
+    await writer.create(replace(NEW, properties={"large": "x" * 20_000}))
+    state = await writer.commit(ClaimWriter("t", 1))
+    sizes: list[int] = []
+    for number in range(1, 40):
+        before = writer.stats.bytes_written
+        state = await writer.commit(add(number, state))
+        sizes.append(writer.stats.bytes_written - before)
+        assert await driver_of(store).load() == state
+    fulls = [at for at, size in enumerate(sizes) if size > 20_000]
+    assert fulls
+    changes = sum(sizes[: fulls[0]])
+    assert 15_000 < changes < 30_000
 
 
 async def test_old_versions_read_back_with_their_bases(store: MemoryStore) -> None:
