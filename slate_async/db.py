@@ -25,6 +25,7 @@ from slate_async.member import Member
 from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
 from slate_async.place import Place
+from slate_async.read.live import live_value
 from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
@@ -32,7 +33,7 @@ from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.snapshot import Look, Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
-from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, PUT
+from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, NEEDS_IO, PUT
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.write.errors import about_all_written, closed_failure, write_failure
 from slate_async.write.group import WriteHandle
@@ -191,7 +192,9 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         writer = self._writer
         found = writer.view.look_up(key, writer.durable_seq if durable else MAX_SEQ)
         if found is not None and type(found) is not bytes:
-            return await self._get_judged(key, durable)
+            if found is NEEDS_IO:
+                return await self._get_stored(key, self._now(durable), durable)
+            found = live_value(found, self._clock.now_ms())
         if not reads % CALLS_PER_LOOK:
             writer.view.mark(key)
             if self._turns.overdue():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from slate_async.errors import ClosedError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read.bounds import BytesLike, key_range
+from slate_async.read.live import live_value
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
 from slate_async.read.view import ReadView
@@ -76,18 +77,19 @@ class ViewReads:
         self._reads += 1
         look = self._look(durable)
         found = look.view.look_up(key, look.max_seq)
-        if found is not None and type(found) is not bytes:
-            return await self._get_judged(key, durable)
+        if found is NEEDS_IO:
+            return await self._get_stored(key, look, durable)
+        value = live_value(found, look.now_ms)
         if not self._reads % CALLS_PER_LOOK:
             look.view.mark(key)
         if self._turns.spent():
             await self._turns.give()
             self._check()
-        return found
+        return value
 
-    async def _get_judged(self, key: bytes, durable: bool) -> bytes | None:
-        """`_get` of a key that is not in memory, or whose row must be looked at more closely."""
-        hit = await self._hit(key, durable)
+    async def _get_stored(self, key: bytes, look: Look, durable: bool) -> bytes | None:
+        """`_get` of a key of which memory does not tell."""
+        hit = await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
         return None if hit is None else hit.value
 
     async def _get_row(self, key: bytes, durable: bool) -> Row | None:

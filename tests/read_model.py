@@ -131,7 +131,7 @@ class FakeTable:
             return None  # the filter says no; for other keys it is wrong
         return self._find(key, max_seq) if key in self._cached else NEEDS_IO
 
-    def around(self, key: bytes) -> None:
+    def around(self, key: bytes, most_rows: int) -> None:
         """It has no blocks."""
 
     async def get(self, key: bytes, hashed: int, max_seq: int) -> RowHit | None:

@@ -25,7 +25,6 @@ from slate_async.format.filter import Filter, key_hash
 from slate_async.read.sources import BEYOND_ALL_KEYS, Run, Table
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
-from slate_async.sst.reader import AROUND_ROWS
 from slate_async.types import DELETE, NEEDS_IO, NeedsIO, RowHit
 
 READS_PER_LOOK = 8
@@ -34,8 +33,8 @@ WORTH_LOOKUPS = 8
 """A block that was searched so often since it was loaded is worth it: what that took is about what a range takes."""
 KEYS_PER_MARK = 16
 """Of keys that are looked up together, every n-th marks its range."""
-MOST_ROWS = 8 * AROUND_ROWS
-"""Rows looked at for one range: about a millisecond of work."""
+MOST_ROWS = 4096
+"""Rows looked at for one range, of all levels together: half a millisecond of work."""
 _RANGE_BYTES = 1000
 _ROW_BYTES = 150
 """Roughly what a range, and a row of it, cost in memory besides the bytes of keys and values."""
@@ -169,12 +168,13 @@ class HotRanges:
         start, end = b"", BEYOND_ALL_KEYS
         blocks: list[LoadedBlock] = []
         rest: list[Filter] = []
+        most_rows = max(1, MOST_ROWS // len(self._levels))
         for level in self._levels:
             table = level.find(key)
             if table is None:
                 low, high = level.gap(key)
             else:
-                around = table.source.around(key)
+                around = table.source.around(key, most_rows)
                 if around is None:
                     return None
                 low, high = around.start, around.end
@@ -189,15 +189,11 @@ class HotRanges:
             return None
         return self._merged(start, end, blocks, rest)
 
-    def _merged(self, start: bytes, end: bytes, newest_first: list[LoadedBlock], rest: list[Filter]) -> HotRange | None:
+    def _merged(self, start: bytes, end: bytes, newest_first: list[LoadedBlock], rest: list[Filter]) -> HotRange:
         rows: dict[bytes, bytes | RowHit] = {}
-        looked_at = newest = 0
+        newest = 0
         for block in reversed(newest_first):
-            count, highest = block.lay_over(rows, start, end)
-            looked_at += count
-            newest = max(newest, highest)
-            if looked_at > MOST_ROWS:
-                return None
+            newest = max(newest, block.lay_over(rows, start, end))
         for key in [key for key, row in rows.items() if not isinstance(row, bytes) and row.kind == DELETE]:
             del rows[key]
         return HotRange(start, end, rows, rest, newest, self)

@@ -36,8 +36,9 @@ class TableSource(Protocol):
     def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
         """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not at hand. Never suspends."""
 
-    def around(self, key: bytes) -> Around | None:
-        """The keys around ``key`` that one block alone may hold; ``None`` if there are none, or that is not known."""
+    def around(self, key: bytes, most_rows: int) -> Around | None:
+        """The keys around ``key`` that one block alone may hold, of about ``most_rows`` rows at most; ``None`` if there
+        are none, or that is not known."""
 
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
         """As `probe`, reading what is missing; concurrent reads of one block share one request."""

@@ -105,15 +105,15 @@ class LoadedBlock:
             self._create[row],
         )
 
-    def lay_over(self, rows: dict[bytes, bytes | RowHit], start: bytes, end: bytes) -> tuple[int, int]:
+    def lay_over(self, rows: dict[bytes, bytes | RowHit], start: bytes, end: bytes) -> int:
         """Put the newest version of each key of ``[start, end)`` into ``rows``: its value, or for a tombstone, a row
         that expires and a merge operand all of it.
 
-        Returns how many rows it looked at and their highest sequence number. Takes about 0.1 ms for 500 rows."""
+        Returns the highest sequence number it met, of any version. Takes about 0.1 ms for 500 rows."""
         first = self.lower_bound(start)
         count = self.lower_bound(end) - first
         if count <= 0:
-            return 0, 0
+            return 0
         part = self.columns if count == self.rows else self.columns.slice(first, first + count)
         keys, values = _objects(part.keys), _objects(part.values)
         special = part.kinds != PUT
@@ -124,7 +124,7 @@ class LoadedBlock:
         keys.reverse()  # of the versions of a key the newest comes first, and in a dictionary the last one counts
         values.reverse()
         rows.update(zip(keys, values, strict=True))
-        return count, int(part.seqs.max())
+        return int(part.seqs.max())
 
 
 def _objects(column: pa.BinaryArray) -> list[Any]:

@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 TAIL_BYTES = 64 << 10
 """What opening reads from the end at least. A file no larger is read whole, and its blocks are then cached already."""
-AROUND_ROWS = 1024
-"""`SstReader.around` names no more rows than this, unless they are versions of one key."""
 OFFLOAD_BYTES = 256 << 10
 """Decoding more raw bytes than this at once happens in a worker thread."""
 
@@ -138,9 +136,11 @@ class SstReader:
             number = self._next(meta, number, key) if row >= 0 else None
         return None
 
-    def around(self, key: bytes) -> Around | None:
+    def around(self, key: bytes, most_rows: int) -> Around | None:
         """The keys around ``key`` whose versions are all in one block, and the block if it is cached; ``None`` if that
-        cannot be told, or versions of ``key`` are in several blocks. Never suspends."""
+        cannot be told, or versions of ``key`` are in several blocks. Never suspends.
+
+        They are of at most ``most_rows`` rows of the block, unless one key has more."""
         meta = self._meta
         number = None if meta is None else meta.index.find(key)
         if meta is None or number is None:
@@ -149,12 +149,12 @@ class SstReader:
         if not start <= key < end:
             return None
         block = self._cache.get(self._owner, number, count_miss=False)
-        if block is not None and block.rows > AROUND_ROWS:
+        if block is not None and block.rows > most_rows:
             row = block.lower_bound(key)
-            row -= row % AROUND_ROWS
+            row -= row % most_rows
             start = max(start, block.key(row))
-            if row + AROUND_ROWS < block.rows:
-                end = min(end, block.key(row + AROUND_ROWS))
+            if row + most_rows < block.rows:
+                end = min(end, block.key(row + most_rows))
         return Around(start, end, block, meta.filter) if start <= key < end else None
 
     def first_rows(

@@ -6,7 +6,7 @@ import pytest
 
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read import ReadView, Run
-from slate_async.read.hot import READS_PER_LOOK, WORTH_LOOKUPS, HotReads
+from slate_async.read.hot import MOST_ROWS, READS_PER_LOOK, WORTH_LOOKUPS, HotReads
 from slate_async.types import MAX_SEQ, NEEDS_IO, PUT, RowHit
 from tests.read_model import StoredTables, Version, tombstone, turns
 
@@ -121,6 +121,15 @@ async def test_blocks_of_many_rows_are_cut() -> None:
     for i in range(0, 5000, 50):
         found = stored.view.look_up(b"%05d" % i, MAX_SEQ)
         assert found == b"%d" % i or (isinstance(found, RowHit) and found.value == b"%d" % i)
+
+
+async def test_many_levels_with_the_same_keys_make_ranges_of_few_rows() -> None:
+    levels = [[Version(b"%05d" % i, b"%d" % level, 9999 - level) for i in range(700)] for level in range(30)]
+    stored = Stored(*levels, sizes=(10, 9_000), cache_bytes=64 << 20)
+    await stored.load()
+    assert stored.heat(b"00350") == b"0"
+    assert stored.view.look_up(b"00351", MAX_SEQ) == b"0"
+    assert sum(len(one.keys) for one in stored.view._hot.ranges) <= MOST_ROWS // len(levels)
 
 
 async def test_ranges_last_as_long_as_the_levels() -> None:
