@@ -28,7 +28,7 @@ class Goal:
     def text(self) -> str:
         sign = "≤" if self.most else "≥"
         if self.to is None:
-            return f"{self.of} {sign} {self.bound:,g}"
+            return f"{self.of} {sign} {self.bound:,.0f}"
         measure, subject = self.to
         than = subject if measure == self.of else measure if subject == self.subject else f"{subject}'s {measure}"
         return f"{self.of} {sign} {self.bound:g} × {than}"

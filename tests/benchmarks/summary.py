@@ -1,6 +1,7 @@
-"""The figures of the README: a table in Markdown and one plot, from what the families last wrote to ``bench-results/``.
+"""The figures of the README and docs/benchmarks.md, from what the families last wrote to ``bench-results/``.
 
-``python -m tests.benchmarks.summary`` prints the table and writes ``bench-results/summary.png``.
+``python -m tests.benchmarks.summary`` prints Markdown, a table beside peers and one of all goals, and writes
+``bench-results/summary.png``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import statistics
 import sys
 from typing import Any
 
+from tests.benchmarks.families.registry import FAMILIES
 from tests.benchmarks.goals import OURS
 from tests.benchmarks.machine import RESULTS
 from tests.benchmarks.plots import DPI, OUR_COLOUR, THEIR_COLOUR
@@ -66,6 +68,17 @@ def table(written: dict[str, Any]) -> list[str]:
     return lines
 
 
+def goals() -> list[str]:
+    """Lines of Markdown: every goal of every family that was run."""
+    lines = ["| goal | | measured | |", "|---|---|---|---|"]
+    for family in FAMILIES:
+        path = RESULTS / f"{family}.json"
+        for goal in json.loads(path.read_text())["results"]["goals"] if path.exists() else ():
+            measured = "" if goal["measured"] is None else figure(goal["measured"])
+            lines.append(f"| {goal['goal']} | {family}: {goal['text']} | {measured} | {goal['result']} |")
+    return lines
+
+
 def plot(written: dict[str, Any]) -> None:
     """How many times as fast as each peer, on a logarithmic scale."""
     import matplotlib as mpl
@@ -104,7 +117,7 @@ def plot(written: dict[str, Any]) -> None:
 
 def main() -> None:
     written = load()
-    print("\n".join(table(written)))
+    print("\n".join([*table(written), "", *goals()]))
     plot(written)
 
 
