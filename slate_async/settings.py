@@ -233,8 +233,8 @@ class Settings(BaseSettings):
     block_cache_bytes: int = _setting(
         64 * MIB,
         unit="bytes; 0 turns the cache off",
-        what="Memory for decoded blocks of a private Environment; a shared one has its own. Indexes and filters of"
-        " open SSTs come on top.",
+        what="Memory for decoded blocks, and what is made of them to find rows, of a private Environment; a shared one"
+        " has its own. Indexes and filters of open SSTs come on top.",
         why="Holds the hot blocks of some gigabytes while fitting a small container.",
         ge=0,
         le=1024 * GIB,
