@@ -103,7 +103,9 @@ class Source:
 
 
 def format_of(path: Path) -> Format:
-    """The format a file's extension stands for. Raises `InvalidError` for an unknown one."""
+    """The format a file's extension stands for. Raises `InvalidError` for an unknown one, or if there is no file."""
+    if not path.exists():
+        raise InvalidError(f"there is no file {path}")
     try:
         return _EXTENSIONS[path.suffix.lower()]
     except KeyError:

@@ -123,6 +123,8 @@ def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None
     if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
         return living(state, checkpoint_id, now_ms)
     named = [one for one in state.checkpoints if one.name == wanted and (now_ms is None or not one.expired(now_ms))]
+    if not named and any(one.name == wanted for one in state.checkpoints):
+        raise InvalidError(f"checkpoint {wanted!r} has expired; make another one")
     if not named:
         raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
     if len(named) > 1:

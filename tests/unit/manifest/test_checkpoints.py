@@ -9,7 +9,7 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import InvalidError
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
+from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint, find_checkpoint
 from slate_async.manifest.edits import Edit
 from slate_async.manifest.state import ManifestState, check_successor, settle
 from tests.unit.manifest.test_codec import sst
@@ -88,6 +88,15 @@ def test_an_expired_source_is_an_error(edit: Edit) -> None:
 def test_no_checkpoint_of_what_cannot_be_opened(unusable: ManifestState) -> None:
     with pytest.raises(InvalidError):
         make(ONE).apply(unusable)
+
+
+def test_a_name_that_has_expired_is_told_from_one_that_never_was() -> None:
+    state = commit(make(ONE, name="nightly"), STATE)
+    assert find_checkpoint(state, "nightly", 1_999).id == ONE
+    with pytest.raises(InvalidError, match="'nightly' has expired"):
+        find_checkpoint(state, "nightly", 2_000)
+    with pytest.raises(InvalidError, match="there is no checkpoint 'weekly'"):
+        find_checkpoint(state, "weekly", 1_000)
 
 
 def test_refresh_and_delete() -> None:
