@@ -31,7 +31,7 @@ T = TypeVar("T")
 CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
 
-LOOKS: tuple[int, ...] = (32, 128)
+LOOKS: tuple[int, ...] = (32, 64, 128)
 """A scan by pairs takes its first rows from what is at hand, so many at most each time (`slate_async.read.short`)."""
 
 INTERRUPTED = "the scan was interrupted; make another one"

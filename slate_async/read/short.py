@@ -20,6 +20,9 @@ from slate_async.types import NO_KEYS, Stretch
 Pair: TypeAlias = tuple[bytes, bytes]
 
 
+LEAST_ASKED = 8
+"""Of several sources each is asked for twice its share of the rows and so many more: most of them are not needed."""
+
 FirstRows: TypeAlias = tuple[Iterator[Pair], int, bytes | None]
 """Pairs of key and value in key order, how many, and the last key looked at, ``None`` if nothing comes after it."""
 
@@ -37,15 +40,17 @@ def first_rows(
     Memtables come with the highest sequence number to see of each. No rows before a last key: all that was met is
     hidden."""
     start, end = span
+    sources = len(memtables) + len(levels)
+    asked = count if sources < 2 else min(count, LEAST_ASKED + 2 * count // sources)
     filled: list[Stretch] = []
     for table, limit in memtables:
-        stretch = table.first_rows(start, end, count, limit, now_ms)
+        stretch = table.first_rows(start, end, asked, limit, now_ms)
         if stretch is None:
             return None
         if stretch[0]:
             filled.append(stretch)
     for run in levels:
-        stretch = _first_of_run(run, start, end, count, max_seq, now_ms)
+        stretch = _first_of_run(run, start, end, asked, max_seq, now_ms)
         if stretch is None:
             return None
         if stretch[0]:
@@ -83,8 +88,11 @@ def _merged(newest_first: list[Stretch], count: int) -> FirstRows:
     keys = sorted(newest)
     if bound is not None:
         del keys[bisect_right(keys, bound) :]
-    pairs = [(key, value) for key in keys if (value := newest[key]) is not None]
-    if len(pairs) > count:
-        del pairs[count:]
-        bound = pairs[-1][0]
+    pairs = []
+    for place, key in enumerate(keys, 1):
+        value = newest[key]
+        if value is not None:
+            pairs.append((key, value))
+            if len(pairs) == count:
+                return iter(pairs), count, None if bound is None and place == len(keys) else key
     return iter(pairs), len(pairs), bound

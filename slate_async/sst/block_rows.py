@@ -2,7 +2,7 @@
 
 A short scan reads a few rows of a block that is decoded already, so it must not pay for all of its rows: a key is
 found through every `SAMPLE_EVERY`-th key, and only the rows near it become Python objects. A block that is read like
-that again and again keeps all of its rows as Python objects, as long as the block cache has room for them.
+that again and again keeps its keys as Python objects, as long as the block cache has room for them.
 """
 
 from __future__ import annotations
@@ -14,62 +14,52 @@ from itertools import repeat
 import numpy as np
 import pyarrow.compute as pc
 
-from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.types import MERGE, PUT, Stretch
 
 SAMPLE_EVERY = 16
-WORTH_LOOKS = 3
-"""A block is worth keeping as objects when it is read in part as often as this: about what making all of them takes."""
-MOST_ROWS = 1024
-"""Blocks of more rows are not kept as objects: making them would take long."""
-_OBJECT_BYTES = 48
-"""Roughly what a key or a value costs as a Python object, beside its bytes."""
+WORTH_LOOKS = 4
+"""Its keys are worth keeping when a block is read in part as often as this: about what making them takes."""
+MOST_KEYS = 4096
+"""Blocks of more rows do not keep them: making them would take long."""
+_KEY_BYTES = 41
+"""What a key takes as a Python object in a list, beside its bytes."""
 
 
-class RowObjects:
-    """The keys and values of a block, of which every reader sees every row; a `slate_async.sst.cache.Lookup`."""
+class Keys:
+    """The keys of a block of which every reader sees every row; a `slate_async.sst.cache.Lookup`."""
 
-    __slots__ = ("_owner", "keys", "nbytes", "used", "values")
+    __slots__ = ("_owner", "found", "nbytes", "used")
     retired = False
 
     def __init__(self, owner: BlockRows) -> None:
-        columns = owner.columns
-        self.keys: list[bytes] = columns.keys.to_pylist()
-        self.values: list[bytes | None] = columns.values.to_pylist()
-        self.nbytes = columns.nbytes + 2 * _OBJECT_BYTES * len(columns)
+        keys = owner.columns.keys
+        self.found: list[bytes] = keys.to_pylist()
+        self.nbytes = binary_nbytes(keys) + _KEY_BYTES * len(keys)
         self.used = False
         self._owner = owner
 
-    def first(self, start: bytes | None, end: bytes | None, count: int, *, last: bool) -> Stretch:
-        """See `BlockRows.first`."""
-        keys = self.keys
-        low = 0 if start is None else bisect_left(keys, start)
-        beyond = len(keys) if end is None else bisect_left(keys, end)
-        stop = low + count
-        if stop < beyond:
-            return keys[low:stop], self.values[low:stop], False, False
-        return keys[low:beyond], self.values[low:beyond], False, last or beyond < len(keys)
-
     def drop(self) -> None:
         """See `slate_async.sst.cache.Lookup`."""
-        self._owner.objects = None
+        self._owner.keys = None
 
 
 class BlockRows:
-    """The sorted rows of one block. ``columns.seen_from`` is known; ``objects`` are there while they are kept."""
+    """The sorted rows of one block. ``columns.seen_from`` is known; ``keys`` are there while they are kept."""
 
-    __slots__ = ("_looks", "_samples", "columns", "objects")
+    __slots__ = ("_looks", "_samples", "columns", "keys")
 
     def __init__(self, columns: Columns) -> None:
         self.columns = replace(columns, seen_from=_seen_from(columns))
-        self.objects: RowObjects | None = None
+        self.keys: Keys | None = None
         self._samples: list[bytes] = columns.keys[::SAMPLE_EVERY].to_pylist()
         self._looks = 0
 
-    def worth_objects(self) -> bool:
-        """Whether to make `RowObjects`. Asked after each look that did without."""
+    def worth_keys(self) -> bool:
+        """Whether to make `Keys`. Asked after each look that did without."""
         self._looks += 1
-        return self._looks == WORTH_LOOKS and self.columns.seen_from is not None and len(self.columns) <= MOST_ROWS
+        wanted = self._looks % WORTH_LOOKS == 0
+        return wanted and self.columns.seen_from is not None and len(self.columns) <= MOST_KEYS
 
     def first(
         self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int, *, last: bool
@@ -78,10 +68,15 @@ class BlockRows:
 
         ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
         block lies before the range."""
-        columns, objects = self.columns, self.objects
-        if objects is not None and columns.seen_from is not None and columns.seen_from <= max_seq:
-            objects.used = True
-            return objects.first(start, end, count, last=last)
+        columns, kept = self.columns, self.keys
+        if kept is not None and columns.seen_from is not None and columns.seen_from <= max_seq:
+            kept.used = True
+            found = kept.found
+            low = 0 if start is None else bisect_left(found, start)
+            beyond = len(found) if end is None else bisect_left(found, end)
+            stop = min(low + count, beyond)
+            ended = stop == beyond and (last or beyond < len(found))
+            return found[low:stop], columns.values.slice(low, max(0, stop - low)).to_pylist(), False, ended
         low = 0 if start is None else max(0, bisect_left(self._samples, start) - 1) * SAMPLE_EVERY
         keys: list[bytes] = columns.keys.slice(low, SAMPLE_EVERY + 1 + count).to_pylist()
         skip = 0 if start is None else bisect_left(keys, start)

@@ -20,7 +20,7 @@ from slate_async.format.joined_blocks import StoredBlock, decode_blocks
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
-from slate_async.sst.block_rows import RowObjects
+from slate_async.sst.block_rows import Keys
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
@@ -170,9 +170,9 @@ class SstReader:
                 return None
             rows = block.for_scans()
             found = rows.first(start, end, count, max_seq, now_ms, last=number == numbers[-1])
-            if rows.objects is None and rows.worth_objects():
-                rows.objects = RowObjects(rows)
-                self._cache.keep(rows.objects)
+            if rows.keys is None and rows.worth_keys():
+                rows.keys = Keys(rows)
+                self._cache.keep(rows.keys)
             if found is None or found[0] or found[3]:
                 return found
         return NO_KEYS

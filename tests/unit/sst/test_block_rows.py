@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.sst import block_rows
-from slate_async.sst.block_rows import WORTH_LOOKS, BlockRows, RowObjects
+from slate_async.sst.block_rows import WORTH_LOOKS, BlockRows, Keys
 from slate_async.sst.cache import BlockCache
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NO_KEYS, PUT
 from tests.read_model import Version, columns, newest_first, visible
@@ -88,21 +88,21 @@ def test_a_merge_operand_is_not_for_a_look() -> None:
     assert BlockRows(rows).first(None, None, 1, 9, 0, last=True) is None
 
 
-def test_rows_kept_as_objects_say_the_same() -> None:
+def test_kept_keys_say_the_same() -> None:
     rows = [Version(b"%02d" % i, b"v%d" % i, 1) for i in range(0, 60, 2)]
-    block = BlockRows(columns(rows))
-    objects = RowObjects(block)
+    plain, keeping = BlockRows(columns(rows)), BlockRows(columns(rows))
+    keeping.keys = Keys(keeping)
     for last in (False, True):
         for start in (None, b"", b"10", b"11", b"58", b"59"):
             for end in (None, b"12", b"58", b"59", b"99"):
                 if start is not None and end is not None and start >= end:
                     continue
                 for count in (1, 3, 100):
-                    found = objects.first(start, end, count, last=last)
-                    assert found == block.first(start, end, count, MAX_SEQ, 0, last=last)
+                    found = keeping.first(start, end, count, MAX_SEQ, 0, last=last)
+                    assert found == plain.first(start, end, count, MAX_SEQ, 0, last=last)
 
 
-async def test_a_block_that_is_often_read_in_part_is_kept_as_objects() -> None:
+async def test_a_block_that_is_often_read_in_part_keeps_its_keys() -> None:
     cache = BlockCache(1 << 20)
     reader = reader_of(
         CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(20)], block_bytes=4000), cache=cache
@@ -111,26 +111,25 @@ async def test_a_block_that_is_often_read_in_part_is_kept_as_objects() -> None:
     (block,) = await reader.load_blocks([0], fill_cache=True)
     rows, before = block.for_scans(), cache.stats().bytes
     for _ in range(WORTH_LOOKS):
-        assert rows.objects is None
+        assert rows.keys is None
         assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
-    kept = rows.objects
+    kept = rows.keys
     assert kept is not None
     assert cache.stats().bytes == before + kept.nbytes
     assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
     assert kept.used
     assert reader.first_rows(b"005", None, 1, 0, 0) is None, "not for readers from before the newest row"
     kept.drop()
-    assert rows.objects is None
+    assert rows.keys is None
     assert reader.first_rows(b"0190", None, 1, MAX_SEQ, 0) == NO_KEYS
 
 
-async def test_objects_of_a_block_the_cache_has_no_room_for_are_not_kept() -> None:
-    cache = BlockCache(5_000)
-    reader = reader_of(
-        CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(20)], block_bytes=4000), cache=cache
-    )
+async def test_keys_that_the_cache_has_no_room_for_are_not_kept() -> None:
+    rows = [R(b"%0500d" % i, b"v") for i in range(20)]
+    cache = BlockCache(15_000)
+    reader = reader_of(CountingStore(), sst_of(rows, block_bytes=40_000), cache=cache)
     (block,) = await reader.load_blocks([0], fill_cache=True)
     assert cache.stats().blocks == 1
     for _ in range(WORTH_LOOKS + 1):
-        assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
-    assert block.for_scans().objects is None
+        assert reader.first_rows(rows[5].key, None, 1, MAX_SEQ, 0) == ([rows[5].key], [b"v"], False, False)
+    assert block.for_scans().keys is None
