@@ -28,6 +28,8 @@ def order_of(rows: Columns) -> tuple[Order, Mask]:
 
     Rows of one key and one sequence number stay in the order they are in."""
     order, repeats = _by_key(rows.keys)
+    if not repeats.any():
+        return order, repeats
     seqs, again = rows.seqs[order], repeats[1:]
     misplaced = again & ((seqs[1:] > seqs[:-1]) | ((seqs[1:] == seqs[:-1]) & (order[1:] < order[:-1])))
     if misplaced.any():
@@ -86,16 +88,29 @@ def _numbers(keys: pa.BinaryArray) -> tuple[Numbers, bool]:
     offsets, data = binary_buffers(keys)
     if len(data) < 8:
         return np.empty(0, np.uint64), False
-    words = np.ndarray(len(data) - 7, ">u8", np.frombuffer(data, np.uint8), strides=(1,))
-    starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets)
     shortest, longest, shared = int(lengths.min()), int(lengths.max()), 0
+    if shortest == longest >= 8:
+        return _numbers_of_equal(data, int(offsets[0]), len(lengths), longest)
+    words = np.ndarray(len(data) - 7, ">u8", np.frombuffer(data, np.uint8), strides=(1,))
+    starts = offsets[:-1].astype(np.int64)
     while True:
         numbers = _words(words, starts + shared, offsets)
         differ = int(numbers.min()) ^ int(numbers.max())
         if differ >> 56 or shared >= longest:
             return numbers, shortest == longest <= shared + 8
         shared += (64 - differ.bit_length()) // 8
+
+
+def _numbers_of_equal(data: memoryview, start: int, rows: int, length: int) -> tuple[Numbers, bool]:
+    """As `_numbers`, of keys that all have ``length`` bytes, 8 or more: many times faster."""
+    at, last = 0, length - 8
+    while True:
+        numbers: Numbers = np.ndarray(rows, ">u8", data, start + at, (length,)).astype(np.uint64)
+        differ = int(numbers.min()) ^ int(numbers.max())
+        if differ >> 56 or at == last:
+            return numbers, at == last
+        at = min(last, at + (64 - differ.bit_length()) // 8)
 
 
 def _words(words: npt.NDArray[Any], starts: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32]) -> Numbers:

@@ -109,7 +109,8 @@ class MergedRows(AsyncIterator[Round]):
         joined = [part for parts in taken for part in parts]
         if len(joined) == 1:
             return Round(joined[0])
-        if sum(part.nbytes for part in joined) > MAX_JOINED_BYTES:
+        most = len(joined) * max(cursor.heaviest for cursor in self._cursors)
+        if most > MAX_JOINED_BYTES and sum(part.nbytes for part in joined) > MAX_JOINED_BYTES:
             self._single_rows.extend(rows_apart(joined, self._reverse))
             return None
         rows, seen_from = concat(joined), _seen_from(joined)
@@ -141,10 +142,21 @@ class _Cursor:
     """A stream and what is buffered of it.
 
     ``window`` is what rounds may take from, ``_ahead`` fetched batches cut to a round's size, both in the order
-    they were fetched.
+    they were fetched. ``heaviest``: the bytes of the largest batch so far.
     """
 
-    __slots__ = ("_ahead", "_ended", "_held", "_most_bytes", "_most_rows", "_reverse", "_wanted", "stream", "window")
+    __slots__ = (
+        "_ahead",
+        "_ended",
+        "_held",
+        "_most_bytes",
+        "_most_rows",
+        "_reverse",
+        "_wanted",
+        "heaviest",
+        "stream",
+        "window",
+    )
 
     def __init__(self, stream: Stream, reverse: bool, most_rows: int, most_bytes: int) -> None:
         self.stream = stream
@@ -156,6 +168,7 @@ class _Cursor:
         self._most_bytes = most_bytes
         self._held = 0
         self._wanted = LEAST_ROWS
+        self.heaviest = 0
 
     @property
     def finished(self) -> bool:
@@ -200,7 +213,9 @@ class _Cursor:
         total = len(batch)
         if not total:
             return
-        rows = max(1, min(self._most_rows, total * self._most_bytes // max(1, batch.nbytes)))
+        nbytes = batch.nbytes
+        self.heaviest = max(self.heaviest, nbytes)
+        rows = max(1, min(self._most_rows, total * self._most_bytes // max(1, nbytes)))
         self._wanted = min(self._wanted, rows)
         if total <= rows:
             self._ahead.append(batch)
