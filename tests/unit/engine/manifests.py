@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.format.columns import Columns, concat
 from slate_async.format.header import ObjectKind, peek_header
+from slate_async.format.ordering import repeated_keys
 from slate_async.format.sst_builder import SstBuilder
 from slate_async.log.names import position_of
 from slate_async.manifest.driver import ManifestDriver
@@ -112,7 +113,7 @@ async def _merged(
         )
         parts += [part async for part in reader.scan(None, None)]
     rows = sort_rows(concat(parts))
-    newest = rows.take(newest_visible(rows, MAX_SEQ))
+    newest = rows.take(newest_visible(rows.seqs, repeated_keys(rows.keys), MAX_SEQ))
     return newest.take((newest.kinds == PUT).nonzero()[0]), int(rows.seqs.max())
 
 
