@@ -105,9 +105,10 @@ class ReadView:
         """The newest version of ``key`` up to ``max_seq``: a value that does not expire, else a `RowHit` (see
         `live_hit`), ``None`` if there is none, `NEEDS_IO` when only the store knows. Never suspends."""
         for table in self.memtables:
-            found = table.find(key, max_seq)
-            if found is not None:
-                return found
+            if table.last_seq:
+                found = table.find(key, max_seq)
+                if found is not None:
+                    return found
         if not self._levels:
             return None
         hot = self._hot
