@@ -202,13 +202,14 @@ async def _clean_up(
 ) -> ManifestState | None:
     """If the clone can never be finished, remove what there is of it, here and in the parent. Else leave it.
 
-    Its state if somebody else has finished it: it may have been detached since, and gone its own way."""
+    Its state if somebody else has finished it: it may have been detached since, and gone its own way. Raises
+    `InvalidError` if somebody has destroyed it: no wonder, then, that something of it was missing."""
     state = await target.head()
     try:
         check_unfinished(state, begun.database_id)
     except InvalidError:
         await _unpin(parent, origin)
-        return None
+        raise
     if state.initialized:
         return state
     if await _is_lost(parent, state, origin):

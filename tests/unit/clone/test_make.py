@@ -238,6 +238,28 @@ async def test_a_cloner_that_sleeps_changes_nothing_of_what_others_made(
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_cloner_that_goes_on_after_another_and_finds_its_clone_destroyed_says_so(kind: Kind) -> None:
+    """What another one has copied is there when it looks first, and gone when it looks closer."""
+    town = Town(kind)
+    await town.write(PARENT, numbered(0, 5))
+    await begin(town)
+    for requests in range(1_000):
+        other = town.copy()
+        with contextlib.suppress(Killed):
+            await clone(other, life=Life(requests))
+            break
+        for later in range(1_000):
+            again = other.copy()
+            sleeper = Life(later, lambda again=again: destroy_all_of(again, CLONE))
+            with contextlib.suppress(InvalidError):
+                await clone(again, life=sleeper)
+            if sleeper.requests is not None:
+                break
+            assert await clones_held(again) == [], f"begun with {requests}, slept before {later}"
+    assert requests > 10
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 async def test_a_cloner_that_sleeps_finds_its_clone_finished_and_detached(kind: Kind) -> None:
     """A parent without SSTs, so that the clone needs nothing of it once it is finished."""
     town = Town(kind)

@@ -33,12 +33,15 @@ class Kept:
 
     expire_ms: until then it is promised, by anybody's clock; ``None`` for ever
     deleted: somebody has begun to delete it
+    refreshing: who has begun to lengthen it, and nobody knows when that takes effect; refreshes: how many ever did
     rows: what the first reader of it saw
     """
 
     id: UUID
     expire_ms: int | None
     deleted: bool = False
+    refreshing: list[Node] = field(default_factory=list)
+    refreshes: int = 0
     rows: Rows | None = None
 
     def promised(self, node: Node) -> bool:

@@ -67,14 +67,24 @@ class Keeper:
         kept = self._any()
         if kept is None or kept.expire_ms is None:
             return
+        lifetime = self._lifetime()
+        alone = not kept.refreshing
+        kept.refreshing.append(self._node)
+        kept.refreshes += 1
+        turn = kept.refreshes
+        if lifetime is not None:  # from here on that may be its end
+            kept.expire_ms = min(kept.expire_ms, self._node.clock.now_ms() + round(lifetime * 1000))
         try:
             async with self._estate.admin(self._node, self._site) as admin:
-                info = await admin.refresh_checkpoint(kept.id, lifetime=self._lifetime())
+                info = await admin.refresh_checkpoint(kept.id, lifetime=lifetime)
         except InvalidError:
+            kept.refreshing.remove(self._node)
             self._check_lost(kept)
-        else:
+            return
+        if alone and kept.refreshes == turn:  # else another one's may have come later, or be still to come
             kept.expire_ms = self._end(info)
-            self._estate.count("checkpoints-refreshed")
+        kept.refreshing.remove(self._node)
+        self._estate.count("checkpoints-refreshed")
 
     async def _delete(self) -> None:
         kept = self._any()
