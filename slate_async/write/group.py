@@ -9,14 +9,14 @@ from typing import Any, Final
 from slate_async.errors import InvalidError
 from slate_async.write.wakes import Wakes
 
-CROWD = 1024
+CROWD = 256
 """So many waiting writes are worth a log object of their own, whatever else is in flight."""
 
 
 class CommitGroup:
     """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
 
-    ``crowded`` is called when the `CROWD`-th waiter comes."""
+    ``crowded`` is called with every `CROWD`-th waiter."""
 
     __slots__ = ("_crowded", "_failure", "_loop", "_told", "_waiters", "durable", "writes")
 
@@ -30,9 +30,9 @@ class CommitGroup:
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether `CROWD` waiters came, or more."""
-        return len(self._waiters) >= CROWD
+    def waiting(self) -> int:
+        """How many waiters came."""
+        return len(self._waiters)
 
     async def wait(self) -> None:
         """Return once durable; raise the failure otherwise."""
@@ -46,7 +46,7 @@ class CommitGroup:
             raise InvalidError("a write is waited for on the event loop that made it", outcome="unknown")
         waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
         self._waiters.append(waiter)
-        if len(self._waiters) == CROWD:
+        if not len(self._waiters) % CROWD:
             self._crowded()
         try:
             await waiter

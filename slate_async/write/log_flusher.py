@@ -138,7 +138,7 @@ class LogFlusher:
                     last_start=self._last_start,
                     in_flight=self._window.in_flight,
                     pending_bytes=self._tables.pending_bytes,
-                    crowded=self._tables.group.is_crowded,
+                    waiting=self._tables.group.waiting,
                     waking=self._waking(),
                     forced=bool(self._tables.queue),
                 )

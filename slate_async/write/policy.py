@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slate_async.write.group import CROWD
+
+FULL_WINDOW_CROWDS = 4
+"""So many crowds of tasks that are being told are not waited for any longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
@@ -25,18 +30,20 @@ class FlushPolicy:
         last_start: float,
         in_flight: int,
         pending_bytes: int,
-        crowded: bool,
+        waiting: int,
         waking: bool,
         forced: bool,
     ) -> float:
         """Seconds until the next flush should start; 0 for now. The caller checks the window's room.
 
-        While tasks are being told (``waking``) of a flush, they write what the next one should hold."""
+        waiting: tasks that wait for what is pending
+        waking: tasks are being told of a flush, and write what the next one should hold; they need not all be waited
+            for once there are so many that the store may as well work meanwhile"""
         gap = max(0.0, last_start + self.min_gap_s - now)
-        if forced or crowded or pending_bytes >= self.flush_bytes:
+        if forced or pending_bytes >= self.flush_bytes:
             return gap
         if waking:
-            return max(gap, self.interval_s)
-        if in_flight == 0:
+            return gap if waiting >= FULL_WINDOW_CROWDS * CROWD else max(gap, self.interval_s)
+        if in_flight == 0 or waiting >= CROWD:
             return gap
         return max(gap, last_start + self.interval_s - now, 0.0)

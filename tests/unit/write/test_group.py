@@ -15,10 +15,10 @@ async def test_a_crowd_is_told_of_once() -> None:
     group = CommitGroup(lambda: told.append(1))
     tasks = [asyncio.create_task(group.wait()) for _ in range(CROWD - 1)]
     await asyncio.sleep(0)
-    assert (told, group.is_crowded) == ([], False)
+    assert (told, group.waiting) == ([], CROWD - 1)
     tasks += [asyncio.create_task(group.wait()) for _ in range(10)]
     await asyncio.sleep(0)
-    assert (told, group.is_crowded) == ([1], True)
+    assert (told, group.waiting) == ([1], CROWD + 9)
     group.resolve()
     await asyncio.gather(*tasks)
 

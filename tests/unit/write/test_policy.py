@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import slate_async as slate
 from slate_async.write.group import CROWD
-from slate_async.write.policy import FlushPolicy
+from slate_async.write.policy import FULL_WINDOW_CROWDS, FlushPolicy
 from tests.engine import CONTIGUOUS, KINDS, Kind
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node
@@ -29,7 +29,7 @@ POLICY = FlushPolicy(interval_s=0.1, flush_bytes=1000)
 def delay(policy: FlushPolicy = POLICY, **changed: object) -> float:
     """Of ten pending bytes at second 5, with one flush in flight since 4.98, unless ``changed``."""
     state = {"now": 5.0, "last_start": 4.98, "in_flight": 1, "pending_bytes": 10, **changed}
-    return policy.delay(**{"crowded": False, "waking": False, "forced": False, **state})  # type: ignore[arg-type]
+    return policy.delay(**{"waiting": 0, "waking": False, "forced": False, **state})  # type: ignore[arg-type]
 
 
 def test_a_flush_starts_at_once_when_none_is_in_flight_however_recent_the_last() -> None:
@@ -48,18 +48,20 @@ def test_beside_another_it_waits_for_the_interval_since_the_last_start() -> None
 def test_enough_bytes_a_crowd_or_force_end_the_wait() -> None:
     assert delay(pending_bytes=999) > 0
     assert delay(pending_bytes=1000) == 0
-    assert delay(crowded=True) == 0
+    assert delay(waiting=CROWD - 1) > 0
+    assert delay(waiting=CROWD) == 0
     assert delay(forced=True) == 0
 
 
 def test_who_is_being_told_of_a_flush_may_write_for_the_next_one() -> None:
     assert delay(in_flight=0, waking=True, last_start=NEVER) == pytest.approx(0.1)
     assert delay(waking=True, last_start=4.0) == pytest.approx(0.1)
-    for reason in ({"pending_bytes": 1000}, {"crowded": True}, {"forced": True}):
+    assert delay(waking=True, waiting=FULL_WINDOW_CROWDS * CROWD - 1) > 0
+    for reason in ({"pending_bytes": 1000}, {"waiting": FULL_WINDOW_CROWDS * CROWD}, {"forced": True}):
         assert delay(waking=True, **reason) == 0
 
 
-@pytest.mark.parametrize("reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"crowded": True}, {"forced": True}])
+@pytest.mark.parametrize("reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"waiting": CROWD}, {"forced": True}])
 def test_the_cap_on_flushes_holds_whatever_the_reason(reason: dict[str, object]) -> None:
     capped = FlushPolicy(interval_s=0.1, flush_bytes=1000, min_gap_s=0.5)
     assert delay(capped, **reason) == pytest.approx(0.48)
