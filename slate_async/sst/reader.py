@@ -285,10 +285,14 @@ class SstReader:
 
         def decode() -> list[LoadedBlock]:
             # A block that is its own copy does not hold the whole read in memory.
-            return [
+            blocks = [
                 self._decode_one(meta, number, data if len(part) == len(data) else bytes(part))
                 for number, part in parts
             ]
+            if heavy:  # only scans read so much, and what they want of a block takes half as long again
+                for block in blocks:
+                    block.for_scans()
+            return blocks
 
         heavy = sum(min(stored_raw_bytes(part), 2**31) for _, part in parts) > OFFLOAD_BYTES
         return await self._offload.run(decode) if heavy else decode()
