@@ -35,12 +35,12 @@ KEYS_PER_MARK = 16
 """Of keys that are looked up together, every n-th marks its range."""
 MOST_ROWS = 4096
 """Rows looked at for one range, of all levels together: half a millisecond of work."""
-_RANGE_BYTES = 1000
-_ROW_BYTES = 150
-"""Roughly what a range, and a row of it, cost in memory besides the bytes of keys and values."""
 MOST_TOGETHER = 150_000
 """Rows of the dictionary for all ranges; further ranges keep their own, and are found a little later. A dictionary is
 copied when it has filled up, which takes about a millisecond for so many."""
+_RANGE_BYTES = 1000
+_ROW_BYTES = 150
+"""Roughly what a range, and a row of it, cost in memory besides the bytes of keys and values."""
 
 
 class HotRange:
@@ -118,11 +118,15 @@ class HotRanges:
     def read(self, key: bytes) -> None:
         """``key`` was found in a block of a level that is in memory. Makes the range around it, at times."""
         self._reads += 1
-        if self._reads >= READS_PER_LOOK and self._cache is not None:
-            self._reads = 0
-            made = self._make(key)
-            if made is not None:
-                self._add(made, self._cache)
+        if self._reads < READS_PER_LOOK or self._cache is None:
+            return
+        self._reads = 0
+        near = self.ranges[bisect_right(self.starts, key) - 1]
+        if key < near.end and not near.rest:
+            return  # it is hot; this reader may not see all of it, or wants more of a row than the value
+        made = self._make(key)
+        if made is not None:
+            self._add(made, self._cache)
 
     def look_up_each(self, keys: Sequence[bytes], max_seq: int) -> list[bytes | RowHit | NeedsIO | None]:
         """What hot ranges alone tell a reader up to ``max_seq`` of each of ``keys``; `NEEDS_IO` of the others."""

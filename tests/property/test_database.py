@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import slate_async as slate
+from slate_async.read import hot
 from slate_async.types import Row
 from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle
 
@@ -357,6 +358,13 @@ class DatabaseMachine(RuleBasedStateMachine):
 
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
+
+
+@pytest.fixture(autouse=True)
+def _soon_hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point reads go through hot ranges as soon as that is possible."""
+    monkeypatch.setattr(hot, "READS_PER_LOOK", 1)
+    monkeypatch.setattr(hot, "WORTH_LOOKUPS", 1)
 
 
 @pytest.mark.timeout(1800)
