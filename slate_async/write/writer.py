@@ -66,7 +66,6 @@ class Writer:
         self.state = inherited.state
         self.epoch = encoder.epoch
         self.pins = pins
-        self._runtime = runtime
         self._ssts = ssts
         self._log = log
         self._supervisor = supervisor
