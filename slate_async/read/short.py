@@ -23,6 +23,9 @@ Pair: TypeAlias = tuple[bytes, bytes]
 LEAST_ASKED = 8
 """Of several sources each is asked for twice its share of the rows and so many more: most of them are not needed."""
 
+MOST_SOURCES = 64
+"""More sources are too many to ask at one go."""
+
 FirstRows: TypeAlias = tuple[Iterator[Pair], int, bytes | None]
 """Pairs of key and value in key order, how many, and the last key looked at, ``None`` if nothing comes after it."""
 
@@ -41,6 +44,8 @@ def first_rows(
     hidden."""
     start, end = span
     sources = len(memtables) + len(levels)
+    if sources > MOST_SOURCES:
+        return None
     asked = count if sources < 2 else min(count, LEAST_ASKED + 2 * count // sources)
     filled: list[Stretch] = []
     for table, limit in memtables:

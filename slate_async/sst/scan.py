@@ -2,7 +2,7 @@
 
 Reads begin small, so a scan that stops early costs little, and double up to the read-ahead; from the second one on
 the next reads are under way while the consumer works on the current one, so that one is fetched while another is
-decoded. The tasks of those reads are owned by the iterator and end with it.
+decoded. The tasks of those reads are owned by the iterator and end with it, also when it is dropped.
 
 Blocks of which every reader sees every row come as they are. Others are joined from the second read on, because
 whoever has to pick rows out of columns pays for every batch.
@@ -102,7 +102,7 @@ class BlockScan(AsyncIterator[Columns]):
             loaded = await reads.next()
             if loaded is None:
                 raise StopAsyncIteration
-            parts = (self._rows(index, number, block) for number, block in loaded)
+            parts = _parts(index, loaded, self._blocks, self._start, self._end)
             self._parts = joined(parts, reverse=self._reverse) if begun else parts
 
     def _begin(self, index: Index) -> _Reads:
@@ -112,24 +112,26 @@ class BlockScan(AsyncIterator[Columns]):
         self._reads = _Reads(self._source, plan, self._reads_ahead, self._fill_cache)
         return self._reads
 
-    def _rows(self, index: Index, number: int, block: LoadedBlock) -> Columns:
-        """The rows of ``block`` inside the range."""
-        columns = block.for_scans().columns
-        start = self._start if number == self._blocks[0] else None
-        end = self._end if number == self._blocks[-1] else None
-        if start is not None or end is not None:
-            first = 0 if start is None else block.lower_bound(start)
-            stop = block.rows if end is None else block.lower_bound(end)
-            columns = columns.slice(first, max(first, stop))
-        if index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
-            return replace(columns, seen_from=None)
-        return columns
-
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
         self._parts = iter(())
         if self._reads is not None:
             await self._reads.aclose()
+
+
+def _parts(
+    index: Index, loaded: list[tuple[int, LoadedBlock]], blocks: range, start: bytes | None, end: bytes | None
+) -> Iterator[Columns]:
+    """The rows of each block of ``loaded`` in ``[start, end)``, which all of ``blocks`` may hold rows of."""
+    for number, block in loaded:
+        rows = block.for_scans().columns
+        first = block.lower_bound(start) if start is not None and number == blocks[0] else 0
+        stop = block.lower_bound(end) if end is not None and number == blocks[-1] else block.rows
+        if stop - first != block.rows:
+            rows = rows.slice(first, max(first, stop))
+        if index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
+            rows = replace(rows, seen_from=None)
+        yield rows
 
 
 def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
@@ -199,6 +201,12 @@ class _Reads:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def __del__(self) -> None:
+        for _, task in self._ahead:
+            loop = task.get_loop()
+            if not task.done() and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)  # any thread may collect what was dropped
 
 
 def _seen(task: asyncio.Task[list[LoadedBlock]]) -> None:

@@ -12,7 +12,7 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.read import KeyRange, ReadView, Run, Scan
-from slate_async.read.short import first_rows
+from slate_async.read.short import MOST_SOURCES, first_rows
 from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
 from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
 
@@ -105,6 +105,14 @@ async def test_what_is_not_at_hand_is_streamed() -> None:
     assert [key async for key, _ in scan_of(ReadView([], [part], [], turns=turns()))] == [b"a"]
     assert first_rows([], [Run((part,))], ALL, 1, MAX_SEQ, 0) is not None
     assert first_rows([(memtable_of([Version(b"a", b"", 1, MERGE)]), 1)], [], ALL, 1, MAX_SEQ, 0) is None
+
+
+def test_too_many_sources_are_streamed() -> None:
+    parts = [Run((table([Version(b"a", b"", 1)]),)) for _ in range(MOST_SOURCES + 1)]
+    for part in parts:
+        part.tables[0].source.loaded = True  # type: ignore[misc]
+    assert first_rows([], parts, ALL, 1, MAX_SEQ, 0) is None
+    assert first_rows([], parts[1:], ALL, 1, MAX_SEQ, 0) is not None
 
 
 def test_keys_that_are_not_in_order_yet() -> None:

@@ -297,6 +297,24 @@ async def test_an_abandoned_scan_ends_its_read_ahead() -> None:
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
+async def test_a_dropped_scan_ends_its_read_ahead() -> None:
+    store = CountingStore()
+    reader = reader_of(store, big_sst(big_rows(20_000)))
+    await reader.load()
+    store.gate = asyncio.Event()
+    store.gate.set()
+    scan = reader.scan(None, None, read_ahead_bytes=8000)
+    while len(store.reads) < 3:
+        await anext(scan)
+    store.gate.clear()
+    await asyncio.sleep(0)
+    del scan
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert store.cancelled == READS_AHEAD
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
 async def test_a_read_ahead_that_fails_fails_the_scan() -> None:
     store, rows = CountingStore(), big_rows(20_000)
     reader = reader_of(store, big_sst(rows))
