@@ -227,6 +227,7 @@ class DbReader(Member, ViewReads):
     # ---- closing
 
     def _halt(self, cause: BaseException | None) -> None:
+        self._source.picture.end()
         if self._poll is not None:
             self._polls.cancel(self._poll)
         if self._follower is not None:

@@ -195,6 +195,10 @@ class Picture:
             self._active = _Replayed(Memtable(), log_start - 1)
         return before != (len(self._frozen), len(self._log_ssts), self._active)
 
+    def end(self) -> None:
+        """Nobody reads it any more."""
+        self._hot.end()
+
     # ---- what reads see
 
     def _look(self) -> ReadView:

@@ -237,3 +237,7 @@ class HotReads:
             self._current.retire()
             self._current = HotRanges(levels, self._cache)
         return self._current
+
+    def end(self) -> None:
+        """Nobody reads the database any more: the memory is due."""
+        self.over(())

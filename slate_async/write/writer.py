@@ -276,6 +276,7 @@ class Writer:
             return
         self._failure = lambda: closed_failure(cause)
         self.refuse_writes(cause)
+        self._hot.end()
         self.flusher.stop()
         sent = [segment.group for segment in self.flusher.issued_segments()]
         unsent = self.tables.groups()

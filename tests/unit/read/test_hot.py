@@ -168,6 +168,20 @@ async def test_ranges_of_levels_that_are_gone_make_room_for_others() -> None:
     assert stored.view.look_up(b"0007", MAX_SEQ) == RowHit(b"level 1", 1007, PUT, NO_EXPIRY, 0)
 
 
+async def test_what_nobody_reads_any_more_makes_room_for_others() -> None:
+    stored = Stored(rows(1))
+    await stored.load()
+    stored.heat(b"0007")
+    stored.heat(b"0290")
+    held = [one for one in stored.view._hot.ranges if one.rows or one.keys]
+    assert len(held) == 2
+    stored.reads.end()
+    other = HotReads(stored.stored.cache)
+    stored.view = ReadView([], [], stored.levels, turns=turns(), hot=other)
+    stored.heat(b"0100")
+    assert [bool(one.keys) for one in held] == [False, True]
+
+
 @pytest.mark.parametrize("cache_bytes", [0, 5_000])
 async def test_a_cache_without_room_keeps_no_ranges(cache_bytes: int) -> None:
     stored = Stored(rows(1), rows(2), cache_bytes=cache_bytes)
