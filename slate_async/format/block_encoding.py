@@ -140,6 +140,8 @@ def _check_rows(columns: Columns, keys: _Heap) -> None:
 
 def _breaks(breaks: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Flags:
     """For each block, whether there is a break between two of its rows; ``breaks[i]``: there is one after row ``i``."""
+    if len(starts) == 1:
+        return [bool(breaks.any())]
     before = np.zeros(len(breaks) + 1, np.int64)
     np.cumsum(breaks, out=before[1:])
     found: Flags = (before[ends - 1] != before[starts]).tolist()
@@ -148,5 +150,7 @@ def _breaks(breaks: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], ends: 
 
 def _any(marks: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64]) -> Flags:
     """For each block, whether a row of it is marked; none is when there are no ``marks``."""
-    found: Flags = np.logical_or.reduceat(marks, starts).tolist() if len(marks) else [False] * len(starts)
+    if not len(marks):
+        return [False] * len(starts)
+    found: Flags = [bool(marks.any())] if len(starts) == 1 else np.logical_or.reduceat(marks, starts).tolist()
     return found
