@@ -143,7 +143,7 @@ def resident_beside(
         compactor,
         name=place.name,
         writer_epoch=writer.epoch,
-        state=lambda: writer.state,
+        state=lambda: driver.head or writer.state,
         due=due,
         clock=place.runtime.clock,
         automatic=settings.compactor,

@@ -51,7 +51,8 @@ def again(cause: SlateError) -> SlateError:
 class Resident:
     """See the module docstring.
 
-    state: the newest one known; ``due``: whether there is something to compact in it
+    state: the newest one that is known, seen by the writer or on the way of a commit
+    due: whether there is something to compact
     automatic: whether to compact without being asked
     """
 
@@ -109,11 +110,15 @@ class Resident:
 
     async def run(self) -> None:
         """Compact when it is this process's turn, for ever. An error of stored bytes ends compaction, not the writer,
-        which goes on until it must wait for compaction, and says why."""
+        which goes on until it must wait for compaction, and says why. Raises `FencedError` as soon as a state that was
+        met on the way is another writer's: a zombie must not take the role from the living time and again."""
         while True:
             await self._turn()
             try:
                 self._active = True
+                if not self._compactor.epoch:
+                    await self._compactor.claim()
+                self._check_writer()
                 await self._compactor.run(while_asked=not self._automatic)
                 await self._compactor.release()
             except FencedError as fenced:
@@ -130,10 +135,16 @@ class Resident:
             finally:
                 self._active = False
 
+    def _check_writer(self) -> None:
+        epoch = self._state().writer_epoch
+        if epoch != self._writer_epoch:
+            raise FencedError(f"writer epoch {epoch} took over from epoch {self._writer_epoch}")
+
     async def _turn(self) -> None:
         """Wait until somebody asks, or there is work that nobody else does."""
         attended = None
         since = self._clock.monotonic()
+        self._check_writer()
         while not self._compactor.asked:
             state = self._state()
             if self._automatic and self._due():

@@ -207,6 +207,23 @@ async def test_the_compactor_of_a_dead_writer_is_not_waited_for() -> None:
         await until(lambda: db.metrics()["compaction.committed"] > 0, "the next writer's compaction")
 
 
+async def test_a_fenced_writer_that_compacts_ends_and_takes_no_role_from_the_living() -> None:
+    """It does not wait for its next look at the manifest."""
+    store = memory_store()
+    settings = {"compactor": True, "l0_compact_ssts": 2, "manifest_poll_interval_ms": 60_000}
+    zombie = await open_db(store, CONTIGUOUS, **settings)
+    await fill(zombie, rounds=2)
+    await until(lambda: zombie.metrics()["compaction.committed"] > 0, "a compaction")
+    async with open_db(store, CONTIGUOUS, **settings) as db:
+        with pytest.raises(slate.FencedError):
+            await zombie.compact(full=True)
+        with pytest.raises(slate.FencedError):
+            await zombie.wait_closed()
+        await fill(db, rounds=3)
+        await until(lambda: db.metrics()["compaction.committed"] > 0, "the living writer's compaction")
+    await zombie.close()
+
+
 async def test_there_is_no_compactor_of_nothing() -> None:
     with pytest.raises(slate.InvalidError, match="no database"):
         await open_compactor(memory_store())
