@@ -2,7 +2,7 @@
 
 Memory of a range, whatever the size of the runs, about::
 
-    sources x (2 x read ahead + metadata of one SST) + rows of a round x 3 + 2 x sst_bytes
+    sources x (3 x read ahead + metadata of one SST) + rows of a round x 3 + 2 x sst_bytes
     + all kept versions of the largest key
 
 with a read ahead, in bytes after decompression, of `READ_AHEAD_BYTES` shared by the sources, at least

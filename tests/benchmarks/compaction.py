@@ -141,11 +141,11 @@ async def disturb(folder: str, where: str) -> Disturbance:
 
 
 def formula_mib(sources: int) -> float:
-    """See docs/compaction.md; the local store frames what is uploaded, a third SST in memory."""
+    """See docs/compaction.md."""
     settings = slate.Settings()
     ahead = min(MOST_READ_AHEAD_BYTES, max(LEAST_READ_AHEAD_BYTES, READ_AHEAD_BYTES // sources))
-    reading = sources * (2 * ahead + METADATA_SHARE * settings.sst_bytes)
-    return settings.compaction_parallelism * (reading + 3 * ROUND_BYTES + 3 * settings.sst_bytes) / MIB
+    reading = sources * (3 * ahead + METADATA_SHARE * settings.sst_bytes)
+    return settings.compaction_parallelism * (reading + 3 * ROUND_BYTES + 2 * settings.sst_bytes) / MIB
 
 
 async def measure_lags(megabytes: int) -> list[Disturbance]:
