@@ -233,4 +233,5 @@ def _forked() -> None:
         member._thread = None
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_forked)
