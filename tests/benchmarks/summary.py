@@ -37,14 +37,14 @@ SHOWN = (
 
 
 def load() -> dict[str, Any]:
-    """What each family wrote last, by name."""
-    written = {}
-    for family in dict.fromkeys(family for family, _ in SHOWN):
-        path = RESULTS / f"{family}.json"
-        if not path.exists():
-            sys.exit(f"{path} is not there; run scripts/bench --family {family}")
-        written[family] = json.loads(path.read_text())
-    return written
+    """What each family wrote last, by name; those that never ran are left out."""
+    paths = {family: RESULTS / f"{family}.json" for family, _ in SHOWN}
+    return {family: json.loads(path.read_text()) for family, path in paths.items() if path.exists()}
+
+
+def shown(written: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of `SHOWN`, what is there."""
+    return [(family, measure) for family, measure in SHOWN if family in written]
 
 
 def ratio(samples: dict[str, list[float]], peer: str) -> float | None:
@@ -57,7 +57,7 @@ def ratio(samples: dict[str, list[float]], peer: str) -> float | None:
 def table(written: dict[str, Any]) -> list[str]:
     """Lines of Markdown."""
     lines = [f"| | {OURS} | {' | '.join(f'{peer} | times' for peer in PEERS)} |", "|---|---|" + "---|---|" * len(PEERS)]
-    for family, measure in SHOWN:
+    for family, measure in shown(written):
         results = written[family]["results"]
         samples, unit = results["samples"][measure], results["units"][measure]
         cells = [f"{family}: {measure}, {unit}", figure(statistics.median(samples[OURS]))]
@@ -88,9 +88,9 @@ def plot(written: dict[str, Any]) -> None:
     from matplotlib.ticker import NullFormatter
 
     drawn, axes = pyplot.subplots(1, len(PEERS), figsize=(11, 4.5), sharey=True, layout="constrained")
-    labels = [f"{family}: {measure}" for family, measure in SHOWN]
+    labels = [f"{family}: {measure}" for family, measure in shown(written)]
     for axis, peer in zip(axes, PEERS, strict=True):
-        times = [ratio(written[family]["results"]["samples"][measure], peer) for family, measure in SHOWN]
+        times = [ratio(written[family]["results"]["samples"][measure], peer) for family, measure in shown(written)]
         known = [(label, value) for label, value in zip(labels, times, strict=True) if value is not None]
         axis.barh(labels, [1] * len(labels), alpha=0)
         axis.barh(
@@ -109,14 +109,16 @@ def plot(written: dict[str, Any]) -> None:
         axis.margins(x=0.2)
         axis.tick_params(labelsize=8)
     axes[0].invert_yaxis()
-    results = written["get"]["results"]
-    machine = written["get"]["machine"]
-    drawn.suptitle(f"{results['date'][:10]}; Python {machine['python']}, {machine['cores']} cores", fontsize=10)
+    first = next(iter(written.values()))
+    when, machine, clock = first["results"]["date"][:10], first["machine"], first["results"]["plan"]["clock"]
+    drawn.suptitle(f"{when}; Python {machine['python']}, {machine['cores']} cores, {clock} time", fontsize=10)
     drawn.savefig(RESULTS / "summary.png", dpi=DPI)
 
 
 def main() -> None:
     written = load()
+    if not written:
+        sys.exit(f"{RESULTS} is empty; run scripts/bench --all")
     print("\n".join([*table(written), "", *goals()]))
     plot(written)
 
