@@ -37,6 +37,8 @@ LOG_POSITIONS = 1_024
 """Positions of a log without a WAL that are looked at, at first; more if they are all fences."""
 OFFLOAD_SSTS = 500
 """Planning over more SSTs than this takes over a millisecond: do it off the loop."""
+CONFLICTS = 8
+"""So many plans in a row that what they were made of has outrun are followed by a pause."""
 LONGEST_PAUSE_S = 60.0
 """Between tries of a compaction that keeps failing for want of an answer."""
 
@@ -99,6 +101,7 @@ class Compactor:
         self._jobs: dict[UUID, asyncio.Task[bool]] = {}
         self._failures: dict[UUID, _Failure] = {}
         self._requests: deque[_Request] = deque()
+        self._conflicts = 0
         self._closed: Callable[[], SlateError] | None = None
         self.epoch = 0
 
@@ -239,9 +242,12 @@ class Compactor:
             try:
                 await self._carry_out(state, spec, now_ms, log)
             except ConflictError as conflict:
+                self._conflicts += 1
+                if self._conflicts % CONFLICTS == 0:
+                    raise UnavailableError(f"{CONFLICTS} plans in a row came too late: {conflict}") from conflict
                 logger.info("%s: planning again: %s", self._name, conflict)
                 return True
-            started = True
+            started, self._conflicts = True, 0
             if request is not None:
                 request.compactions += 1
             head = self._bench.driver.head

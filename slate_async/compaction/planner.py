@@ -65,12 +65,12 @@ def plan_range(
         taken += found
     while runs and not runs[-1][1]:
         runs.pop()
-    target = runs[-1][0] if runs else None
+    target = runs[-1][0] if runs else _beside_everything(state)
     draft.add(
         top=top,
         runs=[run for run, _ in runs],
         ssts=[sst for _, found in runs for sst in found],
-        level=_lowest_level(state) if target is None else target.level,
+        level=_first_level(state) if target is None else target.level,
         target=target,
         rewrite=True,
     )
@@ -116,6 +116,17 @@ def _shed(draft: Draft) -> None:
                 break
         if useless and draft.add(runs=[run], ssts=useless, level=run.level, target=run, rewrite=True):
             return
+
+
+def _beside_everything(state: ManifestState) -> SortedRun | None:
+    """The run that SSTs of the top join which overlap none: by levels the lowest, if all runs are levels."""
+    by_levels = state.compaction == "leveled" and state.runs and all(run.level for run in state.runs)
+    return state.runs[-1] if by_levels else None
+
+
+def _first_level(state: ManifestState) -> int:
+    """Of a run above all others: levels stay below what a size-tiered past has left."""
+    return 1 if state.compaction == "leveled" and not state.runs else 0
 
 
 def _lowest_level(state: ManifestState) -> int:

@@ -9,7 +9,7 @@ from itertools import count, groupby
 from typing import Literal
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slate_async.compaction.planner import plan, plan_full, plan_range
@@ -183,7 +183,19 @@ STEPS = st.lists(
 )
 
 
+BESIDE_AN_OLD_RUN = [
+    *[("flush", {0: False})] * 3,
+    ("full", None),
+    ("finish", 0),
+    *[("flush", {1: False}), *[("flush", {0: False})] * 3],
+    ("style", "leveled"),
+    ("range", (1, 1)),
+]
+"""Of the top only key 1 is compacted, which a run that a size-tiered past has left does not have."""
+
+
 @settings(max_examples=100, deadline=None)
+@example(style="size_tiered", wal=True, steps=BESIDE_AN_OLD_RUN)
 @given(style=st.sampled_from(["size_tiered", "leveled"]), wal=st.booleans(), steps=STEPS)
 def test_readers_see_what_was_written(
     style: Literal["size_tiered", "leveled"], wal: bool, steps: list[tuple[str, object]]
