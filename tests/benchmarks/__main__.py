@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 
 from rich.console import Console
@@ -16,6 +17,8 @@ from tests.benchmarks.report import report
 from tests.benchmarks.rounds import CLOCKS, Plan, Samples, Size, Turn
 
 WIDTH = 150
+FIRST = ("put", "durable", "get", "scan")
+"""What is run if no family is named."""
 
 
 def run(family: Family, plan: Plan) -> Samples:
@@ -28,8 +31,8 @@ def run(family: Family, plan: Plan) -> Samples:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--family", choices=FAMILIES)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--family", choices=FAMILIES, help=f"default: {', '.join(FIRST)}")
     which.add_argument("--all", action="store_true", help="every family, one after the other")
     parser.add_argument("--rounds", type=int, default=5, help="paired rounds (default 5)")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, for a look")
@@ -39,6 +42,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _names(chosen: argparse.Namespace) -> Iterable[str]:
+    if chosen.all:
+        return FAMILIES
+    return FIRST if chosen.family is None else [chosen.family]
+
+
 def main() -> None:
     chosen = arguments()
     size: Size = "tiny" if chosen.tiny else "quick" if chosen.quick else "full"
@@ -46,7 +55,7 @@ def main() -> None:
     console = Console(width=WIDTH)
     if absent := missing_peers():
         console.print(f"not installed, left out: {', '.join(absent)}", style="yellow")
-    for name in FAMILIES if chosen.all else [chosen.family]:
+    for name in _names(chosen):
         family = FAMILIES[name]
         rounds = replace(plan, rounds=min(plan.rounds, family.most_rounds or plan.rounds))
         report(family, run(family, rounds), rounds, console)
