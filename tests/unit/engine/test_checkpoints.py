@@ -210,7 +210,7 @@ async def test_what_is_gone_or_expired_is_told_apart(memory: MemoryStore) -> Non
         for owner in (db, admin):
             with pytest.raises(slate.InvalidError, match="has expired"):
                 await owner.create_checkpoint(source=info.id)
-            with pytest.raises(slate.InvalidError, match="no checkpoint 'short'"):
+            with pytest.raises(slate.InvalidError, match="checkpoint 'short' has expired"):
                 await owner.create_checkpoint(source="short")
             with pytest.raises(slate.InvalidError, match="has expired"):
                 await owner.refresh_checkpoint(info.id, 5)
@@ -237,7 +237,7 @@ async def test_a_name_says_which_one_an_expired_one_too_if_it_is_to_go(memory: M
         await db.create_checkpoint(name="short", lifetime=1)
         assert (await admin.refresh_checkpoint("short", 2)).expire_time == clock.now_ms() / 1000 + 2
         clock.wall_ms += 2_000
-        with pytest.raises(slate.InvalidError, match="no checkpoint 'short'"):
+        with pytest.raises(slate.InvalidError, match="checkpoint 'short' has expired"):
             await admin.refresh_checkpoint("short", 2)
         await db.delete_checkpoint("short")
         assert [one.owner for one in await admin.list_checkpoints()] == ["writer"]
