@@ -49,11 +49,12 @@ class Keeper:
         source = self._any()
         if source is None:
             return
+        end = source.expire_ms
         try:
             async with self._estate.admin(self._node, self._site) as admin:
                 info = await admin.create_checkpoint(lifetime=self._lifetime(), source=source.id)
         except InvalidError:
-            self._check_lost(source)
+            self._check_lost(source, end)
         else:
             self._note(info).rows = source.rows
 
@@ -67,6 +68,7 @@ class Keeper:
         kept = self._any()
         if kept is None or kept.expire_ms is None:
             return
+        end = kept.expire_ms
         lifetime = self._lifetime()
         alone = not kept.refreshing
         kept.refreshing.append(self._node)
@@ -79,7 +81,7 @@ class Keeper:
                 info = await admin.refresh_checkpoint(kept.id, lifetime=lifetime)
         except InvalidError:
             kept.refreshing.remove(self._node)
-            self._check_lost(kept)
+            self._check_lost(kept, end)
             return
         if alone and kept.refreshes == turn:  # else another one's may have come later, or be still to come
             kept.expire_ms = self._end(info)
@@ -99,11 +101,12 @@ class Keeper:
         self._estate.count("checkpoints-deleted")
 
     async def _read(self, kept: Kept, acked: list[Write]) -> None:
+        end = kept.expire_ms
         try:
             async with self._estate.reader(self._node, self._site, checkpoint=kept.id) as reader:
                 rows = await rows_of(reader)
         except (InvalidError, ConflictError):
-            self._check_lost(kept)
+            self._check_lost(kept, end)
             return
         record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
         self._estate.count("checkpoint-views")
@@ -124,8 +127,10 @@ class Keeper:
         alive = [kept for kept in self._estate.kept.values() if kept.promised(self._node)]
         return self._node.rng.choice(alive) if alive else None
 
-    def _check_lost(self, kept: Kept) -> None:
-        if kept.promised(self._node):
+    def _check_lost(self, kept: Kept, end: int | None) -> None:
+        """``end``: what its end was when the call began, which may have seen nothing newer."""
+        ended = end is not None and end <= self._node.clock.now_ms()
+        if not ended and kept.promised(self._node):
             raise Violation("checkpoint", f"checkpoint {kept.id} is gone before its time")
 
     def _lifetime(self) -> float | None:
