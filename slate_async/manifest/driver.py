@@ -318,7 +318,7 @@ class ManifestDriver:
         due = ref.version % self._full_every == 0 or since >= self._full_every
 
         def encode() -> tuple[bytes, bool]:
-            if base is not None and (not due or base.nbytes > SMALL_FULL_BYTES):
+            if base is not None and self._full_every > 1 and (not due or base.nbytes > SMALL_FULL_BYTES):
                 delta = codec.encode_delta(base.state, new)
                 if not due or len(delta) * since // 2 < base.nbytes:
                     return delta, False

@@ -103,6 +103,21 @@ async def test_a_large_full_version_waits_until_the_changes_cost_as_much(
     assert 15_000 < changes < 30_000
 
 
+async def test_who_asks_for_full_versions_only_gets_them_however_large(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tombstone must stand without a base, whatever there was before it."""
+    monkeypatch.setattr(driver_module, "SMALL_FULL_BYTES", 0)
+    state = await grown(store, 10)
+    driver = driver_of(store, full_every=1)
+    await driver.load()
+    for number in range(11, 14):
+        state = await driver.commit(add(number, state))
+        stored = await driver_of(store).read_stored(state.ref)
+        assert stored is not None
+        assert stored.base is None
+
+
 async def test_old_versions_read_back_with_their_bases(store: MemoryStore) -> None:
     writer = driver_of(store, full_every=4)
     states = [await writer.create(NEW), await writer.commit(ClaimWriter("t", 1))]
