@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import gc
+import logging
+import sys
 import warnings
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
@@ -126,16 +128,20 @@ class World:
         gc.collect()
 
     def _discard(self) -> None:
-        """Throw away what still waits. ``finally`` blocks run, but the processes they run in are gone."""
+        """Throw away what still waits, and its garbage. ``finally`` blocks run, but the processes they run in are gone.
+
+        Garbage left to be found later would run those blocks at any moment of the interpreter's.
+        """
         self.loop.discarding = True
         for domain in self._domains():
             self.loop.drop_domain(domain)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with _unheard():
             for domain in self._domains():
                 for task in domain.pending():
                     _close(task, domain)
-        self.loop.close()
+                domain.tasks.clear()
+            self.loop.close()
+            gc.collect()
 
     def _note_unhandled(self, loop: Any, context: dict[str, Any]) -> None:
         culprit = context.get("task") or context.get("future")
@@ -158,6 +164,21 @@ def _close(task: SimTask, domain: Domain) -> None:
         with contextlib.suppress(BaseException):
             context.run(coro.close)
     forget_task(task)
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """What code says that is thrown away in the middle is no news."""
+    before, disabled = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = before
+        logging.disable(disabled)
 
 
 @contextlib.contextmanager
