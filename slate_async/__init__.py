@@ -34,6 +34,7 @@ from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import Scan
+from slate_async.read.splits import Split
 from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
@@ -83,6 +84,7 @@ __all__ = [
     "Settings",
     "SlateError",
     "Snapshot",
+    "Split",
     "SstInspection",
     "Status",
     "UnavailableError",

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from slate_async.errors import ClosedError
+from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read.bounds import BytesLike, key_range
 from slate_async.read.live import live_value
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
+from slate_async.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import CALLS_PER_LOOK, FairTurns
@@ -128,6 +129,30 @@ class ViewReads:
             self._check()
             return found
         raise gave_up(last)
+
+    async def splits(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        nbytes: int = SPLIT_BYTES,
+        durable: bool = False,
+    ) -> list[Split]:
+        """Key ranges that cover those of `scan` once, in order, with about ``nbytes`` of SSTs each: for readers in
+        parallel, each with a scan of one range.
+
+        Judged by what manifest and indexes say, at most `MOST_SPLITS` of them; rows in memory count for nothing.
+        Raises `InvalidError` unless ``nbytes`` is positive."""
+        if type(nbytes) is not int or nbytes < 1:
+            raise InvalidError(f"nbytes is a positive number of bytes, not {nbytes!r}")
+        span = key_range(start, end, prefix)
+        look = self._look(durable)
+        pin = look.view.pin()
+        try:
+            return await self._stored(look, durable, lambda now: split_view(now.view, span, nbytes))
+        finally:
+            pin.release()
 
     def scan(
         self,

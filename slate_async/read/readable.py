@@ -7,6 +7,7 @@ from typing import Protocol
 
 from slate_async.read.bounds import BytesLike
 from slate_async.read.scan import Scan
+from slate_async.read.splits import SPLIT_BYTES, Split
 from slate_async.types import Row
 
 
@@ -39,3 +40,14 @@ class Readable(Protocol):
     ) -> Scan:
         """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, in key order, as they are
         at this call; ``reverse`` gives the last ones first, ``limit`` at most so many."""
+
+    async def splits(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        nbytes: int = SPLIT_BYTES,
+        durable: bool = False,
+    ) -> list[Split]:
+        """Key ranges of about ``nbytes`` each that cover those of `scan` once, in key order."""

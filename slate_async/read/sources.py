@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slate_async.format.columns import Columns
+from slate_async.format.sst import SstMeta
 from slate_async.sst.reader import Around
 from slate_async.types import MAX_KEY_BYTES, NeedsIO, RowHit, Stretch
 
@@ -27,10 +28,14 @@ class TableSource(Protocol):
         """The object it is read from."""
 
     @property
+    def size(self) -> int:
+        """Bytes stored."""
+
+    @property
     def loaded(self) -> bool:
         """Whether index and filter are at hand."""
 
-    async def load(self) -> object:
+    async def load(self) -> SstMeta:
         """Bring index and filter in; concurrent calls share one load, a failed one may be called again."""
 
     def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:

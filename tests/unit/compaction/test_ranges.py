@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_async.compaction.ranges import MOST_RANGES, Sample, balanced_bounds, range_count, split
+from slate_async.compaction.ranges import MOST_RANGES, range_count, split
+from slate_async.sst.balance import Sample, balanced_bounds
 from tests.engine import memory_store
 from tests.read_model import Version
 from tests.unit.compaction.bench import Bench

@@ -12,7 +12,7 @@ from slate_async.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("kind", [slate.Db, slate.DbReader, Snapshot])
-@pytest.mark.parametrize("name", ["get", "get_many", "get_row", "scan"])
+@pytest.mark.parametrize("name", ["get", "get_many", "get_row", "scan", "splits"])
 def test_same_parameters(kind: type, name: str) -> None:
     wanted = inspect.signature(getattr(slate.Readable, name)).parameters
     offered = inspect.signature(getattr(kind, name)).parameters

@@ -1,0 +1,64 @@
+"""Splits cover a key range once, in order, and are about as large as asked for."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+import slate_async as slate
+from tests.engine import KINDS, Kind, memory_store
+
+ROWS = 4_000
+
+
+async def filled(db: slate.Db, rng: random.Random) -> None:
+    for _ in range(2):
+        for start in range(0, ROWS, 500):
+            batch = slate.WriteBatch()
+            for number in range(start, start + 500):
+                batch.put(b"%05d" % number, rng.randbytes(40))
+            await db.write(batch)
+        await db.flush(l0=True)
+
+
+def check_cover(splits: list[slate.Split], start: bytes | None, end: bytes | None) -> None:
+    assert (splits[0].start, splits[-1].end) == (start, end)
+    assert all(one.end == other.start for one, other in pairwise(splits))
+    bounds = [split.start for split in splits[1:]]
+    assert bounds == sorted(set(bounds))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_splits_cover_everything_in_even_parts(kind: Kind) -> None:
+    async with slate.open(memory_store(), settings=kind.settings(sst_bytes=64_000)) as db:
+        await filled(db, random.Random(1))
+        whole = (await db.splits())[0]
+        assert whole[:2] == (None, None)
+        splits = await db.splits(nbytes=whole.nbytes // 8)
+        check_cover(splits, None, None)
+        assert 7 <= len(splits) <= 9
+        counts = [len([1 async for _ in db.scan(one.start, one.end)]) for one in splits]
+        assert sum(counts) == ROWS
+        assert max(counts) < 2 * ROWS / len(splits)
+
+
+async def test_splits_of_a_part_stay_inside_it() -> None:
+    async with slate.open(memory_store(), settings=KINDS[0].settings(sst_bytes=64_000)) as db:
+        await filled(db, random.Random(2))
+        check_cover(await db.splits(b"01000", b"02000", nbytes=20_000), b"01000", b"02000")
+        inside = await db.splits(prefix=b"01", nbytes=1)
+        check_cover(inside, b"01", b"02")
+        assert len(inside) > 1
+        assert await db.splits(b"2", b"1") == []
+        assert await db.splits(b"x", b"y", nbytes=1) == [(b"x", b"y", 0)]
+
+
+async def test_splits_of_nothing_and_of_rows_in_memory() -> None:
+    async with slate.open(memory_store(), settings=KINDS[0].settings()) as db:
+        assert await db.splits() == [(None, None, 0)]
+        await db.put(b"k", b"v")
+        assert await db.splits(nbytes=1) == [(None, None, 0)]
+        with pytest.raises(slate.InvalidError, match="positive number of bytes"):
+            await db.splits(nbytes=0)
