@@ -15,6 +15,8 @@ from slate_async.read.record_batch import RecordBatch
 from slate_async.types import Row
 
 BATCH_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
+_TIME = pa.timestamp("ms", tz="UTC")
+BATCH_SCHEMA_WITH_TIMES = pa.schema([*BATCH_SCHEMA, ("create_time", _TIME), ("expire_time", _TIME)])
 
 
 def pairs_of(columns: Columns, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -43,10 +45,20 @@ def rows_of(columns: Columns, reverse: bool) -> Iterator[Row]:
     return reversed(rows) if reverse else iter(rows)
 
 
-def batch_of(parts: list[Columns], reverse: bool) -> RecordBatch:
-    """All rows of ``parts``, which come in scan order, as one batch."""
+def batch_of(parts: list[Columns], reverse: bool, times: bool = False) -> RecordBatch:
+    """All rows of ``parts``, which come in scan order, as one batch; with ``times``, of `BATCH_SCHEMA_WITH_TIMES`."""
     columns = concat(parts[::-1] if reverse else parts)
     if reverse:
         columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
-    batch: RecordBatch = pa.record_batch([columns.keys, columns.values, pa.array(columns.seqs)], schema=BATCH_SCHEMA)
+    arrays = [columns.keys, columns.values, pa.array(columns.seqs)]
+    if times:
+        arrays += [pa.array(columns.create_ms).cast(_TIME), _expire_times(columns)]
+    batch: RecordBatch = pa.record_batch(arrays, schema=BATCH_SCHEMA_WITH_TIMES if times else BATCH_SCHEMA)
     return batch
+
+
+def _expire_times(columns: Columns) -> pa.Array:
+    """When rows expire; null = never."""
+    if columns.expire_ms is None:
+        return pa.nulls(len(columns), _TIME)
+    return pa.array(columns.expire_ms, mask=columns.expire_ms == NO_EXPIRY).cast(_TIME)

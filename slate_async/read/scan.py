@@ -95,14 +95,14 @@ class Scan:
         """`Row` objects, with sequence number and times."""
         return _Steps(self._next_rows, self._begin)
 
-    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
+    def batches(self, max_rows: int = BATCH_ROWS, *, times: bool = False) -> AsyncIterator[RecordBatch]:
         """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
 
-        Raises `InvalidError` unless ``max_rows`` is a positive number.
+        ``times`` adds create_time and expire_time (null = never), both timestamp[ms, UTC]. Raises `InvalidError` unless ``max_rows`` is a positive number.
         """
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
             raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
-        return _Batches(self, max_rows)
+        return _Batches(self, max_rows, times)
 
     # end
 
@@ -341,10 +341,11 @@ class _Steps(AsyncIterator[T], Generic[T]):
 class _Batches(AsyncIterator[RecordBatch]):
     """Record batches made from as many rows as are at hand, up to a bound."""
 
-    __slots__ = ("_begun", "_held", "_max_rows", "_scan")
+    __slots__ = ("_begun", "_held", "_max_rows", "_scan", "_times")
 
-    def __init__(self, scan: Scan, max_rows: int) -> None:
+    def __init__(self, scan: Scan, max_rows: int, times: bool) -> None:
         self._scan = scan
+        self._times = times
         self._held: Columns | None = None
         self._max_rows = max_rows
         self._begun = False
@@ -369,4 +370,4 @@ class _Batches(AsyncIterator[RecordBatch]):
             nbytes += part.nbytes
         if not parts:
             raise StopAsyncIteration
-        return batch_of(parts, scan._reverse)
+        return batch_of(parts, scan._reverse, self._times)

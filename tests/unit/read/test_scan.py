@@ -67,6 +67,14 @@ async def test_three_ways_to_iterate(reverse: bool) -> None:
     assert key_numbers(batches) == order
     assert batches[0].schema == pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
     assert batches[0].column("seq").to_pylist() == [row.seq for row in rows[:300]]
+    timed = [batch async for batch in scan_of(view, reverse=reverse).batches(times=True)]
+    times = [
+        (start.timestamp(), None if end is None else end.timestamp())
+        for batch in timed
+        for start, end in zip(*(batch.column(name).to_pylist() for name in ("create_time", "expire_time")), strict=True)
+    ]
+    assert times == [(row.create_time, row.expire_time) for row in rows]
+    assert [row["seq"] for batch in timed for row in batch.to_pylist()] == [row.seq for row in rows]
     assert not view.pinned
 
 
