@@ -21,6 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format.xxh3 import xxh3_64_each
 from slate_async.objectstore.protocol import Buffer
 
 KIND_BLOOM = 1
@@ -30,8 +31,6 @@ MAX_LOG2_BITS = 32
 _HEAD = struct.Struct("<HHIQ")
 _MIN_LOG2_BITS = 6
 _MAX_PROBES = 12
-_HASH_ROWS = 4096
-"""Keys hashed without giving other threads a chance to run: about half a millisecond."""
 _MARK_ROWS = 8192
 """Keys marked together: few enough that what is computed for them stays in the processor's cache."""
 _HALF = np.uint64(32)
@@ -45,12 +44,7 @@ def key_hash(key: bytes) -> int:
 
 def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint64]:
     """`key_hash` of each of ``keys``."""
-    digest, rows = xxhash.xxh3_64_intdigest, len(keys)
-    hashes = np.empty(rows, np.uint64)
-    for start in range(0, rows, _HASH_ROWS):
-        part = keys.slice(start, _HASH_ROWS).to_numpy(zero_copy_only=False).tolist()
-        hashes[start : start + len(part)] = np.fromiter(map(digest, part), np.uint64, len(part))
-    return hashes
+    return xxh3_64_each(keys)
 
 
 def filter_bytes(keys: int, bits_per_key: int) -> int:
