@@ -103,7 +103,13 @@ class EpochPrefixedLog:
             self._hold(current, cell)  # an attempt of ours whose answer was lost
             return True
         end = await self._end_of(current)
-        taken = current.claim(self._epoch, claimed.writer_token, inherited_end=end, log_start=claimed.log_start)
+        taken = current.claim(
+            self._epoch,
+            claimed.writer_token,
+            inherited_end=end,
+            log_start=claimed.log_start,
+            held_from=self._held_from(claimed),
+        )
         outcome = await translated(
             self._register.compare_and_set(None if cell is None else cell.tag, codec.encode(taken))
         )
@@ -111,6 +117,11 @@ class EpochPrefixedLog:
             return False
         self._held, self._tag = taken, outcome.value
         return True
+
+    def _held_from(self, claimed: ManifestState) -> int:
+        """Change feeds read the log from before its start on, and ask the register whose its positions are. One that
+        begins after the claim begins no lower than where the log of the claim starts."""
+        return claimed.log_held_from
 
     async def _end_of(self, current: WriterRegister) -> int:
         """Rule 17: where the old epoch's objects end, those past ``last_written`` included while contiguous."""

@@ -30,17 +30,21 @@ class WriterRegister:
     ranges: tuple[EpochRange, ...]
     last_written: int
 
-    def claim(self, epoch: int, token: str, *, inherited_end: int, log_start: int) -> WriterRegister:
-        """Hand over to ``epoch``: close the old epoch's range at ``inherited_end``, drop what is compacted.
+    def claim(
+        self, epoch: int, token: str, *, inherited_end: int, log_start: int, held_from: int | None = None
+    ) -> WriterRegister:
+        """Hand over to ``epoch``: close the old epoch's range at ``inherited_end``, drop what nobody reads any more:
+        what is below ``held_from``, by default ``log_start``.
 
         Rule 16: the new range starts behind both what is inherited and what the manifest has compacted."""
+        held_from = log_start if held_from is None else held_from
         start = max(inherited_end, log_start - 1) + 1
         closed = (*self.ranges[:-1], self.ranges[-1]._replace(last_known_sst=inherited_end)) if self.ranges else ()
         ends = [*(later.starting_sst for later in closed[1:]), start]
         needed = tuple(
             entry
             for entry, end in zip(closed, ends, strict=False)  # of no ranges there is one end too many
-            if end > max(log_start, entry.starting_sst)
+            if end > max(held_from, entry.starting_sst)
         )
         return WriterRegister(epoch, token, (*needed, EpochRange(epoch, start)), start - 1)
 

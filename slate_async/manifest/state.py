@@ -79,7 +79,24 @@ class SortedRun:
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
-CheckpointOwner = Literal["user", "writer", "reader", "clone"]
+CheckpointOwner = Literal["user", "writer", "reader", "clone", "feed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMark:
+    """Where a change feed stands whose checkpoint holds what it has not delivered.
+
+    seq: rows up to here are not needed any more
+    log_seq: every row above it is in the log from ``log_position`` on; rows between ``seq`` and it are in the SSTs of
+    the checkpoint's version
+    log_position: a position of the log; ``log_floor``: the epoch below which objects from there on are a zombie's
+    """
+
+    seq: int
+    log_seq: int
+    log_position: int
+    log_floor: int
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,8 @@ class Checkpoint:
     owner: who made it. ``epoch`` is the writer's for owner ``"writer"``, else 0
     log_start, log_end: the log positions it needs, both inclusive; ``log_end`` ``None`` = all from ``log_start`` on
     log_ranges: for the epoch-prefixed log, ``(epoch, first position)`` of the epochs that own those positions
-    name: the user's, not unique
+    name: the user's, not unique but among feeds
+    feed: of owner ``"feed"``: where it stands
     """
 
     id: UUID
@@ -104,6 +122,7 @@ class Checkpoint:
     log_ranges: tuple[tuple[int, int], ...] = ()
     epoch: int = 0
     name: str | None = None
+    feed: FeedMark | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     def expired(self, now_ms: int) -> bool:
@@ -267,6 +286,11 @@ class ManifestState:
     def checkpoint(self, checkpoint_id: UUID) -> Checkpoint | None:
         """The checkpoint of that id, expired or not."""
         return next((one for one in self.checkpoints if one.id == checkpoint_id), None)
+
+    @property
+    def log_held_from(self) -> int:
+        """The first log position that somebody still reads: where the log starts, or earlier for a change feed."""
+        return min([self.log_start, *(one.log_start for one in self.checkpoints if one.owner == "feed")])
 
 
 FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties")
