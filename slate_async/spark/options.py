@@ -1,0 +1,165 @@
+"""Options of the ``slate`` source: strings as Spark hands them over, checked and typed.
+
+Spark folds the case of names. Credentials never belong here: options are part of plans, logs and the Spark UI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from slate_async.errors import InvalidError
+
+T = TypeVar("T")
+D = TypeVar("D")
+DEFAULT_PARTITION_BYTES = 128 << 20
+DEFAULT_BATCH_ROWS = 32_768
+MOST_BATCH_ROWS = 1 << 20
+DEFAULT_LIFETIME_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a batch read is asked for.
+
+    path, metastore: as of `slate_async.open`
+    checkpoint: id or name; ``None``: one is made for the job, of ``lifetime_s`` seconds, lengthened while tasks run
+    start, end: the keys ``[start, end)``; a prefix has become both
+    keys_only: no column but the key
+    at_seq, at_time: the database as of then (one of them)
+    partition_bytes: stored bytes for each partition
+    batch_rows: rows of an Arrow batch
+    push_filters: whether comparisons of the key in a query narrow what is read; see docs/spark.md before asking for it
+    """
+
+    path: str
+    metastore: str | None
+    checkpoint: str | None
+    lifetime_s: float
+    start: bytes | None
+    end: bytes | None
+    prefix: bytes | None
+    keys_only: bool
+    at_seq: int | None
+    at_time: float | None
+    partition_bytes: int
+    batch_rows: int
+    push_filters: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Raises `InvalidError` for unknown options and wrong values, by name."""
+        given = Options(options)
+        encoding = given.choice("keyEncoding", ("utf-8", "hex"), "utf-8")
+
+        def key(text: str) -> bytes:
+            return bytes.fromhex(text) if encoding == "hex" else text.encode()
+
+        read = cls(
+            path=given.path(),
+            metastore=given.take("metastore", str, None),
+            checkpoint=given.take("checkpoint", str, None),
+            lifetime_s=given.take("checkpointLifetime", _seconds, DEFAULT_LIFETIME_S),
+            start=given.take("startKey", key, None),
+            end=given.take("endKey", key, None),
+            prefix=given.take("prefix", key, None),
+            keys_only=given.take("keysOnly", boolean, False),
+            at_seq=given.take("atSeq", _natural, None),
+            at_time=given.take("atTime", _moment, None),
+            partition_bytes=given.take("partitionBytes", _positive, DEFAULT_PARTITION_BYTES),
+            batch_rows=given.take("batchRows", _positive, DEFAULT_BATCH_ROWS),
+            push_filters=given.take("pushFilters", boolean, False),
+        )
+        given.finish()
+        if read.at_seq is not None and read.at_time is not None:
+            raise InvalidError("give one of the options atSeq and atTime")
+        if read.batch_rows > MOST_BATCH_ROWS:
+            raise InvalidError(f"option batchRows={read.batch_rows}: at most {MOST_BATCH_ROWS}")
+        return read
+
+
+class Options:
+    """Options given by name, in any case; each is taken once, and what nobody took is refused."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._left = {name.lower(): value for name, value in options.items()}
+        self._known: list[str] = []
+
+    def path(self) -> str:
+        """The option every use needs."""
+        path = self.take("path", str, "")
+        if not path:
+            raise InvalidError('option path is missing: .option("path", "s3://bucket/db"), or .load("s3://bucket/db")')
+        return path
+
+    def take(self, name: str, parse: Callable[[str], T], default: D) -> T | D:
+        """The value of ``name``. Raises `InvalidError` if ``parse`` raises ValueError."""
+        self._known.append(name)
+        text = self._left.pop(name.lower(), None)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise InvalidError(f"option {name}={text!r}: {error}") from None
+
+    def choice(self, name: str, among: tuple[str, ...], default: str) -> str:
+        """One of ``among``."""
+
+        def chosen(text: str) -> str:
+            folded = text.lower()
+            if folded not in among:
+                raise ValueError(f"one of {', '.join(among)}")
+            return folded
+
+        return self.take(name, chosen, default)
+
+    def finish(self) -> None:
+        """Refuse the rest. Their values are not repeated: somebody may have put a secret there."""
+        if self._left:
+            unknown = ", ".join(sorted(self._left))
+            raise InvalidError(
+                f"unknown option {unknown}; there are {', '.join(self._known)}. Credentials come from the environment"
+                " of the executors, never from options"
+            )
+
+
+def boolean(text: str) -> bool:
+    """``true`` or ``false``, as Spark writes them."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("a positive number")
+    return number
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("a number of 0 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError("a positive number of seconds")
+    return seconds
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch, or a date with time and time zone in ISO 8601."""
+    try:
+        return float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its time zone: 2026-01-31T12:00:00+00:00")
+    return moment.timestamp()
