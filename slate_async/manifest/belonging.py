@@ -6,7 +6,8 @@ what is there, and the SSTs it names would be missed at the first read only. One
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
@@ -45,14 +46,14 @@ async def check_belonging(
         return
 
 
-def _own_ssts(state: ManifestState) -> list[SstRef]:
+def _own_ssts(state: ManifestState) -> Iterator[SstRef]:
     """The SSTs of the database itself, newest first; those of a clone's parents lie elsewhere."""
-    named = [*state.l0, *(sst for run in state.runs for sst in run.ssts)]
-    return [sst for sst in named if sst.database_id is None]
+    named = chain(state.l0, chain.from_iterable(run.ssts for run in state.runs))
+    return (sst for sst in named if sst.database_id is None)
 
 
 def _newest_sst(state: ManifestState) -> SstRef | None:
-    return next(iter(_own_ssts(state)), None)
+    return next(_own_ssts(state), None)
 
 
 def _object_ids(state: ManifestState) -> dict[bytes, None]:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from types import NoneType
 
 from slate_async.format.filter import Filter, key_hash
-from slate_async.read.sources import BEYOND_ALL_KEYS, Run, Table
+from slate_async.read.sources import BEYOND_ALL_KEYS, Run
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.types import DELETE, NEEDS_IO, NeedsIO, RowHit
@@ -226,14 +226,15 @@ class HotReads:
 
     def __init__(self, cache: BlockCache) -> None:
         self._cache = cache
-        self._tables: list[tuple[Table, ...]] = []
+        self._levels: Sequence[Run] = ()
         self._current = HotRanges((), cache)
 
     def over(self, levels: Sequence[Run]) -> HotRanges:
         """The ranges of ``levels``; those of other levels retire."""
-        tables = [level.tables for level in levels]
-        if self._tables != tables:
-            self._tables = tables
+        if len(levels) != len(self._levels) or not all(
+            one.same_as(other) for one, other in zip(levels, self._levels, strict=True)
+        ):
+            self._levels = levels
             self._current.retire()
             self._current = HotRanges(levels, self._cache)
         return self._current

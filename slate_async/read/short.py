@@ -70,15 +70,14 @@ def first_rows(
 def _first_of_run(
     run: Run, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
 ) -> Stretch | None:
-    tables = run.tables
-    number, stop = run.first_from(start), len(tables)
-    while number < stop and (end is None or tables[number].first_key < end):
-        stretch = tables[number].source.first_rows(start, end, count, max_seq, now_ms)
+    number, stop = run.first_from(start), len(run)
+    while number < stop and (end is None or run.table(number).first_key < end):
+        stretch = run.table(number).source.first_rows(start, end, count, max_seq, now_ms)
         number += 1
         if stretch is None:
             return None
         if stretch[0]:
-            if number < stop and stretch[3] and (end is None or tables[number].first_key < end):
+            if number < stop and stretch[3] and (end is None or run.table(number).first_key < end):
                 return (*stretch[:3], False)
             return stretch
     return NO_KEYS

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
+from slate_async.errors import InternalError
 from slate_async.format.columns import Columns
 from slate_async.format.sst import SstMeta
 from slate_async.sst.reader import Around
@@ -69,39 +71,83 @@ class Table:
     source: TableSource
     expires: bool = True
 
-    def overlaps(self, start: bytes | None, end: bytes | None) -> bool:
-        """Whether a key of ``[start, end)`` may be in it."""
-        return (start is None or start <= self.last_key) and (end is None or self.first_key < end)
+
+class KeySpan(Protocol):
+    """Keys from ``first_key`` to ``last_key``, both inclusive."""
+
+    @property
+    def first_key(self) -> bytes: ...
+
+    @property
+    def last_key(self) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+_first_key = attrgetter("first_key")
+
+
 class Run:
-    """Tables with disjoint key ranges in key order: at most one of them holds a given key."""
+    """Tables with disjoint key ranges in key order: at most one of them holds a given key.
 
-    tables: tuple[Table, ...]
-    _last_keys: list[bytes] = field(init=False, repr=False)
+    A subclass may make a table when it is first asked for. It starts from ``spans``, the keys of each."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_last_keys", [table.last_key for table in self.tables])
+    __slots__ = ("_last_keys", "_spans", "_tables")
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._spans: Sequence[KeySpan] = tables
+        self._tables: list[Table | None] = list(tables)
+        self._last_keys: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def _make(self, number: int) -> Table:
+        """Table ``number``, which is not made yet."""
+        raise InternalError(f"table {number} of a run was never given")
+
+    def table(self, number: int) -> Table:
+        """Table ``number``, counted from 0 in key order."""
+        return self._tables[number] or self._make(number)
+
+    @property
+    def tables(self) -> list[Table]:
+        """All of them: for runs that are known to be short."""
+        return [self.table(number) for number in range(len(self))]
+
+    @property
+    def expires(self) -> bool:
+        """Whether it may hold rows that expire."""
+        return any(table.expires for table in self.tables)
+
+    def reads(self, key: str) -> bool:
+        """Whether the object ``key`` is one of its sources."""
+        return any(table.source.key == key for table in self.tables)
+
+    def same_as(self, other: Run) -> bool:
+        """Whether both are the same tables."""
+        return self is other or self._spans == other._spans
+
+    def _list_last_keys(self) -> list[bytes]:
+        self._last_keys = [span.last_key for span in self._spans]
+        return self._last_keys
 
     def find(self, key: bytes) -> Table | None:
         """The table that may hold ``key``."""
-        number = bisect_left(self._last_keys, key)
-        if number == len(self.tables):
+        number = bisect_left(self._last_keys or self._list_last_keys(), key)
+        if number == len(self._spans) or self._spans[number].first_key > key:
             return None
-        table = self.tables[number]
-        return table if table.first_key <= key else None
+        return self._tables[number] or self._make(number)
 
     def first_from(self, start: bytes | None) -> int:
         """The number of the first table that may hold keys of ``start`` or above; of none, how many there are."""
-        return 0 if start is None else bisect_left(self._last_keys, start)
+        return 0 if start is None else bisect_left(self._last_keys or self._list_last_keys(), start)
 
     def gap(self, key: bytes) -> tuple[bytes, bytes]:
         """The range ``[start, end)`` around ``key``, which no table may hold, that no table holds keys of."""
-        number = bisect_left(self._last_keys, key)
-        start = self._last_keys[number - 1] + b"\0" if number else b""
-        return start, self.tables[number].first_key if number < len(self.tables) else BEYOND_ALL_KEYS
+        number = self.first_from(key)
+        start = self._spans[number - 1].last_key + b"\0" if number else b""
+        return start, self._spans[number].first_key if number < len(self._spans) else BEYOND_ALL_KEYS
 
-    def within(self, start: bytes | None, end: bytes | None) -> Sequence[Table]:
-        """The tables that overlap ``[start, end)``, in key order."""
-        return [table for table in self.tables if table.overlaps(start, end)]
+    def within(self, start: bytes | None, end: bytes | None) -> range:
+        """The numbers of the tables that overlap ``[start, end)``, in key order."""
+        stop = len(self._spans) if end is None else bisect_left(self._spans, end, key=_first_key)
+        return range(self.first_from(start), stop)

@@ -30,7 +30,7 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
     ssts = [
         SizedSst(table.first_key, table.source.size, table.source.load)
         for run in view.levels
-        for table in run.within(*span)
+        for table in map(run.table, run.within(*span))
     ]
     most = _count(sum(sst.size for sst in ssts), nbytes)
     samples = [one for one in await sample(ssts, most) if _inside(one.key, span)] if most > 1 else []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 
 from slate_async.format.columns import Columns
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.merge import close_stream
-from slate_async.read.sources import Table
+from slate_async.read.sources import Run, Table
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.scan import BlockScan
 
@@ -41,10 +41,10 @@ class MemtableStream(AsyncIterator[Columns]):
 
 
 class RunStream(AsyncIterator[Columns]):
-    """Tables with disjoint ranges one after another; in ``reverse`` the last one first."""
+    """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first."""
 
-    def __init__(self, tables: Sequence[Table], span: KeyRange, reverse: bool) -> None:
-        self._todo = list(tables) if reverse else list(reversed(tables))
+    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool) -> None:
+        self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
         self._span = span
         self._reverse = reverse
         self._current: AsyncIterator[Columns] | None = None
@@ -56,10 +56,10 @@ class RunStream(AsyncIterator[Columns]):
     async def __anext__(self) -> Columns:
         while True:
             if self._current is None:
-                if not self._todo:
+                table = next(self._todo, None)
+                if table is None:
                     raise StopAsyncIteration
-                source = self._todo.pop().source
-                self._current = aiter(source.scan(self._span.start, self._span.end, reverse=self._reverse))
+                self._current = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
             try:
                 return await anext(self._current)
             except StopAsyncIteration:
@@ -67,6 +67,6 @@ class RunStream(AsyncIterator[Columns]):
 
     async def aclose(self) -> None:
         """Close the open table's stream. Idempotent."""
-        self._todo.clear()
+        self._todo = iter(())
         if self._current is not None:
             await close_stream(self._current)

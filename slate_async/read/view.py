@@ -91,13 +91,12 @@ class ReadView:
 
     def reads(self, key: str) -> bool:
         """Whether the object ``key`` is one of its sources."""
-        return any(table.source.key == key for run in self._levels for table in run.tables)
+        return any(run.reads(key) for run in self._levels)
 
     @property
     def may_expire(self) -> bool:
         """Whether it may hold rows that expire."""
-        stored = any(table.expires for run in self._levels for table in run.tables)
-        return stored or any(memtable.expires for memtable in self.memtables)
+        return any(run.expires for run in self._levels) or any(memtable.expires for memtable in self.memtables)
 
     # point reads
 
@@ -247,9 +246,9 @@ class ReadView:
                 rows = MemtableStream(memtable, span, limit, reverse, self._turns)
                 streams.append(Stream(rows, local=True))
             for run in self._levels:
-                tables = run.within(span.start, span.end)
-                if tables:
-                    stored = RunStream(tables, span, reverse)
+                numbers = run.within(span.start, span.end)
+                if numbers:
+                    stored = RunStream(run, numbers, span, reverse)
                     streams.append(Stream(stored, at_hand=stored.at_hand))
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
 

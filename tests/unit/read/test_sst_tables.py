@@ -7,7 +7,7 @@ from uuid import UUID
 
 from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
-from slate_async.read.sst_tables import Levels, SstTables
+from slate_async.read.sst_tables import Levels, SstTables, StoredRun
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.locate import SstOpener
 from tests.engine import memory_store, runtime
@@ -50,13 +50,39 @@ def test_shared_runs_and_ssts_are_the_same_objects() -> None:
     assert [one is other for one, other in zip(first.runs, second.runs, strict=True)] == [True, True]
 
 
+def test_a_table_of_a_run_is_made_when_a_read_needs_it() -> None:
+    shown = tables()
+    ssts = tuple(replace(sst(name), first_key=b"%c1" % ord(name), last_key=b"%c3" % ord(name)) for name in "ABCD")
+    [run] = shown.levels(state_of("", SortedRun(1, ssts))).runs
+    assert isinstance(run, StoredRun)
+    assert [run.find(key) for key in (b"@", b"B0", b"E")] == [None, None, None]
+    assert (run.gap(b"B0"), run.first_from(b"B2"), run.within(b"A4", b"C1")) == ((b"A3\0", b"B1"), 1, range(1, 2))
+    assert (run.reads("sst/D"), run.reads("sst/E"), run.expires) == (True, False, False)
+    assert list(run.made) == []
+    found = run.find(b"B3")
+    assert found is not None
+    assert found is run.find(b"B1") is run.table(1)
+    assert [made.object_id for made, _ in run.made] == [b"B"]
+
+
+def test_what_was_made_of_a_run_stays_with_the_run_that_follows_it() -> None:
+    shown = tables()
+    first = shown.levels(state_of("", run_of(1, "ABC"))).runs[0]
+    made = first.table(1)
+    second = shown.levels(state_of("", run_of(2, "BC"))).runs[0]
+    assert isinstance(second, StoredRun)
+    assert [table for _, table in second.made] == [made]
+    assert (second.same_as(first), second.same_as(second)) == (False, True)
+
+
 def test_an_sst_that_moves_keeps_its_reader() -> None:
     shown = tables()
     kept = run_of(1, "A")
     first = shown.levels(state_of("FG", run_of(2, "DE"), kept))
+    assert names(first) == ["F", "G", "DE", "A"]
     second = shown.levels(state_of("F", run_of(3, "GDX"), kept))
     assert names(second) == ["F", "GDX", "A"]
-    assert second.runs[0].tables[:2] == (first.l0[1], first.runs[0].tables[0])
+    assert second.runs[0].tables[:2] == [first.l0[1], first.runs[0].tables[0]]
     assert second.runs[1] is first.runs[1]
 
 
