@@ -11,10 +11,8 @@ from bisect import bisect_left
 from dataclasses import replace
 from itertools import repeat
 
-import numpy as np
-import pyarrow.compute as pc
-
 from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
+from slate_async.format.separate_blocks import seen_from_of
 from slate_async.types import MERGE, PUT, Stretch
 
 SAMPLE_EVERY = 16
@@ -50,7 +48,8 @@ class BlockRows:
     __slots__ = ("_looks", "_samples", "columns", "keys")
 
     def __init__(self, columns: Columns) -> None:
-        self.columns = replace(columns, seen_from=_seen_from(columns))
+        known = columns.seen_from is not None
+        self.columns = columns if known else replace(columns, seen_from=seen_from_of(columns))
         self.keys: Keys | None = None
         self._samples: list[bytes] = columns.keys[::SAMPLE_EVERY].to_pylist()
         self._looks = 0
@@ -92,16 +91,6 @@ class BlockRows:
         if columns.seen_from is not None and columns.seen_from <= max_seq:
             return keys, columns.values.slice(low, len(keys)).to_pylist(), False, ended
         return _newest(keys, columns.slice(low, low + len(keys)), max_seq, now_ms, ended)
-
-
-def _seen_from(columns: Columns) -> int | None:
-    """See `Columns.seen_from`."""
-    if np.any(columns.kinds != PUT) or (columns.expire_ms is not None and np.any(columns.expire_ms != NO_EXPIRY)):
-        return None
-    keys = columns.keys
-    if pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
-        return None
-    return int(columns.seqs.max())
 
 
 def _newest(keys: list[bytes], rows: Columns, max_seq: int, now_ms: int, ended: bool) -> Stretch | None:

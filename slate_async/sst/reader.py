@@ -13,10 +13,12 @@ from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.block import decode_block, stored_raw_bytes
+from slate_async.format.block_parts import StoredBlock
 from slate_async.format.columns import Columns
 from slate_async.format.filter import Filter
 from slate_async.format.header import HEADER_BYTES, decode_header
-from slate_async.format.joined_blocks import StoredBlock, decode_blocks
+from slate_async.format.joined_blocks import decode_blocks
+from slate_async.format.separate_blocks import decode_each
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
@@ -276,32 +278,34 @@ class SstReader:
 
     async def _decode(self, meta: SstMeta, run: list[int], data: bytes, base: int) -> list[LoadedBlock]:
         """The blocks of ``run`` in ``data``, which was read at byte ``base``."""
-        view = memoryview(data)
-        parts: list[tuple[int, Buffer]] = []
+        view, index = memoryview(data), meta.index
+        parts: list[StoredBlock] = []
         for number in run:
-            at = meta.index.offsets[number]
-            part = view[at - base : at - base + meta.index.stored_bytes[number]]
-            parts.append((number, part))
+            at = index.offsets[number]
+            part = view[at - base : at - base + index.stored_bytes[number]]
+            parts.append(StoredBlock(part, at, index.crcs[number]))
 
         def decode() -> list[LoadedBlock]:
-            # A block that is its own copy does not hold the whole read in memory.
-            blocks = [
-                self._decode_one(meta, number, data if len(part) == len(data) else bytes(part))
-                for number, part in parts
-            ]
-            if heavy:  # only scans read so much, and what they want of a block takes half as long again
+            if len(run) == 1 and len(parts[0].data) == len(data):
+                return [self._decode_one(meta, run[0], data)]
+            blocks = []
+            for number, rows in zip(run, decode_each(parts, object_name=self.key), strict=True):
+                if len(rows) != index.rows[number]:
+                    raise _differ_in_rows(self.key, index.offsets[number])
+                blocks.append(LoadedBlock(rows))
+            if heavy:  # only scans read so much, and they want more of a block
                 for block in blocks:
                     block.for_scans()
             return blocks
 
-        heavy = sum(min(stored_raw_bytes(part), 2**31) for _, part in parts) > OFFLOAD_BYTES
+        heavy = sum(min(stored_raw_bytes(part.data), 2**31) for part in parts) > OFFLOAD_BYTES
         return await self._offload.run(decode) if heavy else decode()
 
     def _decode_one(self, meta: SstMeta, number: int, stored: Buffer) -> LoadedBlock:
         at, crc = meta.index.offsets[number], meta.index.crcs[number]
         columns = decode_block(stored, object_name=self.key, offset=at, expected_crc=crc)
         if len(columns) != meta.index.rows[number]:
-            raise CorruptionError("block and index differ in rows", object_name=self.key, offset=at)
+            raise _differ_in_rows(self.key, at)
         return LoadedBlock(columns)
 
     async def _load(self) -> SstMeta:
@@ -358,3 +362,7 @@ class SstReader:
         if result.offset != offset or len(result.data) != length:
             raise CorruptionError(f"{len(result.data)} bytes came for {length}", object_name=self.key, offset=offset)
         return result.data
+
+
+def _differ_in_rows(object_name: str, offset: int) -> CorruptionError:
+    return CorruptionError("block and index differ in rows", object_name=object_name, offset=offset)
