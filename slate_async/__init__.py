@@ -7,6 +7,8 @@
 """
 
 from slate_async.admin import Admin
+from slate_async.changes.change import Change
+from slate_async.changes.feed import ChangeFeed
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.clone.info import CloneInfo
 from slate_async.collector import GarbageCollector
@@ -49,6 +51,8 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Admin",
     "BlockInspection",
+    "Change",
+    "ChangeFeed",
     "CheckpointInfo",
     "CloneInfo",
     "ClosedError",

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import anyio
 
+from slate_async.changing import Feeds, HasFeeds, WriterNews
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.checkpoint.manage import Scope
@@ -45,7 +46,7 @@ POLL_LIMIT_S = 10.0
 """A poll without an answer gives its turn back to the other databases after this long."""
 
 
-class Db(Member, ViewReads, KeepsCheckpoints):
+class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -67,6 +68,18 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         self._writer: Writer = opened.writer
         self._intake = opened.writer.intake
         self._register = opened.register
+        feeds = Feeds(
+            place,
+            opened.driver,
+            opened.register,
+            supervisor,
+            pinned=True,
+            life_ms=opened.settings.checkpoint_lifetime_ms,
+            news=WriterNews(opened.writer.flusher),
+            durable_seq=self._durable_seq,
+            check=self._check,
+        )
+        HasFeeds.__init__(self, feeds)
         self._polls = polls
         self._polling = False
         self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
@@ -245,6 +258,9 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         await self._look_at_head()
         self._check()
 
+    async def _durable_seq(self) -> int:
+        return self._writer.durable_seq
+
     # ---- checkpoints (see `KeepsCheckpoints` for refresh_checkpoint, delete_checkpoint, list_checkpoints)
 
     async def create_checkpoint(
@@ -329,6 +345,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
             "l0.stalled_seconds": writer.pressure.stalled_seconds,
             "backpressure.stalls": writer.admission.stalls,
             **self._compaction.stats.metrics(),
+            **self._feed_metrics(),
             **shared_counters(self._place, self._driver, self._register),
         }
 
@@ -385,6 +402,7 @@ class Db(Member, ViewReads, KeepsCheckpoints):
         its writer did not wait to be told."""
         with about_all_written():
             await self._writer.flush()
+        await self._close_feeds()
         await self._let_pins_go()
 
     async def _let_pins_go(self) -> None:

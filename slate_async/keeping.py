@@ -43,8 +43,8 @@ class KeepsCheckpoints:
         """Remove a checkpoint; what only it kept is then collected. Raises `InvalidError` if it is not there.
 
         checkpoint: its id, or its name if no other has that
-        force: also one that a writer, a reader or a clone made for itself. What that one still reads is then lost: for
-        a clone that is gone and was never destroyed"""
+        force: also one that a writer, a reader, a clone, or a change feed without a name for its hold made for itself.
+        What that one still reads is then lost: for a clone that is gone and was never destroyed"""
         self._check()
         await self._while_open(manage.delete(self._driver, checkpoint, path=self._path, force=force))
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from slate_async.changing import Feeds, FollowerNews, HasFeeds
 from slate_async.counters import shared_counters
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.follow.follower import Follower
@@ -31,7 +32,7 @@ CLOSE_LIMIT_S = 10.0
 """Closing waits no longer for its checkpoints to be removed; they expire by themselves."""
 
 
-class DbReader(Member, ViewReads):
+class DbReader(Member, ViewReads, HasFeeds):
     """Made by `slate_async.open_reader` or `Environment.open_reader`, never directly. Satisfies `Readable`.
 
     A follower shows states the database was in, one after another, each whole: prefixes of its writer's order. A reader
@@ -60,12 +61,28 @@ class DbReader(Member, ViewReads):
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
         self._register = opened.register
+        HasFeeds.__init__(self, self._feeds_of(opened))
         self._polls = polls
         self._polling = False
         self._failed_polls = 0
         self._poll: Poll | None = None
         if self._follower is not None:
             self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
+
+    def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
+        if self._follower is None:
+            return None
+        return Feeds(
+            self._place,
+            opened.driver,
+            opened.register,
+            self._supervisor,
+            pinned=self._follower.pins is not None,
+            life_ms=opened.settings.checkpoint_lifetime_ms,
+            news=FollowerNews(self._follower, self._check),
+            durable_seq=self._durable_seq,
+            check=self._check,
+        )
 
     # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
 
@@ -138,6 +155,11 @@ class DbReader(Member, ViewReads):
             await asyncio.wait([work])  # a caller that is cancelled stops waiting; the work goes on
             self._check()
             work.result()
+
+    async def _durable_seq(self) -> int:
+        """All that a reader shows is durable."""
+        await self.refresh()
+        return self._source.picture.last_seq
 
     async def wait_for(self, seq: int) -> None:
         """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.
@@ -221,6 +243,7 @@ class DbReader(Member, ViewReads):
             "log.objects": replayed.objects,
             "log.rows": replayed.rows,
             "log.read_bytes": replayed.nbytes,
+            **self._feed_metrics(),
             **shared_counters(self._place, self._driver, self._register),
         }
 
@@ -236,6 +259,7 @@ class DbReader(Member, ViewReads):
     async def _finish(self) -> None:
         if self._follower is None:
             return
+        await self._close_feeds()
         with anyio.move_on_after(CLOSE_LIMIT_S) as limit:
             try:
                 await self._follower.close()

@@ -100,7 +100,7 @@ async def _follower(
     try:
         state = head if pins is None else await _pinned(pins, head)
         picture = _picture(place, settings, state, turns, (lambda view: None) if pins is None else pins.watch)
-        tail = _tail(place, state, register)
+        tail = tail_of(place, state, register)
         follower = Follower(picture, tail, driver, pins, place.runtime.clock)
         await follower.catch_up()
     except BaseException:
@@ -145,7 +145,8 @@ def _picture(
     )
 
 
-def _tail(place: Place, state: ManifestState, register: Register | None) -> Tail:
+def tail_of(place: Place, state: ManifestState, register: Register | None) -> Tail:
+    """The log of the database, as others than its writer read it."""
     reader = LogReader(place.store, state.database_id, whole=state.wal_enabled)
     if register is None:
         return ContiguousTail(place.store, reader)

@@ -1,6 +1,7 @@
 """Users' checkpoints: made, lengthened, deleted, listed. Each is one edit of the manifest; the rest checks arguments.
 
-Those that writers, readers and clones made for themselves are theirs, and are left alone unless force is asked for.
+Those that writers, readers and clones made for themselves are theirs, and are left alone unless force is asked for. A
+change feed's hold by name is a user's to delete.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force
     """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
     check_wanted(wanted)
     found = find_checkpoint(await driver.existing(path), wanted, None)
-    if not force:
+    if not force and not (found.owner == "feed" and found.name is not None):
         _check_users(found, "deleted")
     await driver.commit(DeleteCheckpoints(frozenset((found.id,))))
 
@@ -119,6 +120,7 @@ _KEEPERS = {
     "writer": "the writer removes it when its reads are over, and so does the next writer",
     "reader": "its reader removes it when it closes, and it expires",
     "clone": "it goes when the clone is detached or destroyed",
+    "feed": "it goes when the feed is closed, or expires",
 }
 
 

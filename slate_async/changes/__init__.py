@@ -1,0 +1,1 @@
+"""The change feed: every put and delete of a database in the order of their sequence numbers."""

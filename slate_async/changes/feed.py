@@ -1,0 +1,251 @@
+"""`ChangeFeed`: the changes of a database in the order of their sequence numbers, row by row or as Arrow batches.
+
+A step hands out rows that were read already, or waits for more. One that is cancelled, or fails because a store did not
+answer, loses nothing: the next one goes on. What a step gave counts as consumed when a later one needs to read on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from operator import length_hint
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from slate_async.changes.change import Change, changes_of, record_batch
+from slate_async.changes.hold import Hold
+from slate_async.changes.pull import Owner, Pull
+from slate_async.errors import ClosedError, InvalidError
+from slate_async.format.columns import Columns
+from slate_async.read.record_batch import RecordBatch
+
+T = TypeVar("T")
+BATCH_ROWS = 65_536
+ROWS_PER_STEP = 1_024
+"""Rows turned into `Change` objects at a time; between two steps the event loop may get a turn."""
+INLINE_ROWS = 4_096
+
+
+class ChangeFeed:
+    """``async for change in feed``; `batches` gives the same as Arrow record batches. Made by ``changes()``.
+
+    Begins when it is entered (``async with``), or first asked for something. May be left and iterated again, in the
+    same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what it holds
+    stays until it is garbage, or expires.
+
+    Errors: `ClosedError` and `FencedError` of its owner; `InvalidError` when what it was to deliver is not there, or
+    its hold is gone; `UnavailableError`, after which it may be asked again; `CorruptionError`."""
+
+    def __init__(
+        self, begin: Callable[[], Coroutine[Any, Any, Pull]], owner: Owner, closed: Callable[[ChangeFeed], None]
+    ) -> None:
+        """``begin`` opens the source; ``closed`` is told when the feed is."""
+        self._begin_once = begin
+        self._owner = owner
+        self._on_closed = closed
+        self._pull: Pull | None = None
+        self._beginning: asyncio.Task[Pull] | None = None
+        self._way: Literal["rows", "batches"] | None = None
+        self._rest: Columns | None = None  # of the batch that is handed out row by row
+        self._chunk: list[Change] = []
+        self._ready: Iterator[Change] = iter(self._chunk)
+        self._before = 0
+        self._busy = False
+        self._closed = False
+
+    # ---- what it is
+
+    @property
+    def seq(self) -> int:
+        """The last sequence number that was handed out; at first, the one it begins after. Another feed goes on from
+        here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
+        given = len(self._chunk) - length_hint(self._ready)
+        return self._chunk[given - 1].seq if given else self._before
+
+    @property
+    def snapshot_seq(self) -> int:
+        """Rows up to this number are a snapshot: what was there at that moment, without deletes and what had been
+        overwritten. 0: everything is as it happened. Known once the feed has begun."""
+        return 0 if self._pull is None else self._pull.source.snapshot_seq
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to where what it holds was given up; 0 before it has begun, and if it holds nothing."""
+        return 0 if self._hold is None else self._hold.acknowledged
+
+    @property
+    def _hold(self) -> Hold | None:
+        return None if self._pull is None else self._pull.source.hold
+
+    # ---- ways to iterate
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        """Rows as `Change`."""
+        self._go("rows")
+        return _Rows(self)
+
+    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
+        """Record batches (op, key, value, seq, create_time, expire_time) of about ``max_rows`` rows or fewer: what is
+        there is not kept back to fill one up.
+
+        A batch never ends inside a `WriteBatch`; so it has more rows where more were written in one millisecond. Raises
+        `InvalidError` unless ``max_rows`` is a positive number."""
+        if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+            raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
+        self._go("batches")
+        return _Steps(partial(self._next_batch, max_rows))
+
+    def _go(self, way: Literal["rows", "batches"]) -> None:
+        if self._way not in (None, way):
+            raise InvalidError("a change feed is iterated by rows or by batches, not both; open another one")
+        self._way = way
+
+    async def acknowledge(self, seq: int, *, now: bool = False) -> None:
+        """Rows up to ``seq`` are done with: what holds them may go, and a feed opened later with this hold begins
+        behind them. Written down within about an eighth of ``checkpoint_lifetime_ms``, and when the feed is closed;
+        with ``now``, before this returns.
+
+        Raises `InvalidError` for a feed without a hold by name, and for rows it has not given."""
+        hold = (await self._begin()).source.hold
+        if hold is None or hold.name is None:
+            raise InvalidError("this feed has no hold by name, so there is nothing to acknowledge; open it with hold=")
+        if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= max(self.seq, hold.acknowledged):
+            raise InvalidError(f"sequence number {seq!r} was not given by this feed, which is at {self.seq}")
+        hold.acknowledge(seq)
+        if now:
+            await hold.settle()
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent."""
+        self._closed = True
+        self._rest = None
+        if self._beginning is not None and self._pull is None:
+            await asyncio.wait([self._beginning])  # what it made must be given back
+            if not self._beginning.cancelled() and self._beginning.exception() is None:
+                self._pull = self._beginning.result()
+        if self._pull is not None:
+            await self._pull.aclose()
+        if self._hold is not None:
+            await self._hold.finish()
+        self._on_closed(self)
+
+    def __del__(self) -> None:
+        if not self._closed and self._hold is not None:
+            self._hold.abandon()
+
+    # ---- steps, for the iterators
+
+    async def _begin(self) -> Pull:
+        """Begin, once; several may wait for it. A beginning that failed may be tried again."""
+        self._ask()
+        while self._pull is None:
+            if self._beginning is None:
+                self._beginning = self._owner.supervisor.spawn("open a feed", self._begin_once(), critical=False)
+            task = self._beginning
+            await asyncio.wait([task])
+            self._ask()
+            if self._beginning is task:
+                self._beginning = None
+                self._pull = task.result()
+                self._before = self._pull.source.seq
+        return self._pull
+
+    def _ask(self) -> None:
+        if self._closed:
+            raise ClosedError("the change feed is closed")
+        self._owner.check()
+
+    async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
+        """``step``, unless another is under way."""
+        if self._busy:
+            raise InvalidError("another task is waiting for this feed's next change")
+        self._busy = True
+        try:
+            self._ask()
+            return await step()
+        finally:
+            self._busy = False
+
+    async def _next_batch(self, max_rows: int) -> RecordBatch | None:
+        return await self._alone(partial(self._batch, max_rows))
+
+    async def _batch(self, max_rows: int) -> RecordBatch | None:
+        pull = await self._begin()
+        rows = await pull.next(max_rows)
+        if rows is None:
+            return None
+        convert = partial(record_batch, rows)
+        batch = convert() if len(rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
+        pull.taken()
+        self._before = int(rows.seqs[-1])
+        return batch
+
+    async def _next_rows(self) -> Iterator[Change] | None:
+        return await self._alone(self._more_rows)
+
+    async def _more_rows(self) -> Iterator[Change] | None:
+        if length_hint(self._ready):
+            return self._ready
+        if self._rest is None:
+            pull = await self._begin()
+            self._rest = await pull.next(BATCH_ROWS)
+            if self._rest is None:
+                return None
+            pull.taken()
+        rows, rest = self._rest.slice(0, ROWS_PER_STEP), None
+        if len(self._rest) > ROWS_PER_STEP:
+            rest = self._rest.slice(ROWS_PER_STEP, len(self._rest))
+        self._before, self._rest = self.seq, rest
+        self._chunk = changes_of(rows)
+        self._ready = iter(self._chunk)
+        return self._ready
+
+
+class _Rows(AsyncIterator[Change]):
+    """Rows; one that was made already costs no suspension. Another iterator of the feed goes on where this one is."""
+
+    __slots__ = ("_feed", "_ready")
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+        self._ready: Iterator[Change] = iter(())
+
+    async def __anext__(self) -> Change:
+        for change in self._ready:
+            return change
+        ready = await self._feed._next_rows()
+        if ready is None:
+            raise StopAsyncIteration
+        self._ready = ready
+        return next(ready)
+
+
+class _Steps(AsyncIterator[T], Generic[T]):
+    """What ``step`` gives, until it gives ``None``."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Callable[[], Awaitable[T | None]]) -> None:
+        self._step = step
+
+    async def __anext__(self) -> T:
+        found = await self._step()
+        if found is None:
+            raise StopAsyncIteration
+        return found

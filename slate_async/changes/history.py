@@ -1,0 +1,70 @@
+"""What a feed delivers of the SSTs of one manifest state: rows that have left the log, or that it does not read there.
+
+Above the state's ``history_floor`` every version of every row is there, so a feed is exact. Below, older versions are
+gone, deletes with them; of that a feed gives a *snapshot*: the rows that were alive at the floor, in the order of their
+sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+
+from slate_async.changes.selection import Selected, SeqSource, select
+from slate_async.compaction.reading import read_batches
+from slate_async.format.columns import Columns
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.read.bounds import KeyRange
+from slate_async.read.merge import close_stream
+from slate_async.read.sst_tables import SstTables
+from slate_async.read.view import ReadView
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.turns import FairTurns
+from slate_async.sst.locate import SstOpener
+
+READ_BYTES = 1 << 20
+"""Stored bytes of one read."""
+
+
+class History:
+    """The rows in the SSTs of ``state``, which a checkpoint keeps. ``room_bytes``: see `select`."""
+
+    def __init__(self, state: ManifestState, ssts: SstOpener, runtime: Runtime, room_bytes: int) -> None:
+        self.state = state
+        self._ssts = ssts
+        self._runtime = runtime
+        self._room_bytes = room_bytes
+
+    async def exact(self, after: int, until: int) -> Selected:
+        """Rows above ``after``, which is not below the floor, up to ``until`` or less. Raises `MissingError`,
+        `CorruptionError`, `UnavailableError`."""
+        sources = [SeqSource(sst.min_seq, sst.max_seq, partial(self._read, sst)) for sst in self.state.ssts()]
+        return await select(sources, after, until, self._room_bytes, self._runtime.offload)
+
+    async def snapshot(self, after: int) -> Selected:
+        """Rows above ``after`` that were alive at the floor, up to it or less; expiry is judged now. Raises as
+        `exact`."""
+        floor = self.state.history_floor
+        source = SeqSource(after + 1, floor, self._alive)
+        return await select([source], after, floor, self._room_bytes, self._runtime.offload)
+
+    async def _read(self, sst: SstRef) -> AsyncIterator[Columns]:
+        """All rows of ``sst`` that count."""
+        reader = self._ssts.open(sst, self.state.parents)
+        batches = read_batches(reader, sst.visible_first, sst.visible_end, read_bytes=READ_BYTES)
+        async with aclosing(batches):
+            async for rows in batches:
+                yield rows
+
+    async def _alive(self) -> AsyncIterator[Columns]:
+        l0, runs = SstTables(self._ssts).levels(self.state)
+        turns = FairTurns(self._runtime.clock)
+        view = ReadView((), l0, runs, turns=turns)
+        now_ms = self._runtime.clock.now_ms()
+        rows = view.live_rows(KeyRange(None, None), now_ms=now_ms, max_seq=self.state.history_floor)
+        try:
+            async for batch in rows:
+                yield batch
+        finally:
+            await close_stream(rows)

@@ -1,0 +1,280 @@
+"""`HasFeeds`: ``changes()`` of a database and of a reader. Wiring only: what is asked for, who holds what, who tells of
+news."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+from weakref import WeakSet
+
+from metastores.protocol import Register
+from slate_async.changes.feed import ChangeFeed
+from slate_async.changes.history import History
+from slate_async.changes.hold import Hold, Made, committed, named
+from slate_async.changes.log_rows import LogRows
+from slate_async.changes.pull import News, Owner, Pull
+from slate_async.changes.source import ChangeSource, Reading, SourceStats
+from slate_async.checkpoint.manage import MAX_NAME, lifetime_ms
+from slate_async.errors import InvalidError
+from slate_async.follow.follower import Follower
+from slate_async.follow.tail import Position
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.feeds import OpenHold, TakeHold, check_exact, feed_named
+from slate_async.manifest.state import FeedMark, ManifestState
+from slate_async.past import check_seq
+from slate_async.place import Place
+from slate_async.reading import tail_of
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.write.log_flusher import LogFlusher
+from slate_async.write.rows import Duration
+
+FromSeq: TypeAlias = int | Literal["now"] | None
+Initial: TypeAlias = Literal["snapshot", "error"]
+ROOM_BYTES = 64 << 20
+"""Rows of SSTs are put in the order of their numbers so many bytes at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What ``changes()`` was asked for. ``room_bytes``: see `slate_async.changes.selection.select`."""
+
+    from_seq: FromSeq
+    until_seq: int | None
+    follow: bool
+    initial: Initial
+    hold: str | None
+    hold_lifetime: Duration | None
+    room_bytes: int
+
+    def check(self, *, pinned: bool) -> None:
+        """Raise `InvalidError` for what no database could give."""
+        if self.from_seq is not None and self.from_seq != "now":
+            check_seq(self.from_seq)
+        if self.until_seq is not None:
+            check_seq(self.until_seq)
+        if self.initial not in ("snapshot", "error"):
+            raise InvalidError(f"initial is 'snapshot' or 'error', not {self.initial!r}")
+        if self.hold is not None and (not isinstance(self.hold, str) or not 0 < len(self.hold) <= MAX_NAME):
+            raise InvalidError(f"a hold's name is a text of 1 to {MAX_NAME} characters, not {self.hold!r}")
+        if self.hold is not None and not pinned:
+            raise InvalidError("a reader opened with pin=False writes nothing, so it holds nothing; give no hold=")
+        if self.hold is None and self.hold_lifetime is not None:
+            raise InvalidError("hold_lifetime is of a hold by name; give it one with hold=")
+        lifetime_ms(self.hold_lifetime)
+        if isinstance(self.room_bytes, bool) or not isinstance(self.room_bytes, int) or self.room_bytes < 1:
+            raise InvalidError(f"room_bytes is a positive number of bytes, not {self.room_bytes!r}")
+
+
+class Feeds:
+    """See the module docstring.
+
+    register: the writer's, of an epoch-prefixed log
+    pinned: whether feeds hold what they read, by checkpoints
+    life_ms: of the checkpoint of a hold without a name
+    durable_seq: the highest sequence number that is durable now
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        driver: ManifestDriver,
+        register: Register | None,
+        supervisor: Supervisor,
+        *,
+        pinned: bool,
+        life_ms: int,
+        news: News,
+        durable_seq: Callable[[], Awaitable[int]],
+        check: Callable[[], None],
+    ) -> None:
+        self._place = place
+        self._driver = driver
+        self._register = register
+        self._supervisor = supervisor
+        self._pinned = pinned
+        self._life_ms = life_ms
+        self._durable_seq = durable_seq
+        self._owner = Owner(check, news, supervisor, place.runtime.clock, place.runtime.offload)
+        self._open: WeakSet[ChangeFeed] = WeakSet()
+        self.stats = SourceStats()
+
+    def open(self, wanted: Wanted) -> ChangeFeed:
+        """A feed that has not begun. Raises `InvalidError`."""
+        self._owner.check()
+        wanted.check(pinned=self._pinned)
+        feed = ChangeFeed(partial(self._begin, wanted), self._owner, self._open.discard)
+        self._open.add(feed)
+        return feed
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for feed in list(self._open):
+            await feed.aclose()
+
+    def metrics(self) -> dict[str, int | float]:
+        """By dotted name."""
+        stats = self.stats
+        return {
+            "changes.feeds": len(self._open),
+            "changes.rows": stats.rows,
+            "changes.rounds": stats.rounds,
+            "changes.log_objects": stats.log_objects,
+            "changes.selections": stats.selections,
+            "changes.holds_made": stats.made,
+            "changes.holds_moved": stats.moved,
+            "changes.holds_lost": stats.lost,
+        }
+
+    # ---- how one begins
+
+    async def _begin(self, wanted: Wanted) -> Pull:
+        durable = await self._durable_seq()
+        asked = durable if wanted.from_seq == "now" else wanted.from_seq
+        if asked is not None and asked > durable:
+            raise InvalidError(f"sequence number {asked} is not here yet, the newest that is durable is {durable}")
+        until = wanted.until_seq
+        if not wanted.follow:
+            until = durable if until is None else min(durable, until)
+        if not self._pinned:
+            return Pull(await self._without_hold(wanted, asked or 0), until, self._owner)
+        hold, made = await self._held(wanted, asked)
+        assert made.checkpoint.feed is not None
+        mark = made.checkpoint.feed
+        seq = mark.seq if asked is None else asked
+        source = ChangeSource(self._reading(made.state, wanted), made.state, mark, seq, hold)
+        hold.start(self._supervisor)
+        return Pull(source, until, self._owner)
+
+    async def _without_hold(self, wanted: Wanted, seq: int) -> ChangeSource:
+        head = await self._driver.existing(self._place.name)
+        check_usable(head)
+        if not _snapshot(wanted, seq):
+            check_exact(head, seq)
+        mark = FeedMark(seq, head.last_seq, head.log_start, head.log_floor)
+        return ChangeSource(self._reading(head, wanted), head, mark, seq, None)
+
+    async def _held(self, wanted: Wanted, asked: int | None) -> tuple[Hold, Made]:
+        """The hold of a feed, made or taken over, and what it holds."""
+        life_ms = self._life_ms if wanted.hold is None else lifetime_ms(wanted.hold_lifetime)
+        runtime = self._place.runtime
+        head = await self._driver.existing(self._place.name)
+        found = None if wanted.hold is None else feed_named(head, wanted.hold)
+        now, made_id = runtime.clock.now_ms(), runtime.ids.uuid()
+        expire_ms = None if life_ms is None else now + life_ms
+        if found is not None and found.feed is not None:
+            if asked is not None and asked < found.feed.seq:
+                raise InvalidError(
+                    f"the hold {wanted.hold!r} was acknowledged up to sequence number {found.feed.seq}: that is the"
+                    f" lowest to begin from, not {asked}"
+                )
+            state = await self._driver.commit(TakeHold(found.id, made_id, expire_ms))
+            made = await named(self._driver, state, made_id)
+        elif asked is None and wanted.hold_lifetime is not None:
+            raise InvalidError(
+                f"there is no hold {wanted.hold!r}: it was never made, or it expired and was collected; say with"
+                " from_seq what to begin after, 0 for the beginning"
+            )
+        else:
+            seq = asked or 0
+            edit = OpenHold(made_id, now, expire_ms, seq, wanted.hold, _snapshot(wanted, seq))
+            made = await committed(self._driver, edit)
+        self.stats.made += 1
+        hold = Hold(
+            made.checkpoint,
+            self._driver,
+            runtime,
+            pace_ms=self._life_ms,
+            life_ms=life_ms,
+            stats=self.stats,
+            path=self._place.name,
+        )
+        return hold, made
+
+    def _reading(self, state: ManifestState, wanted: Wanted) -> Reading:
+        place = self._place
+        ssts = place.ssts(state.database_id)
+        return Reading(
+            driver=self._driver,
+            tail=tail_of(place, state, self._register),
+            log=LogRows(state, ssts, place.runtime.offload),
+            history=lambda of: History(of, ssts, place.runtime, wanted.room_bytes),
+            stats=self.stats,
+            path=place.name,
+        )
+
+
+def _snapshot(wanted: Wanted, seq: int) -> bool:
+    """Whether what was compacted is not missed: only of a feed from the beginning."""
+    return seq == 0 and wanted.initial == "snapshot"
+
+
+class HasFeeds:
+    """``changes()``. ``feeds`` are ``None`` where nothing changes any more."""
+
+    def __init__(self, feeds: Feeds | None) -> None:
+        self._feeds = feeds
+
+    def changes(
+        self,
+        *,
+        from_seq: FromSeq = None,
+        until_seq: int | None = None,
+        follow: bool = True,
+        initial: Initial = "snapshot",
+        hold: str | None = None,
+        hold_lifetime: Duration | None = None,
+        room_bytes: int = ROOM_BYTES,
+    ) -> ChangeFeed:
+        """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once.
+
+        from_seq: rows above it; 0 is the beginning, ``"now"`` the newest that is durable. ``None``: where ``hold`` was
+        acknowledged, else the beginning
+        until_seq, follow: end behind that number, or behind what is durable at the start; else the feed goes on
+        initial: from the beginning of a database whose history was compacted comes a snapshot of what is left of that
+        (`ChangeFeed.snapshot_seq`), or an error
+        hold: keep what is not acknowledged under this name, whoever closes or dies; `ChangeFeed.acknowledge`.
+        ``hold_lifetime`` (seconds or a timedelta): so long after the last commit, for ever if unset
+        room_bytes: what is read from SSTs is put in order so many bytes at a time
+
+        Raises `InvalidError` here, or when the feed begins: for what is not here yet, or was compacted (the lowest
+        number there is, is named; the setting ``retention_ms`` says how long changes are kept)."""
+        if self._feeds is None:
+            raise InvalidError("a reader on a checkpoint shows what never changes; open one that follows the database")
+        wanted = Wanted(from_seq, until_seq, follow, initial, hold, hold_lifetime, room_bytes)
+        return self._feeds.open(wanted)
+
+    def _feed_metrics(self) -> dict[str, int | float]:
+        return {} if self._feeds is None else self._feeds.metrics()
+
+    async def _close_feeds(self) -> None:
+        """Before the owner closes on purpose: what they hold is given back."""
+        if self._feeds is not None:
+            await self._feeds.close()
+
+
+class WriterNews:
+    """A writer's own news: what it has published."""
+
+    def __init__(self, flusher: LogFlusher) -> None:
+        self._flusher = flusher
+
+    async def more(self, position: Position, seq: int) -> None:
+        """See `News`."""
+        await self._flusher.until_published(position.next_id)
+
+
+class FollowerNews:
+    """A follower's: what its polls have found. ``check`` raises once it is closed."""
+
+    def __init__(self, follower: Follower, check: Callable[[], None]) -> None:
+        self._follower = follower
+        self._check = check
+
+    async def more(self, position: Position, seq: int) -> None:
+        """See `News`."""
+        while self._follower.picture.last_seq <= seq:
+            await self._follower.news()
+            self._check()

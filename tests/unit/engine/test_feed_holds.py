@@ -1,0 +1,220 @@
+"""What a change feed holds: against compaction and collectors, across closing, take-overs and crashes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import slate_async as slate
+from slate_async.manifest.checkpoints import DeleteCheckpoints
+from slate_async.manifest.collection import Collect
+from slate_async.manifest.state import Checkpoint
+from slate_async.objectstore.memory import MemoryStore
+from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
+from tests.unit.engine.manifests import collect, commit, head
+from tests.unit.engine.test_changes import all_of, taken
+
+KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
+QUICK = {"manifest_poll_interval_ms": 10, "checkpoint_lifetime_ms": 80}
+"""A hold looks at the clock every 10 ms; the clock is turned by hand."""
+
+
+async def holds(store: MemoryStore) -> list[Checkpoint]:
+    return [one for one in (await head(store)).checkpoints if one.owner == "feed"]
+
+
+async def write(db: slate.Db, first: int, last: int) -> None:
+    """Overwrite one key, each version in an L0 SST of its own."""
+    for number in range(first, last + 1):
+        assert (await db.put(b"key", b"%d" % number)).seq == number
+        await db.flush(l0=True)
+
+
+@KIND
+async def test_a_hold_by_name_keeps_what_was_not_acknowledged_while_nobody_reads(kind: Kind) -> None:
+    """Writers come and go, everything is compacted into the newest version, and the log collected, twice."""
+    store = memory_store()
+    db = await open_db(store, kind)
+    await write(db, 1, 6)
+    async with db.changes(hold="copy") as feed:
+        assert [change.seq for change in await taken(feed, 5)] == [1, 2, 3, 4, 5]
+        await feed.acknowledge(3)
+    for round_ in range(2):
+        await write(db, 7 + 3 * round_, 9 + 3 * round_)
+        await abandon(db)
+        db = await open_db(store, kind)
+        await db.compact(full=True)
+        await collect(store, START_MS)
+    await db.put(b"key", b"13")
+    async with db.changes(hold="copy", follow=False) as feed:
+        found = [change async for change in feed]
+        await feed.acknowledge(13, now=True)
+    assert [(change.seq, change.value) for change in found] == [(n, b"%d" % n) for n in range(4, 14)]
+    [held] = await holds(store)
+    assert held.feed is not None
+    assert (held.feed.seq, held.expire_ms, held.name) == (13, None, "copy")
+    await db.close()
+
+
+@KIND
+async def test_resuming_inside_the_log_delivers_each_row_once(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        seen: list[int] = []
+        async with db.changes(hold="copy"):
+            pass
+        for number in range(12):
+            await db.put(b"key", b"%d" % number)
+            if number % 4 == 3:
+                await db.compact(full=True)
+                await collect(store, START_MS)
+            async with db.changes(hold="copy") as feed:
+                [change] = await taken(feed, 1)
+                seen.append(change.seq)
+                await feed.acknowledge(change.seq)
+        assert seen == list(range(1, 13))
+
+
+async def test_who_opens_a_hold_takes_it_over() -> None:
+    async with open_db(memory_store()) as db, db.changes(hold="copy") as before:
+        await db.put(b"a", b"1")
+        await db.put(b"a", b"2")
+        assert [change.seq for change in await taken(before, 1)] == [1]
+        async with db.changes(hold="copy") as after:
+            assert [change.seq for change in await taken(after, 2)] == [1, 2]
+            await db.put(b"a", b"3")
+            await taken(before, 1)  # read before
+            with pytest.raises(slate.InvalidError, match=r"'copy'.*is gone.*another feed"):
+                await taken(before, 1)
+            with pytest.raises(slate.InvalidError, match="gone"):
+                await before.acknowledge(2, now=True)
+            assert [change.seq for change in await taken(after, 1)] == [3]
+
+
+async def test_from_seq_goes_before_the_hold_and_not_below_it() -> None:
+    async with open_db(memory_store()) as db:
+        for _ in range(5):
+            await db.put(b"a", b"1")
+        async with db.changes(hold="copy") as feed:
+            await taken(feed, 4)
+            await feed.acknowledge(2)
+        assert [change.seq for change in await all_of(db.changes(hold="copy", from_seq=4, follow=False))] == [5]
+        with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 2"):
+            await all_of(db.changes(hold="copy", from_seq=1, follow=False))
+        async with db.changes(hold="copy") as feed:
+            with pytest.raises(slate.InvalidError, match="not given"):
+                await feed.acknowledge(3)
+
+
+@KIND
+async def test_a_feed_without_a_name_moves_at_half_life_and_removes_its_hold(kind: Kind) -> None:
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, kind, clock=clock, **QUICK) as db:
+        await write(db, 1, 3)
+        async with db.changes() as feed:
+            await taken(feed, 3)
+            await write(db, 4, 6)
+            await taken(feed, 2)  # which counts the three before as consumed
+            [before] = await holds(store)
+            assert before.feed is not None
+            assert (before.feed.seq, before.expire_ms) == (0, START_MS + 80)
+            clock.wall_ms += 50
+            moved = db.metrics()
+            await until(lambda: db.metrics()["changes.holds_moved"] > moved["changes.holds_moved"], "the hold to move")
+            [after] = await holds(store)
+            assert after.feed is not None
+            assert (after.id, after.feed.seq, after.expire_ms) == (before.id, 3, START_MS + 130)
+            assert after.ref.version > before.ref.version
+        assert await holds(store) == []
+
+
+@KIND
+async def test_a_lost_hold_is_made_anew_if_nothing_is_missing(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db, db.changes() as feed:
+        await write(db, 1, 2)
+        assert [change.seq for change in await taken(feed, 2)] == [1, 2]
+        [held] = await holds(store)
+        await commit(store, DeleteCheckpoints(frozenset((held.id,))))
+        await write(db, 3, 5)
+        await collect(store, START_MS)
+        assert [change.seq for change in await taken(feed, 3)] == [3, 4, 5]
+        assert db.metrics()["changes.holds_lost"] == 1
+        [held] = await holds(store)
+        await commit(store, DeleteCheckpoints(frozenset((held.id,))))
+        await write(db, 6, 8)
+        await db.compact(full=True)
+        await collect(store, START_MS)
+        with pytest.raises(slate.InvalidError, match=r"from sequence number 8 on.*from 5 on"):
+            await taken(feed, 1)
+
+
+async def test_a_hold_that_expired_and_was_collected_is_told() -> None:
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, clock=clock) as db:
+        await write(db, 1, 3)
+        with pytest.raises(slate.InvalidError, match="no hold 'copy'"):
+            await all_of(db.changes(hold="copy", hold_lifetime=60))
+        async with db.changes(hold="copy", from_seq=0, hold_lifetime=60) as feed:
+            await taken(feed, 2)
+            await feed.acknowledge(1)
+        clock.wall_ms += 61_000
+        await commit(store, Collect(clock.wall_ms, skew_ms=0))
+        await db.compact(full=True)
+        with pytest.raises(slate.InvalidError, match="no hold 'copy'"):
+            await all_of(db.changes(hold="copy", hold_lifetime=60))
+        with pytest.raises(slate.InvalidError, match=r"from sequence number 3 on"):
+            await all_of(db.changes(hold="copy", from_seq=1, hold_lifetime=60))
+
+
+async def test_a_hold_is_listed_and_deleted_by_its_name() -> None:
+    async with open_db(memory_store()) as db:
+        await db.put(b"a", b"1")
+        async with db.changes(hold="copy") as named, db.changes() as nameless:
+            await taken(named, 1)
+            await taken(nameless, 1)
+            [one, other] = [one for one in await db.list_checkpoints() if one.owner == "feed"]
+            assert (one.name, other.name) == ("copy", None)
+            with pytest.raises(slate.InvalidError, match="a feed made it for itself"):
+                await db.delete_checkpoint(other.id)
+            await db.delete_checkpoint("copy")
+            await db.put(b"a", b"2")
+            with pytest.raises(slate.InvalidError, match="gone"):
+                await taken(named, 1)
+            assert [change.seq for change in await taken(nameless, 1)] == [2]
+
+
+async def test_a_dropped_feed_frees_its_hold() -> None:
+    store = memory_store()
+    async with open_db(store) as db:
+        await db.put(b"a", b"1")
+        feed = db.changes()
+        await taken(feed, 1)
+        assert len(await holds(store)) == 1
+        del feed
+        async with asyncio.timeout(10):
+            while await holds(store):
+                await asyncio.sleep(0.005)
+
+
+@KIND
+async def test_a_reader_that_writes_nothing_goes_on_while_it_can(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        await write(db, 1, 3)
+        async with open_reader(store, pin=False) as reader, reader.changes() as feed:
+            with pytest.raises(slate.InvalidError, match="pin=False"):
+                reader.changes(hold="copy")
+            assert [change.seq for change in await taken(feed, 3)] == [1, 2, 3]
+            await write(db, 4, 6)
+            await collect(store, START_MS)
+            await reader.refresh()
+            assert [change.seq for change in await taken(feed, 3)] == [4, 5, 6]
+            await write(db, 7, 9)
+            await db.compact(full=True)
+            await collect(store, START_MS)
+            await reader.refresh()
+            with pytest.raises(slate.InvalidError, match=r"from sequence number 9 on.*from 6 on"):
+                await taken(feed, 1)
+        assert await holds(store) == []
