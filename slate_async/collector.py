@@ -220,7 +220,7 @@ class GarbageCollector(Member):
                 spread = self._runtime.rng.uniform(1 - SPREAD, 1)
                 await self._runtime.clock.sleep(self._interval_s * spread)
 
-    def metrics(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""

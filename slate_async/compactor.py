@@ -101,7 +101,7 @@ class DbCompactor(Member):
             sst_bytes=sum(sst.size for sst in state.ssts()),
         )
 
-    def metrics(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""

@@ -1,4 +1,4 @@
-"""Counters that every open part of a database has: manifest, metadata, block cache, store."""
+"""Counters that every open part of a database has: manifest, metadata, block cache, store, event loop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from slate_async.manifest.driver import ManifestDriver
 from slate_async.place import Place
 
 
-def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int]:
-    """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int | float]:
+    """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket, ``loop.*``
+    for all of the `Environment`."""
     commits, cache, store = driver.stats, place.cache.stats(), place.store_stats
     return {
         "manifest.commits": commits.commits,
@@ -29,6 +30,7 @@ def shared_counters(place: Place, driver: ManifestDriver, register: Register | N
         "store.read_bytes": store.bytes_in,
         "store.written_bytes": store.bytes_out,
         **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
+        **place.lateness.metrics(),
     }
 
 

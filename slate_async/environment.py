@@ -29,6 +29,7 @@ from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
+from slate_async.format.columns import prepare
 from slate_async.manifest.driver import translating
 from slate_async.member import Member
 from slate_async.objectstore.neighbours import Neighbours
@@ -42,18 +43,18 @@ from slate_async.place import Place
 from slate_async.reader import DbReader
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
+from slate_async.runtime.lateness import Lateness, timed
 from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.system import ThreadOffload, system_runtime
+from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
 
 M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
-DEFAULT_THREADS = 4
 BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
 """Metastores that keep metadata in the database's own folder, whatever its name."""
 RETRY_ATTEMPTS = 1_000
@@ -73,7 +74,8 @@ class Environment:
     """Shared by any number of databases of one event loop. ``async with``, or `close`, which closes its databases.
 
     block_cache_bytes: memory for decoded blocks of all of them; indexes and filters of open SSTs come on top
-    threads: worker threads for encoding, decoding and file I/O
+    threads: worker threads that encode, decode and merge; by default one for every two processors, 1 to 4. Each more
+    makes the event loop wait longer for its turn
     runtime: clock, randomness, ids and threads to use instead of the machine's
     stores: store objects by the names they were opened with, where those of a clone's parents are no URLs
     """
@@ -82,7 +84,7 @@ class Environment:
         self,
         *,
         block_cache_bytes: int | None = None,
-        threads: int = DEFAULT_THREADS,
+        threads: int | None = None,
         runtime: Runtime | None = None,
         stores: Mapping[str, ObjectStore] | None = None,
     ) -> None:
@@ -92,7 +94,9 @@ class Environment:
         self._own_runtime = runtime is None
         self._cache_bytes = block_cache_bytes
         self._named_stores = dict(stores or {})
-        self.runtime = system_runtime(threads) if runtime is None else runtime
+        self._machine = system_runtime(threads) if runtime is None else runtime
+        self._lateness = Lateness()
+        self.runtime = timed(self._machine, self._lateness)
         self._cache: BlockCache | None = None
         self._polls: PollScheduler | None = None
         self._stores = Shared[RetryingStore](RetryingStore.close)
@@ -254,6 +258,8 @@ class Environment:
         require_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
+        if self._own_runtime:
+            await self.runtime.offload.run(prepare)
         settings = Settings() if settings is None else settings
         give_backs: list[Callable[[], Awaitable[None]]] = []
         opened: list[M] = []
@@ -270,7 +276,9 @@ class Environment:
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
             neighbours = self._neighbours(path, settings, give_backs)
             cache = self._shared_cache(settings)
-            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, neighbours)
+            place = Place(
+                display, store, store_stats, factory, settings, self.runtime, cache, neighbours, self._lateness
+            )
             supervisor = Supervisor(display, lambda cause: opened[0].fail(cause))  # only what is open has tasks
             member = await begin(Part(place, supervisor, self._shared_polls(), release))
             opened.append(member)
@@ -369,8 +377,8 @@ class Environment:
         finally:
             if self._polls is not None:
                 await self._polls.close()
-            if self._own_runtime and isinstance(self.runtime.offload, ThreadOffload):
-                self.runtime.offload.close()
+            if self._own_runtime:
+                end_threads(self._machine)
 
     async def __aenter__(self) -> Self:
         return self

@@ -28,7 +28,7 @@ from slate_async.objectstore.protocol import (
 )
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.system import SystemIds, ThreadOffload
+from slate_async.runtime.system import SystemIds
 from slate_async.settings import LogProtocol
 
 T = TypeVar("T")
@@ -84,7 +84,9 @@ class InlineOffload:
 
 def runtime(clock: ManualClock | None = None) -> Runtime:
     """A runtime without threads."""
-    return Runtime(ManualClock() if clock is None else clock, random.Random(7), SystemIds(), InlineOffload())
+    return Runtime(
+        ManualClock() if clock is None else clock, random.Random(7), SystemIds(), InlineOffload(), InlineOffload()
+    )
 
 
 def memory_store(objects: MemoryObjects | None = None) -> MemoryStore:
@@ -104,9 +106,6 @@ async def abandon(db: slate.Db) -> None:
     db._polls.cancel(db._poll)
     await db._polls.close()
     await db._supervisor.close()
-    offload = db._place.runtime.offload
-    if isinstance(offload, ThreadOffload):
-        offload.close()
 
 
 async def commit_elsewhere(store: ObjectStore, edit: Edit) -> None:

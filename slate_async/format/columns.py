@@ -100,3 +100,9 @@ def concat(parts: list[Columns]) -> Columns:
         expire,
         np.concatenate([p.create_ms for p in parts]),
     )
+
+
+def prepare() -> None:
+    """Let Arrow find out whether pandas is installed, which it does when it is first given a list: importing that takes
+    most of a second, in which an event loop would stand still. Call it in another thread."""
+    pa.array([b""], pa.binary())

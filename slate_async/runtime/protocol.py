@@ -42,7 +42,7 @@ class Ids(Protocol):
 
 
 class Offload(Protocol):
-    """Runs CPU work or blocking I/O away from the event loop.
+    """Runs work away from the event loop.
 
     A cancelled caller stops waiting at once; the function itself runs to its end and its result
     is dropped, so it must not leave anything half done that the loop still reads.
@@ -54,9 +54,14 @@ class Offload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The bundle passed to every component."""
+    """The bundle passed to every component.
+
+    offload: for work that computes
+    blocking: for work that waits for a disk, behind which what computes must not wait, nor it behind that
+    """
 
     clock: Clock
     rng: random.Random
     ids: Ids
     offload: Offload
+    blocking: Offload

@@ -14,6 +14,8 @@ from uuid import UUID, uuid4
 from slate_async.runtime.protocol import Runtime
 
 T = TypeVar("T")
+MOST_COMPUTING_THREADS = 4
+FILE_THREADS = 4
 
 
 class SystemClock:
@@ -54,14 +56,15 @@ class ThreadOffload:
     A cancelled caller stops waiting; a function that has begun runs on to its end. The threads start on
     first use and end with `close`."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, name: str = "slate-worker") -> None:
         self._threads = threads
+        self._name = name
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[[], T]) -> T:
         """Run ``function`` in a worker thread."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="slate-worker")
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     def close(self) -> None:
@@ -71,6 +74,27 @@ class ThreadOffload:
             self._pool = None
 
 
-def system_runtime(threads: int = 4) -> Runtime:
-    """A `Runtime` of the real machine with its own pool of ``threads`` workers."""
-    return Runtime(SystemClock(), random.SystemRandom(), SystemIds(), ThreadOffload(threads))  # safe across forks
+def computing_threads() -> int:
+    """How many threads compute unless somebody says otherwise: one for every two processors, at most
+    `MOST_COMPUTING_THREADS`.
+
+    They share the interpreter with the event loop. Each takes it many times a millisecond, and the loop, which is slow
+    to wake up for it, waits for all of them; so with two threads on two processors it is late several times as often
+    as with one, and no more gets done."""
+    return max(1, min(MOST_COMPUTING_THREADS, (os.cpu_count() or 1) // 2))
+
+
+def system_runtime(threads: int | None = None) -> Runtime:
+    """A `Runtime` of the real machine with worker threads of its own, which `end_threads` ends.
+
+    threads: that compute; `computing_threads` if unset. `FILE_THREADS` more wait for disks."""
+    computing = ThreadOffload(computing_threads() if threads is None else threads)
+    rng = random.SystemRandom()  # safe across forks
+    return Runtime(SystemClock(), rng, SystemIds(), computing, ThreadOffload(FILE_THREADS, "slate-files"))
+
+
+def end_threads(runtime: Runtime) -> None:
+    """End the worker threads of a `system_runtime` once what they run is done; does not wait. Idempotent."""
+    for offload in (runtime.offload, runtime.blocking):
+        if isinstance(offload, ThreadOffload):
+            offload.close()

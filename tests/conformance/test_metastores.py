@@ -29,7 +29,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.url import open_store
-from slate_async.runtime.system import ThreadOffload, system_runtime
+from slate_async.runtime.system import end_threads, system_runtime
 from tests.conformance.azure_container import create_container
 from tests.servers.moto import AWS_ENVIRONMENT
 from tests.servers.node import AZURITE_ACCOUNT, AZURITE_KEY
@@ -151,11 +151,9 @@ class EngineObjects:
 
     @pytest.fixture(autouse=True)
     def _runtime(self) -> Iterator[None]:
-        self.runtime = system_runtime(threads=2)
+        self.runtime = system_runtime()
         yield
-        offload = self.runtime.offload
-        assert isinstance(offload, ThreadOffload)
-        offload.close()
+        end_threads(self.runtime)
 
 
 class InEngineMemory(EngineObjects):
@@ -213,13 +211,12 @@ class Remote:
 @asynccontextmanager
 async def two_clients(url: str) -> AsyncIterator[Sequence[ObjectStore]]:
     """Two clients of the bucket at ``url``."""
-    runtime = system_runtime(threads=2)
+    runtime = system_runtime()
     stores = [open_store(url, runtime)[0] for _ in range(2)]
     yield stores
     for store in stores:
         await store.close()
-    assert isinstance(runtime.offload, ThreadOffload)
-    runtime.offload.close()
+    end_threads(runtime)
 
 
 @for_class

@@ -18,7 +18,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.testing import ObjectStoreConformance
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.system import ThreadOffload, system_runtime
+from slate_async.runtime.system import end_threads, system_runtime
 from tests.conformance.azure_container import create_container
 from tests.servers.node import AZURITE_ACCOUNT, AZURITE_KEY
 from tests.servers.radosgw import Radosgw
@@ -31,14 +31,12 @@ class Conformance(ObjectStoreConformance):
 
     @pytest.fixture(autouse=True)
     def _runtime(self, full: bool) -> Iterator[None]:
-        self.runtime: Runtime = system_runtime(threads=8)
+        self.runtime: Runtime = system_runtime()
         if not full:
             self.many_keys = self.short_many_keys
             self.racers, self.rounds, self.increments = self.short_races
         yield
-        offload = self.runtime.offload
-        assert isinstance(offload, ThreadOffload)
-        offload.close()
+        end_threads(self.runtime)
 
     short_races = (50, 20, 100)
     short_many_keys = 1_100

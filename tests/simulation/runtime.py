@@ -122,9 +122,6 @@ def _fail(result: asyncio.Future[T], error: Exception) -> None:
 
 def sim_runtime(clock: SimClock, seed: int, name: str, delay: OffloadDelay) -> Runtime:
     """The runtime of the process ``name``."""
-    return Runtime(
-        clock,
-        derived_rng(seed, name, "rng"),
-        SimIds(derived_rng(seed, name, "ids")),
-        SimOffload(derived_rng(seed, name, "offload"), delay),
-    )
+    offload = SimOffload(derived_rng(seed, name, "offload"), delay)
+    rng, ids = derived_rng(seed, name, "rng"), SimIds(derived_rng(seed, name, "ids"))
+    return Runtime(clock, rng, ids, offload, offload)

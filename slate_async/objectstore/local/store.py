@@ -1,6 +1,6 @@
 """`LocalStore`: the `ObjectStore` on a folder of this machine, for any number of its processes.
 
-The event loop never waits for a disk: operations run on worker threads (`runtime.offload`). A cancelled put goes on
+The event loop never waits for a disk: operations run on worker threads (`runtime.blocking`). A cancelled put goes on
 in its thread to a whole object or to none. Reading alone changes nothing in the folder.
 
 Limits: the file system must have atomic hard links, symbolic links and renames, and `flock` that ends with its
@@ -69,7 +69,7 @@ class LocalStore:
         """Run blocking work; file system errors become ours."""
         if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
-        return await self._runtime.offload.run(partial(self._translating, work, outcome, opening))
+        return await self._runtime.blocking.run(partial(self._translating, work, outcome, opening))
 
     def _translating(self, work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
         try:

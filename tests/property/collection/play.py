@@ -46,7 +46,7 @@ def play(seed: int) -> int:
 
 async def _play(seed: int) -> int:
     turnstile, clock, raw = Turnstile(seed), VirtualClock(), memory_store()
-    runtime = Runtime(clock, turnstile.random, SimIds(turnstile.random), InlineOffload())
+    runtime = Runtime(clock, turnstile.random, SimIds(turnstile.random), InlineOffload(), InlineOffload())
     oracle = Oracle(raw, runtime)
     world = World(GatedStore(raw, turnstile, oracle.changed), oracle, runtime, clock, turnstile.random)
     await driver_of(raw, runtime).create(NEW)

@@ -257,7 +257,7 @@ class Shelf:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(self.clock, random.Random(7), SystemIds(), InlineOffload())
+        return Runtime(self.clock, random.Random(7), SystemIds(), InlineOffload(), InlineOffload())
 
     def contiguous(self) -> ContiguousLog:
         return ContiguousLog(
