@@ -34,7 +34,7 @@ from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.snapshot import Look, Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
-from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, NEEDS_IO, PUT
+from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, NEEDS_IO, PUT, NeedsIO, RowHit
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.write.errors import about_all_written, closed_failure, write_failure
 from slate_async.write.group import WriteHandle
@@ -203,13 +203,22 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             self._check()
         self._reads = reads = self._reads + 1
         writer = self._writer
-        found = writer.view.look_up(key, writer.durable_seq if durable else MAX_SEQ)
-        if found is not None and type(found) is not bytes:
+        view = writer.view
+        found: bytes | int | RowHit | NeedsIO | None
+        if durable:
+            found = view.look_up(key, writer.durable_seq)
+        else:
+            found = view.latest.get(key)
+            if found is None:
+                found = view.look_below(key)
+        if type(found) is not bytes and found is not None:
+            if isinstance(found, int):
+                found = view.look_up(key, MAX_SEQ)
             if found is NEEDS_IO:
                 return await self._get_stored(key, self._now(durable), durable)
             found = live_value(found, self._clock.now_ms())
         if not reads % CALLS_PER_LOOK:
-            writer.view.mark(key)
+            view.mark(key)
             if self._turns.overdue():
                 await self._turns.give()
                 self._check()

@@ -58,4 +58,4 @@ class NeedsIO(Enum):
 
 
 NEEDS_IO: Final[Literal[NeedsIO.NEEDS_IO]] = NeedsIO.NEEDS_IO
-"""Answer of a synchronous read that cannot tell without reading from the store."""
+"""Answer of a synchronous read that cannot tell without waiting: for the store, or for a memtable to be indexed."""

@@ -1,13 +1,14 @@
 """`Memtable`: the rows written since the last flush, as an append-only log of columns.
 
-Columns: Python lists of keys and values, packed arrays of kinds and expiry times; creation times and sequence numbers
-seldom leave their course and are kept as `Steps`. ``_newest`` maps a key to the row of its newest version and
-``_older`` a row that replaced another to the one it replaced, so a put is one dict store and a few appends, and a log
-segment is a slice.
+Columns: Python lists of keys and values; kinds and expiry times as `Marks` of the rows that are not *plain*, which is a
+put that does not expire; creation times and sequence numbers, which seldom leave their course, as `Steps`. ``latest``
+maps a key to its newest value. So a put is one dict store and two appends, a read of now is one look, and a log segment
+is a slice.
 
 Invariants: sequence numbers rise with the row number (gaps are fine); a row never changes once appended; nothing
 is appended after `freeze`. Reads name the highest sequence number they may see, so a reader that starts now never
-meets a row appended later. The distinct keys are put in order only when somebody scans (see `order_steps`).
+meets a row appended later. The rows of each key are gathered, and the distinct keys put in order, only when somebody
+asks for an older version, all of a row, or a scan (see `index_steps`, `order_steps`).
 
 All methods belong to the event loop's thread.
 """
@@ -15,10 +16,10 @@ All methods belong to the event loop's thread.
 from __future__ import annotations
 
 import sys
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,24 +27,25 @@ import pyarrow as pa
 
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.memtable.marks import Marks
 from slate_async.memtable.order import SortedKeys
+from slate_async.memtable.rows_by_key import NO_ROW, RowsByKey
 from slate_async.memtable.spans import spans
 from slate_async.memtable.steps import Steps
-from slate_async.types import MERGE, PUT, RowHit, Stretch
+from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
 
 ROW_OVERHEAD_BYTES = 224
-"""What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry with its row
-number, the packed columns and the key's place in the sorted order (measured on CPython 3.11, rounded up)."""
+"""What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry, the packed
+columns and the key's place in the sorted order (measured on CPython 3.11, rounded up)."""
 
 STEP_ROWS = 4096
 """With `STEP_BYTES` the bounds of one conversion step, about a millisecond of work."""
 
+INDEX_STEP_ROWS = 4096
 ORDER_STEP_ROWS = 512
 FIRST_BATCH_ROWS = 32
 SCAN_STEP_ROWS = 1024
 """A scan's first batch; each later one is four times longer up to the step, which other work follows."""
-
-NO_ROW = -1
 
 
 class Memtable:
@@ -52,17 +54,16 @@ class Memtable:
     __slots__ = (
         "__weakref__",
         "_ahead",
+        "_by_key",
         "_create",
-        "_expire",
         "_keys",
-        "_kinds",
-        "_newest",
-        "_older",
+        "_marks",
         "_order",
         "_ordered_rows",
         "_values",
         "frozen",
         "last_seq",
+        "latest",
         "limit",
         "nbytes",
     )
@@ -70,12 +71,12 @@ class Memtable:
     def __init__(self) -> None:
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
-        self._kinds = bytearray()
+        self._marks = Marks()
         self._ahead = Steps()  # of a row's sequence number before its row number
         self._create = Steps()
-        self._expire: array[int] | None = None
-        self._newest: dict[bytes, int] = {}
-        self._older: dict[int, int] = {}
+        self.latest: dict[bytes, bytes | int] = {}
+        """Of each key the value of its newest row, if that is a put that does not expire, else the row's number."""
+        self._by_key = RowsByKey()
         self._order = SortedKeys()
         self._ordered_rows = 0
         self.frozen = False
@@ -97,7 +98,7 @@ class Memtable:
     @property
     def expires(self) -> bool:
         """Whether any row of it expires."""
-        return self._expire is not None
+        return self._marks.expires
 
     def freeze(self) -> None:
         """No more appends from here on. Idempotent."""
@@ -124,19 +125,15 @@ class Memtable:
         nbytes = self.nbytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
         if nbytes > self.limit:
             return 0
-        if expire_ms != NO_EXPIRY or self._expire is not None:
-            self._expiries().append(expire_ms)
-        keys = self._keys
-        row = len(keys)
-        replaced = self._newest.setdefault(key, row)
-        if replaced != row:
-            self._older[row] = replaced
-            self._newest[key] = row
-        keys.append(key)
-        self._values.append(value)
-        self._kinds.append(kind)
+        if kind or expire_ms != NO_EXPIRY:
+            self._marks.add(len(self._keys), kind, expire_ms)
+            self.latest[key] = len(self._keys)
+        else:
+            self.latest[key] = value
         if create_ms != self._create.last:
-            self._create.add(row, create_ms)
+            self._create.add(len(self._keys), create_ms)
+        self._keys.append(key)
+        self._values.append(value)
         self.nbytes = nbytes
         self.last_seq = seq = self.last_seq + 1
         return seq
@@ -196,63 +193,86 @@ class Memtable:
             self._refuse(seqs[0])
         if len(values) != count or len(kinds) != count or (expires is not None and len(expires) != count):
             raise InternalError("the columns of a batch differ in length")
-        if expires is not None or self._expire is not None:
-            self._expiries().extend(repeat(NO_EXPIRY, count) if expires is None else expires)
         row = len(self._keys)
-        newest = self._newest
-        rows = list(range(row, row + count))
-        found = list(map(newest.setdefault, keys, rows))
-        if found != rows:
-            for number, key, version in zip(rows, keys, found, strict=True):
-                if version != number:
-                    self._older[number] = newest[key]
-                    newest[key] = number
+        if expires is None and kinds.count(PUT) == count:
+            self.latest.update(zip(keys, values, strict=True))
+        else:
+            self._extend_marked(row, keys, values, kinds, repeat(NO_EXPIRY, count) if expires is None else expires)
         self._keys.extend(keys)
         self._values.extend(values)
-        self._kinds.extend(kinds)
         self.last_seq = seqs[1]
         self.nbytes += sum(map(len, keys)) + sum(map(len, values)) + count * ROW_OVERHEAD_BYTES
 
-    def _expiries(self) -> array[int]:
-        if self._expire is None:
-            self._expire = array("q", [NO_EXPIRY]) * len(self._keys)
-        return self._expire
+    def _extend_marked(
+        self, row: int, keys: Iterable[bytes], values: Iterable[bytes], kinds: Iterable[int], expires: Iterable[int]
+    ) -> None:
+        """What `_extend` does for the keys of rows some of which are not plain."""
+        for number, (key, value, kind, expire_ms) in enumerate(zip(keys, values, kinds, expires, strict=True), row):
+            if kind or expire_ms != NO_EXPIRY:
+                self._marks.add(number, kind, expire_ms)
+                self.latest[key] = number
+            else:
+                self.latest[key] = value
 
     def _refuse(self, seq: int) -> None:
         if self.frozen:
             raise InternalError("append to a frozen memtable")
         raise InternalError(f"sequence number {seq} is not above {self.last_seq}")
 
-    def find(self, key: bytes, max_seq: int) -> bytes | RowHit | None:
+    # point reads
+
+    def find(self, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
         """The newest version of ``key`` with a sequence number of at most ``max_seq``: the value of a put that does not
-        expire, else all of the row, tombstones included."""
-        row = self._newest.get(key, NO_ROW)
-        if max_seq < self.last_seq:
-            row = self._visible_row(row, max_seq)
-        if row < 0:
+        expire, else all of the row, tombstones included. `NEEDS_IO`: once `index_steps` have been taken."""
+        found = self.latest.get(key)
+        if found is None:
             return None
-        if self._kinds[row] or self._expire is not None:
-            return self._hit(row)
-        return self._values[row]
-
-    def get(self, key: bytes, max_seq: int) -> RowHit | None:
-        """As `find`, always all of the row."""
-        row = self._newest.get(key, NO_ROW)
         if max_seq < self.last_seq:
-            row = self._visible_row(row, max_seq)
-        return None if row < 0 else self._hit(row)
+            end = self.row_after(max_seq)
+            if not self._indexes(end):
+                return NEEDS_IO
+            row = self._by_key.row(key, end)
+            if row == NO_ROW:
+                return None
+            found = self._latest_of(row)
+        return self._hit(found) if isinstance(found, int) else found
 
-    def _visible_row(self, row: int, max_seq: int) -> int:
-        """``row`` or the newest older version of its key that a reader up to ``max_seq`` sees; below 0 for none."""
+    def get(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
+        """As `find`, always all of the row."""
+        if key not in self.latest:
+            return None
         end = self.row_after(max_seq)
-        while row >= end:
-            row = self._older.get(row, NO_ROW)
-        return row
+        if not self._indexes(end):
+            return NEEDS_IO
+        row = self._by_key.row(key, end)
+        return None if row == NO_ROW else self._hit(row)
+
+    def _latest_of(self, row: int) -> bytes | int:
+        """What ``latest`` says of a key whose newest row is ``row``."""
+        return self._values[row] if self._marks.plain(row) else row
 
     def _hit(self, row: int) -> RowHit:
-        expire_ms = NO_EXPIRY if self._expire is None else self._expire[row]
         seq = row + self._ahead.at(row)
-        return RowHit(self._values[row], seq, self._kinds[row], expire_ms, self._create.at(row))
+        return RowHit(self._values[row], seq, self._marks.kind(row), self._marks.expiry(row), self._create.at(row))
+
+    def _indexes(self, end: int) -> bool:
+        """Whether the rows of each key are gathered for rows up to ``end``, as they are now if a step does it."""
+        behind = end - self._by_key.rows
+        if behind > INDEX_STEP_ROWS:
+            return False
+        if behind > 0:
+            self._index_to(end)
+        return True
+
+    def _index_to(self, end: int) -> None:
+        self._by_key.add(self._keys[self._by_key.rows : end])
+
+    def index_steps(self, max_seq: int) -> Iterator[None]:
+        """Gather the rows of each key for rows up to ``max_seq``, less than 1 ms a step; several callers' steps may
+        interleave."""
+        while self._by_key.rows < (end := self.row_after(max_seq)):
+            self._index_to(min(end, self._by_key.rows + INDEX_STEP_ROWS))
+            yield
 
     def row_after(self, seq: int) -> int:
         """How many rows have a sequence number of at most ``seq``: the first row after it."""
@@ -301,8 +321,8 @@ class Memtable:
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
             (rows + self._ahead.of(rows)).view(np.uint64),
-            np.frombuffer(self._kinds, np.uint8)[rows],
-            None if self._expire is None else np.frombuffer(self._expire, np.int64)[rows],
+            self._marks.kinds_of(rows),
+            self._marks.expiries_of(rows),
             self._create.of(rows),
         )
 
@@ -321,8 +341,9 @@ class Memtable:
     def _order_more(self) -> None:
         start = self._ordered_rows
         stop = min(len(self._keys), start + ORDER_STEP_ROWS)
-        keys, older = self._keys[start:stop], self._older
-        self._order.add([key for row, key in enumerate(keys, start) if row not in older] if older else keys)
+        if self._by_key.rows < stop:
+            self._index_to(stop)
+        self._order.add(self._by_key.firsts(self._keys[start:stop], start))
         self._ordered_rows = stop
 
     def first_rows(
@@ -338,21 +359,24 @@ class Memtable:
         keys = self._order.ascending(start, end, count)
         ended = len(keys) < count
         if max_seq >= self.last_seq:
-            rows = [self._newest[key] for key in keys]
+            found = [self.latest[key] for key in keys]
         else:
-            rows = self._visible(keys, max_seq)
+            rows = self._by_key.each(keys, wanted)
             if keys and not rows and not ended:
                 return None
             keys = [self._keys[row] for row in rows]
-        values: list[bytes | None] = [self._values[row] for row in rows]
-        kinds = self._kinds
-        if self._expire is None and not any(map(kinds.__getitem__, rows)):
-            return keys, values, False, ended
-        for number, row in enumerate(rows):
-            if kinds[row] >= MERGE:
+            found = [self._latest_of(row) for row in rows]
+        if int not in set(map(type, found)):
+            return keys, cast("list[bytes | None]", found), False, ended
+        values: list[bytes | None] = []
+        for one in found:
+            if isinstance(one, bytes):
+                values.append(one)
+                continue
+            kind = self._marks.kind(one)
+            if kind >= MERGE:
                 return None
-            if kinds[row] != PUT or (self._expire is not None and self._expire[row] <= now_ms):
-                values[number] = None
+            values.append(self._values[one] if kind == PUT and self._marks.expiry(one) > now_ms else None)
         return keys, values, True, ended
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
@@ -370,26 +394,13 @@ class Memtable:
             keys = order.descending(start, end, count) if reverse else order.ascending(start, end, count)
             if not keys:
                 return
-            yield from map(_judged, self.pieces(self._visible(keys, max_seq), reverse=reverse))
+            rows = self._by_key.each(keys, self.row_after(max_seq))
+            yield from map(_judged, self.pieces(rows, reverse=reverse))
             if reverse:
                 end = keys[0]
             else:
                 start = keys[-1] + b"\0"
             count = min(4 * count, SCAN_STEP_ROWS)
-
-    def _visible(self, keys: list[bytes], max_seq: int) -> list[int]:
-        newest = self._newest
-        if max_seq >= self.last_seq:
-            return [newest[key] for key in keys]
-        end, older = self.row_after(max_seq), self._older
-        rows: list[int] = []
-        for key in keys:
-            row = newest[key]
-            while row >= end:
-                row = older.get(row, NO_ROW)
-            if row >= 0:
-                rows.append(row)
-        return rows
 
 
 def _judged(newest: Columns) -> Columns:

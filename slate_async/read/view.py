@@ -8,7 +8,7 @@ key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import cast
 
@@ -62,6 +62,8 @@ class ReadView:
     ) -> None:
         """``hot``: of the views of one database, one after another; ``None`` for a view that keeps no hot ranges."""
         self.memtables = tuple(memtables)
+        self.latest: Mapping[bytes, bytes | int] = memtables[0].latest if memtables else {}
+        """`Memtable.latest` of the newest memtable."""
         self.tables = tuple(tables)
         self.runs = tuple(runs)
         self.max_seq = max_seq
@@ -108,8 +110,17 @@ class ReadView:
                 found = table.find(key, max_seq)
                 if found is not None:
                     return found
-        if not self._levels:
-            return None
+        return self._look_up_stored(key, max_seq) if self._levels else None
+
+    def look_below(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
+        """As `look_up` for a reader of now who knows that ``key`` is not in `latest`."""
+        for table in self.memtables[1:]:
+            found = table.find(key, MAX_SEQ)
+            if found is not None:
+                return found
+        return self._look_up_stored(key, MAX_SEQ) if self._levels else None
+
+    def _look_up_stored(self, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
         hot = self._hot
         if max_seq >= hot.seen_from:
             found = hot.rows.get(key)
@@ -145,6 +156,8 @@ class ReadView:
         """
         seen = self.max_seq if max_seq is None else max_seq
         hit = self._in_memory(key, seen)
+        if hit is NEEDS_IO:
+            return NEEDS_IO
         if hit is not None:
             return live_hit(hit, now_ms)
         found = self._look_in_levels(key, key_hash(key), seen) if self._levels else None
@@ -156,11 +169,29 @@ class ReadView:
         """
         seen = self.max_seq if max_seq is None else max_seq
         hit = self._in_memory(key, seen)
+        if hit is NEEDS_IO:
+            hit = await self._get_from_memory(key, self.memory(seen))
         if hit is None and self._levels:
             hit = await self._get_from_levels(key, seen)
         return None if hit is None else live_hit(hit, now_ms)
 
-    def _in_memory(self, key: bytes, max_seq: int) -> RowHit | None:
+    async def _get_from_memory(self, key: bytes, memory: Sequence[tuple[Memtable, int]]) -> RowHit | None:
+        await self._index(memory)
+        for table, limit in memory:
+            hit = table.get(key, limit)
+            if hit is not None:
+                assert hit is not NEEDS_IO
+                return hit
+        return None
+
+    async def _index(self, memory: Sequence[tuple[Memtable, int]]) -> None:
+        """So that each memtable can tell of all that is seen of it."""
+        for table, limit in memory:
+            for _ in table.index_steps(limit):
+                if self._turns.overdue():
+                    await self._turns.give()
+
+    def _in_memory(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
         for table in self.memtables:
             hit = table.get(key, max_seq)
             if hit is not None:
@@ -192,6 +223,8 @@ class ReadView:
             for start in range(0, len(keys), KEYS_PER_STEP):
                 if self._turns.overdue():
                     await self._turns.give()
+                if any(limit < table.last_seq for table, limit in memory):
+                    await self._index(memory)
                 found += self._look_up_each(keys[start : start + KEYS_PER_STEP], memory, seen)
             if {RowHit, NeedsIO}.isdisjoint(map(type, found)):
                 return cast("list[bytes | None]", found)
@@ -233,9 +266,10 @@ class ReadView:
         max_seq: int | None = None,
         reverse: bool = False,
         memory: Sequence[tuple[Memtable, int]] | None = None,
+        hurried: bool = False,
     ) -> LiveRows:
         """The live rows of ``span`` as they are at this call, or were when ``memory`` was looked at, in batches. Does
-        nothing until iterated.
+        nothing until iterated. ``hurried``: whoever asks wants all of them soon.
 
         The caller holds a pin meanwhile, and closes the stream.
         """
@@ -245,11 +279,10 @@ class ReadView:
             for memtable, limit in self.memory(seen) if memory is None else memory:
                 rows = MemtableStream(memtable, span, limit, reverse, self._turns)
                 streams.append(Stream(rows, local=True))
-            for run in self._levels:
-                numbers = run.within(span.start, span.end)
-                if numbers:
-                    stored = RunStream(run, numbers, span, reverse)
-                    streams.append(Stream(stored, at_hand=stored.at_hand))
+            stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
+            for run, numbers in stored:
+                rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
+                streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
 
 

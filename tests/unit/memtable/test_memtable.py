@@ -99,6 +99,27 @@ def test_batch_equals_single_appends(keys: list[bytes], with_expiry: bool) -> No
     assert one.nbytes == many.nbytes == replayed.nbytes
 
 
+def test_rows_that_are_not_plain_between_plain_ones() -> None:
+    table = Memtable()
+    expected: list[tuple[bytes, bytes, int, int, int, int]] = []
+    for seq in range(1, 200):
+        kind, expire_ms = (DELETE if seq % 50 == 7 else PUT), (99 if seq % 60 == 11 else NO_EXPIRY)
+        expected.append((b"%d" % (seq % 90), b"%d" % seq, seq, kind, expire_ms, 1000 + seq))
+        put(table, expected[-1][0], expected[-1][1], seq, expire_ms=expire_ms, kind=kind)
+        if seq % 30 == 0:
+            assert tuples(table.slices(0, seq)) == expected
+        plain = kind == PUT and expire_ms == NO_EXPIRY
+        assert table.find(expected[-1][0], seq) == (expected[-1][1] if plain else RowHit(*expected[-1][1:]))
+    for seq in (3, 7, 8, 57, 71, 199):
+        newest = {row[0]: RowHit(*row[1:]) for row in expected[:seq]}
+        assert {key: table.get(key, seq) for key in newest} == newest
+        found = {key: table.find(key, seq) for key in newest}
+        assert found == {
+            key: row.value if (row.kind, row.expire_ms) == (PUT, NO_EXPIRY) else row for key, row in newest.items()
+        }
+    assert table.expires
+
+
 def test_empty_batch_changes_nothing() -> None:
     table = Memtable()
     table.append_batch([], [], b"", 1, None, 0)

@@ -130,6 +130,34 @@ async def test_get_many_is_of_one_moment() -> None:
     assert len(active), "the writer had no turn"
 
 
+@pytest.mark.parametrize("many", [False, True])
+async def test_older_versions_in_a_memtable_too_large_for_a_look(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slate_async.memtable.memtable.INDEX_STEP_ROWS", 10)
+    keys = [b"%04d" % i for i in range(300)]
+    active = memtable(*(Version(key, b"old", 1000 + i) for i, key in enumerate(keys)))
+    view = ReadView([active], [], [run([Version(key, b"stored", 1) for key in keys])], turns=turns())
+    last = active.last_seq
+
+    async def keep_writing() -> None:
+        while True:
+            for key in keys[::7]:
+                active.append(key, b"new", PUT, active.last_seq + 1, NO_EXPIRY, 0)
+            await asyncio.sleep(0)
+
+    writer = asyncio.create_task(keep_writing())
+    await asyncio.sleep(0)
+    assert view.look_up(keys[0], last) is NEEDS_IO
+    assert view.get_now(keys[0], 0, last) is NEEDS_IO
+    if many:
+        assert await view.get_many(keys, 0, last) == [b"old"] * 300
+        assert await view.get_many(keys, 0, last - 1) == [b"old"] * 299 + [b"stored"]
+    else:
+        assert [value(await view.get(key, 0, last)) for key in keys] == [b"old"] * 300
+        assert value(await view.get(keys[-1], 0, last - 1)) == b"stored"
+        assert value(await view.get(keys[0], 0)) == b"new"
+    writer.cancel()
+
+
 async def test_errors_of_a_source_reach_the_reader_and_free_the_pin() -> None:
     bad = FakeTable([Version(b"a", b"", 1)], fails=OSError("lost"))
     view = ReadView([], [Table(b"a", b"a", bad), table([Version(b"a", b"", 0)])], [], turns=turns())

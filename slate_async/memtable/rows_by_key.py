@@ -1,0 +1,51 @@
+"""`RowsByKey`: the rows each key of a memtable has, newest first.
+
+Most reads want a key's newest value and nothing else; `Memtable.latest` has that. Who wants an older version, or all of
+a row, looks here: rows are added when somebody asks, in steps, and a table that nobody asks pays nothing.
+"""
+
+from __future__ import annotations
+
+NO_ROW = -1
+
+
+class RowsByKey:
+    """Rows 0 to ``rows`` (exclusive), in the order they were written."""
+
+    __slots__ = ("_newest", "_older", "rows")
+
+    def __init__(self) -> None:
+        self._newest: dict[bytes, int] = {}
+        self._older: dict[int, int] = {}  # a row that replaced another -> that one
+        self.rows = 0
+
+    def add(self, keys: list[bytes]) -> None:
+        """The keys of the rows that come next. Takes about 0.1 µs for each."""
+        newest = self._newest
+        rows = list(range(self.rows, self.rows + len(keys)))
+        found = list(map(newest.setdefault, keys, rows))
+        if found != rows:
+            for row, key, version in zip(rows, keys, found, strict=True):
+                if version != row:
+                    self._older[row] = newest[key]
+                    newest[key] = row
+        self.rows += len(keys)
+
+    def row(self, key: bytes, end: int) -> int:
+        """The newest row of ``key`` below ``end``; `NO_ROW` if there is none."""
+        row = self._newest.get(key, NO_ROW)
+        while row >= end:
+            row = self._older.get(row, NO_ROW)
+        return row
+
+    def each(self, keys: list[bytes], end: int) -> list[int]:
+        """`row` of each of ``keys``, which must be there, without those that have none."""
+        if self.rows <= end:
+            return list(map(self._newest.__getitem__, keys))
+        rows = [self.row(key, end) for key in keys]
+        return [row for row in rows if row != NO_ROW] if NO_ROW in rows else rows
+
+    def firsts(self, keys: list[bytes], start: int) -> list[bytes]:
+        """Of ``keys``, those of the rows from ``start`` on, the ones that no row before has."""
+        older = self._older
+        return [key for row, key in enumerate(keys, start) if row not in older] if older else keys
