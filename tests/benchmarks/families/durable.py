@@ -16,7 +16,7 @@ from tests.benchmarks.engines.protocol import OnS3
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import Goal
 from tests.benchmarks.machine import lateness
-from tests.benchmarks.rounds import Turn, require
+from tests.benchmarks.rounds import Turn, require, stopwatch
 from tests.benchmarks.rows import ROW_BYTES, Pair, make_rows
 from tests.benchmarks.slow_s3 import SlowS3, slow_s3
 
@@ -61,9 +61,10 @@ async def put_in_tasks(engine: OnS3, rows: list[Pair], tasks: int) -> list[float
 async def measure_tasks(turn: Turn, s3: SlowS3, engine: OnS3, rows: list[Pair], tasks: int) -> None:
     name = engine.name
     rate, slowest, requests = of_tasks(tasks)
-    before, started = s3.counts(), time.perf_counter()
-    took = await put_in_tasks(engine, rows, tasks)
-    seconds = time.perf_counter() - started
+    before = s3.counts()
+    with stopwatch() as watch:
+        took = await put_in_tasks(engine, rows, tasks)
+    seconds = watch.seconds["wall"]
     puts = (s3.counts() - before)["PUT"]
     found = await engine.get_all([key for key, _ in rows])
     require(found == [value for _, value in rows], name, "a read of durable rows")
