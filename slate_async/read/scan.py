@@ -36,8 +36,11 @@ LOOKS: tuple[int, ...] = (32, 64, 128)
 
 INTERRUPTED = "the scan was interrupted; make another one"
 
+HURRIED_ROWS = 4096
+"""Whoever asks for batches of so many rows wants them soon: see `slate_async.sst.scan.BlockScan.hurry`."""
+
 BATCH_ROWS = 8192
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 2 << 20
 """`Scan.batches` joins small batches up to this many rows or bytes; a larger one stays alone."""
 
 
@@ -48,6 +51,7 @@ class Scan:
     _rest: Columns | None = None
     _behind: Columns | None = None
     _begun = False
+    _hurried = False
     _busy = False
     _exhausted = False
     _refusal: str | None = None
@@ -102,6 +106,7 @@ class Scan:
         """
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
             raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
+        self._hurried = max_rows >= HURRIED_ROWS and (self._left is None or self._left >= HURRIED_ROWS)
         return _Batches(self, max_rows, times)
 
     # end
@@ -253,6 +258,7 @@ class Scan:
                     max_seq=self._max_seq,
                     reverse=self._reverse,
                     memory=self._memory,
+                    hurried=self._hurried,
                 )
             try:
                 batch = await anext(self._rows, None)

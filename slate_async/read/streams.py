@@ -41,13 +41,18 @@ class MemtableStream(AsyncIterator[Columns]):
 
 
 class RunStream(AsyncIterator[Columns]):
-    """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first."""
+    """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first.
 
-    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool) -> None:
+    ``hurry_among``: all is wanted soon, by so many streams; 0 if nobody knows. The next table is begun when the last
+    read of the one before it is under way."""
+
+    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool, hurry_among: int = 0) -> None:
         self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
         self._span = span
         self._reverse = reverse
+        self._hurry_among = hurry_among
         self._current: AsyncIterator[Columns] | None = None
+        self._next: AsyncIterator[Columns] | None = None
 
     def at_hand(self) -> Columns | None:
         """The next batch, if the open table has read it already. Never suspends."""
@@ -56,17 +61,31 @@ class RunStream(AsyncIterator[Columns]):
     async def __anext__(self) -> Columns:
         while True:
             if self._current is None:
-                table = next(self._todo, None)
-                if table is None:
-                    raise StopAsyncIteration
-                self._current = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
+                self._current, self._next = self._next or self._open(), None
+            if self._current is None:
+                raise StopAsyncIteration
+            if self._next is None and isinstance(self._current, BlockScan) and self._current.planned:
+                self._next = self._open()
+                if isinstance(self._next, BlockScan):
+                    self._next.start()
             try:
                 return await anext(self._current)
             except StopAsyncIteration:
                 self._current = None
 
+    def _open(self) -> AsyncIterator[Columns] | None:
+        """A scan of the next table; ``None`` after the last one."""
+        table = next(self._todo, None)
+        if table is None:
+            return None
+        scan = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
+        if self._hurry_among and isinstance(scan, BlockScan):
+            scan.hurry(self._hurry_among)
+        return scan
+
     async def aclose(self) -> None:
-        """Close the open table's stream. Idempotent."""
+        """Close the streams of open tables. Idempotent."""
         self._todo = iter(())
-        if self._current is not None:
-            await close_stream(self._current)
+        for scan in (self._current, self._next):
+            if scan is not None:
+                await close_stream(scan)

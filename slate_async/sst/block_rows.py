@@ -51,7 +51,7 @@ class BlockRows:
         known = columns.seen_from is not None
         self.columns = columns if known else replace(columns, seen_from=seen_from_of(columns))
         self.keys: Keys | None = None
-        self._samples: list[bytes] = columns.keys[::SAMPLE_EVERY].to_pylist()
+        self._samples: list[bytes] | None = None
         self._looks = 0
 
     def worth_keys(self) -> bool:
@@ -76,6 +76,8 @@ class BlockRows:
             stop = min(low + count, beyond)
             ended = stop == beyond and (last or beyond < len(found))
             return found[low:stop], columns.values.slice(low, max(0, stop - low)).to_pylist(), False, ended
+        if self._samples is None:
+            self._samples = columns.keys[::SAMPLE_EVERY].to_pylist()
         low = 0 if start is None else max(0, bisect_left(self._samples, start) - 1) * SAMPLE_EVERY
         keys: list[bytes] = columns.keys.slice(low, SAMPLE_EVERY + 1 + count).to_pylist()
         skip = 0 if start is None else bisect_left(keys, start)

@@ -2,7 +2,9 @@
 
 Reads begin small, so a scan that stops early costs little, and double up to the read-ahead; from the second one on
 the next reads are under way while the consumer works on the current one, so that one is fetched while another is
-decoded. The tasks of those reads are owned by the iterator and end with it, also when it is dropped.
+decoded. A consumer that says it wants everything (`BlockScan.hurry`) gets large reads, several at a time, at once: as
+many bytes are under way as a store of 500 MB/s sends in 30 ms. The tasks of reads ahead are owned by the iterator and
+end with it, also when it is dropped.
 
 Blocks of which every reader sees every row come as they are. Others are joined from the second read on, because
 whoever has to pick rows out of columns pays for every batch.
@@ -14,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from slate_async.format.columns import Columns, concat
 from slate_async.format.index import Index
@@ -24,6 +26,10 @@ from slate_async.sst.loaded_block import LoadedBlock
 SCAN_READ_AHEAD_BYTES = 4 << 20
 FIRST_READ_BYTES = 128 << 10
 READS_AHEAD = 2
+
+HURRIED_FIRST_BYTES = 1 << 20
+HURRIED_LEAST_BYTES = 512 << 10
+HURRIED_READS_AHEAD = 4
 
 JOINED_ROWS = 4096
 JOINED_BYTES = 1 << 20
@@ -83,6 +89,26 @@ class BlockScan(AsyncIterator[Columns]):
         self._parts: Iterator[Columns] = iter(())
         self._blocks = range(0)
         self._reads: _Reads | None = None
+        self._hurried = False
+        self._starting: asyncio.Task[None] | None = None
+
+    def hurry(self, among: int = 1) -> None:
+        """The consumer wants all rows soon. ``among``: so many scans like this share what may be under way. Before the
+        first step."""
+        self._hurried = True
+        self._reads_ahead = HURRIED_READS_AHEAD
+        share = max(HURRIED_LEAST_BYTES, self._read_ahead_bytes // among)
+        self._read_ahead_bytes = min(self._read_ahead_bytes, share)
+
+    def start(self) -> None:
+        """Begin to read before the first step."""
+        self._starting = asyncio.get_running_loop().create_task(self._begin_early(), name="sst-scan-start")
+        self._starting.add_done_callback(_seen)
+
+    @property
+    def planned(self) -> bool:
+        """Whether its last read is under way or done, after enough of it was read that more will be wanted."""
+        return self._reads is not None and self._reads.planned and (self._hurried or self._reads.done > 1)
 
     def at_hand(self) -> Columns | None:
         """The next batch, if it was read already. Never suspends."""
@@ -96,8 +122,11 @@ class BlockScan(AsyncIterator[Columns]):
             rows = self.at_hand()
             if rows is not None:
                 return rows
+            if self._starting is not None:
+                await self._starting
+                self._starting = None
             index = (await self._source.load()).index
-            begun = self._reads is not None
+            begun = self._hurried or self._reads is not None
             reads = self._reads or self._begin(index)
             loaded = await reads.next()
             if loaded is None:
@@ -108,13 +137,22 @@ class BlockScan(AsyncIterator[Columns]):
     def _begin(self, index: Index) -> _Reads:
         self._blocks = index.range(self._start, self._end)
         order = self._blocks[::-1] if self._reverse else self._blocks
-        plan = plan_reads(index.stored_bytes, order, first_bytes=FIRST_READ_BYTES, most_bytes=self._read_ahead_bytes)
+        first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
+        plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=self._read_ahead_bytes)
         self._reads = _Reads(self._source, plan, self._reads_ahead, self._fill_cache)
+        if self._hurried:
+            self._reads.look_ahead()
         return self._reads
+
+    async def _begin_early(self) -> None:
+        self._begin((await self._source.load()).index).look_ahead()
 
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
         self._parts = iter(())
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
         if self._reads is not None:
             await self._reads.aclose()
 
@@ -159,7 +197,8 @@ def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
 class _Reads:
     """The reads of a scan in their order, some of them under way before they are asked for.
 
-    Nothing is read ahead before the second read: a scan that stops early pays for no more than it used."""
+    Unless told to `look_ahead`, nothing is read ahead before the second read: a scan that stops early pays for no more
+    than it used. ``planned``: the last one is under way or done; ``done``: reads that came."""
 
     def __init__(self, source: BlockSource, plan: Iterator[list[int]], most_ahead: int, fill_cache: bool) -> None:
         self._source = source
@@ -167,7 +206,9 @@ class _Reads:
         self._most_ahead = most_ahead
         self._fill_cache = fill_cache
         self._ahead: deque[tuple[list[int], asyncio.Task[list[LoadedBlock]]]] = deque()
-        self._done = 0
+        self._eager = False
+        self.done = 0
+        self.planned = False
 
     async def next(self) -> list[tuple[int, LoadedBlock]] | None:
         """The blocks of the next read with their numbers, in the plan's order; ``None`` after the last one."""
@@ -175,19 +216,26 @@ class _Reads:
             numbers, task = self._ahead[0]
             blocks = await task
             self._ahead.popleft()
-        elif (planned := next(self._plan, None)) is not None:
+        elif (planned := self._next_planned()) is not None:
             numbers = planned
             blocks = await self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
         else:
             return None
-        self._done += 1
-        if self._done > 1:
-            self._look_ahead()
+        self.done += 1
+        if self.done > 1 or self._eager:
+            self.look_ahead()
         by_number = dict(zip(sorted(numbers), blocks, strict=True))
         return [(number, by_number[number]) for number in numbers]
 
-    def _look_ahead(self) -> None:
-        while len(self._ahead) < self._most_ahead and (numbers := next(self._plan, None)) is not None:
+    def _next_planned(self) -> list[int] | None:
+        numbers = next(self._plan, None)
+        self.planned = numbers is None
+        return numbers
+
+    def look_ahead(self) -> None:
+        """Let as many reads be under way as may be, from now on."""
+        self._eager = True
+        while len(self._ahead) < self._most_ahead and (numbers := self._next_planned()) is not None:
             load = self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
             task = asyncio.get_running_loop().create_task(load, name="sst-read-ahead")
             task.add_done_callback(_seen)
@@ -209,7 +257,7 @@ class _Reads:
                 loop.call_soon_threadsafe(task.cancel)  # any thread may collect what was dropped
 
 
-def _seen(task: asyncio.Task[list[LoadedBlock]]) -> None:
+def _seen(task: asyncio.Task[Any]) -> None:
     """A read ahead that failed after its scan ended is nobody's failure."""
     if not task.cancelled():
         task.exception()
