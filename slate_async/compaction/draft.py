@@ -16,7 +16,7 @@ from typing import NamedTuple
 from slate_async.compaction.history import keep_above
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef, l0_units
 
 SMALL_SHARE = 4
 """SSTs smaller on average than this part of ``sst_bytes`` are rewritten rather than moved, or they would pile up."""
@@ -45,6 +45,11 @@ def within(ssts: Sequence[SstRef], keys: Keys) -> Sequence[SstRef]:
     return ssts[first : bisect_right(ssts, keys.last, key=lambda sst: sst.first_key)]
 
 
+def flat(sources: Iterable[Sequence[SstRef]]) -> tuple[SstRef, ...]:
+    """All SSTs of ``sources``."""
+    return tuple(sst for source in sources for sst in source)
+
+
 class Claim(NamedTuple):
     """What a compaction keeps others from; see the module docstring."""
 
@@ -71,15 +76,13 @@ class Draft:
         self.leaving: dict[bytes, int] = {}
         """Claimed SSTs and the levels they go to."""
         self._log = tuple(log)
+        self.top: tuple[tuple[SstRef, ...], ...] = (*((one.ref,) for one in log), *l0_units(state.l0))
+        """The sorted sources that overlap each other, newest first: SSTs of the log, then those of L0. An ingest of
+        many SSTs is one of them."""
         self._place = {run.id: index for index, run in enumerate(state.runs)}
         self._claims: list[Claim] = []
         for compaction in state.compactions:
             self._under_way(compaction)
-
-    @property
-    def top(self) -> tuple[SstRef, ...]:
-        """The SSTs that overlap each other: of the log, then L0; newest first."""
-        return (*(one.ref for one in self._log), *self.state.l0)
 
     @property
     def busy_runs(self) -> int:
@@ -108,19 +111,19 @@ class Draft:
     ) -> bool:
         """Plan a compaction unless it would disturb another one, or has no input.
 
-        top: so many SSTs of `top`, from the oldest end
+        top: so many sources of `top`, from the oldest end
         runs, ssts: neighbouring runs, newest first, and what is taken of them (``None``: everything)
         level, target: where its output goes
         rewrite: do not move, even if that would do"""
-        taken = self.top[len(self.top) - top :]
-        of_runs = tuple(sst for run in runs for sst in run.ssts) if ssts is None else tuple(ssts)
+        taken = flat(self.top[len(self.top) - top :])
+        of_runs = flat(run.ssts for run in runs) if ssts is None else tuple(ssts)
         sources = (*taken, *of_runs)
         if not sources or (top and self.top_busy):
             return False
         claim = self._claim(bool(top), [*runs, *([] if target is None else [target])], span(sources))
         if any(claim.meets(other) for other in self._claims):
             return False
-        from_log = max(0, top - len(self.state.l0))
+        from_log = max(0, len(taken) - len(self.state.l0))
         below = self.state.runs[claim.oldest :]
         bottom = not any(within(run.ssts, claim.keys) for run in below)
         spec = CompactionSpec(
@@ -174,7 +177,7 @@ class Draft:
         if found is None:
             return  # it cannot be committed any more: it is about to be dropped
         from_log = [] if compaction.log_end is None else [o.ref for o in self._log if o.position <= compaction.log_end]
-        sources = (*from_log, *(sst for source in found for sst in source))
+        sources = (*from_log, *flat(found))
         from_top = bool(compaction.l0) or compaction.log_end is not None
         self.top_busy = self.top_busy or from_top
         if not sources:

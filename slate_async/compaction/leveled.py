@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from slate_async.compaction.draft import Draft, span, within
+from slate_async.compaction.draft import Draft, flat, span, within
 from slate_async.manifest.state import SortedRun, SstRef
 
 MOST_PUSHED = 8
@@ -28,8 +28,8 @@ def plan_leveled(draft: Draft) -> None:
 
 
 def push_into(draft: Draft, top: int, runs: Sequence[SortedRun], ssts: Sequence[SstRef], level: int) -> bool:
-    """Plan that ``top`` SSTs of the top and ``ssts`` of ``runs`` go into ``level``, with what they overlap there."""
-    sources = (*draft.top[len(draft.top) - top :], *ssts)
+    """Plan that ``top`` sources of the top and ``ssts`` of ``runs`` go into ``level``, with what they overlap there."""
+    sources = (*flat(draft.top[len(draft.top) - top :]), *ssts)
     target = draft.level(level)
     if target is None or not sources:
         return draft.add(top=top, runs=runs, ssts=ssts, level=level)

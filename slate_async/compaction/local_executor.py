@@ -15,10 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeAlias
-
-import numpy as np
 
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.compaction.merge import Merge, SourceRows, Tally
@@ -82,7 +79,7 @@ class LocalExecutor:
     async def _read(
         self, ssts: tuple[SstRef, ...], start: bytes | None, end: bytes | None, read_ahead: int
     ) -> AsyncGenerator[Columns, None]:
-        """The rows of ``[start, end)`` that ``ssts`` hold, the part of each that counts, with the numbers that count.
+        """The rows of ``[start, end)`` that ``ssts`` hold, the part of each that counts.
 
         ``read_ahead`` is in bytes after decompression."""
         for sst in ssts:
@@ -94,7 +91,7 @@ class LocalExecutor:
             stored = max(1, int(read_ahead * _stored_share(meta)))
             async with aclosing(read_batches(reader, low, high, read_bytes=stored)) as batches:
                 async for rows in batches:
-                    yield rows if sst.global_seq is None else _renumbered(rows, sst.global_seq)
+                    yield rows
 
 
 def _within(sst: SstRef, start: bytes | None, end: bytes | None) -> tuple[bytes | None, bytes | None]:
@@ -107,7 +104,3 @@ def _within(sst: SstRef, start: bytes | None, end: bytes | None) -> tuple[bytes 
 def _stored_share(meta: SstMeta) -> float:
     """Stored bytes for each byte of a block after decompression."""
     return sum(meta.index.stored_bytes) / max(1, meta.stats.raw_block_bytes)
-
-
-def _renumbered(rows: Columns, seq: int) -> Columns:
-    return replace(rows, seqs=np.full(len(rows), seq, np.uint64))

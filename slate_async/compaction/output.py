@@ -1,4 +1,4 @@
-"""The output of one key range: rows in order in, uploaded SSTs out.
+"""Rows in order in, uploaded SSTs out: the output of one key range of a compaction, or of one task of an ingest.
 
 Invariant: all versions of a key are in one SST, for a reader looks for a key in one SST of a run only. So an SST ends
 before the key that would take it past its size; one key's versions may make it larger.
@@ -7,10 +7,12 @@ before the key that would take it past its size; one key's versions may make it 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+from uuid import UUID
 
 import numpy as np
 
-from slate_async.compaction.executor import RangeTask
 from slate_async.compaction.merge import Tally
 from slate_async.format.columns import Columns
 from slate_async.format.sst_builder import SstBuilder, raw_ends
@@ -18,6 +20,7 @@ from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.merge import first_row_after, key_at, same_key_as_previous
 from slate_async.runtime.protocol import Runtime
+from slate_async.settings import Compression
 from slate_async.sst.names import sst_key
 from slate_async.sst.reference import sst_ref
 
@@ -25,13 +28,41 @@ LEAST_ROOM = 16
 """An SST that has less room left than this part of its size is full."""
 
 
+class SstShape(Protocol):
+    """Whose SSTs are made and how; see `slate_async.compaction.executor.RangeTask`."""
+
+    @property
+    def database_id(self) -> UUID: ...
+    @property
+    def base_version(self) -> int: ...
+    @property
+    def sst_bytes(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def compression(self) -> Compression: ...
+    @property
+    def filter_bits_per_key(self) -> int: ...
+
+
 class SstOutput:
     """Builds SSTs one after another and uploads each while the next is built, one upload at a time.
 
     `add` is CPU work for a worker thread; no two calls of anything here may overlap. `close` in any case."""
 
-    def __init__(self, task: RangeTask, writer_epoch: int, store: ObjectStore, runtime: Runtime, tally: Tally) -> None:
+    def __init__(
+        self,
+        task: SstShape,
+        writer_epoch: int,
+        store: ObjectStore,
+        runtime: Runtime,
+        tally: Tally,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """``metadata``: of each object, beside the epoch."""
         self._task = task
+        self._metadata = {"slate-epoch": str(writer_epoch), **(metadata or {})}
         self._writer_epoch = writer_epoch
         self._store = store
         self._runtime = runtime
@@ -69,7 +100,7 @@ class SstOutput:
         encoded = await self._runtime.offload.run(builder.finish)
         self._done.append(sst_ref(location, object_id, encoded, self._writer_epoch))
         self._tally.stored_out += encoded.size
-        self._upload = asyncio.create_task(self._put(location, encoded.buffers), name=f"compaction/upload {location}")
+        self._upload = asyncio.create_task(self._put(location, encoded.buffers), name=f"upload {location}")
 
     async def finish(self) -> tuple[SstRef, ...]:
         """End the last SST and wait for its upload. All SSTs, in key order."""
@@ -113,7 +144,7 @@ class SstOutput:
         return 0
 
     async def _put(self, location: str, data: list[bytes]) -> None:
-        await self._store.put(location, data, metadata={"slate-epoch": str(self._writer_epoch)})
+        await self._store.put(location, data, metadata=self._metadata)
 
     async def _uploaded(self) -> None:
         if self._upload is not None:

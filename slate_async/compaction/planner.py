@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slate_async.compaction.draft import Draft, Keys, span, within
+from slate_async.compaction.draft import Draft, Keys, flat, span, within
 from slate_async.compaction.leveled import plan_leveled, push_into
 from slate_async.compaction.size_tiered import plan_size_tiered
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
@@ -52,9 +52,10 @@ def plan_range(
     """Every SST that may hold a key of ``[start, end)``, and what these overlap further down, into the lowest run that
     holds some of it. Empty if there is nothing, or while something else is under way there."""
     draft = Draft(state, log, now_ms, config)
-    at = next((index for index, sst in enumerate(draft.top) if _touches(sst, start, end)), len(draft.top))
+    touched = (index for index, source in enumerate(draft.top) if any(_touches(sst, start, end) for sst in source))
+    at = next(touched, len(draft.top))
     top = len(draft.top) - at
-    taken = list(draft.top[at:])
+    taken = list(flat(draft.top[at:]))
     runs: list[tuple[SortedRun, Sequence[SstRef]]] = []
     for run in state.runs:
         inside = [sst for sst in run.ssts if _touches(sst, start, end)]

@@ -1,9 +1,10 @@
 """Size-tiered compaction: runs of about one size are merged into one of the next size.
 
-L0 becomes a run as soon as it holds enough SSTs. Runs fall into classes by size, each ``width`` times the one before.
-Where a stretch of neighbouring runs of at most some class has ``width`` runs of that class, the stretch is merged. So a
-row is rewritten about once for each class, and at rest a database has fewer than ``width`` runs of each class (as long
-as older runs are no smaller than newer ones, which is what merging makes of them).
+L0 becomes a run as soon as it holds enough SSTs; a large ingest becomes one by itself. Runs fall into classes by size,
+each ``width`` times the one before. Where a stretch of neighbouring runs of at most some class has ``width`` runs of
+that class, the stretch is merged. So a row is rewritten about once for each class, and at rest a database has fewer
+than ``width`` runs of each class (as long as older runs are no smaller than newer ones, which is what merging makes of
+them).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from slate_async.compaction.draft import Draft, span
-from slate_async.manifest.state import SortedRun
+from slate_async.manifest.state import SortedRun, SstRef
 
 SMALLEST_BYTES = 1 << 20
 """Runs of this size and below are of class 0: merging them costs next to nothing."""
@@ -21,13 +22,27 @@ SMALLEST_BYTES = 1 << 20
 def plan_size_tiered(draft: Draft) -> None:
     """Add to ``draft`` what should be compacted now."""
     config = draft.config
-    if len(draft.top) >= config.l0_compact_ssts:
-        draft.add(top=min(len(draft.top), config.max_width))
+    _push_top(draft)
     for stretch in _even_stretches(draft):
         if draft.busy_runs >= config.parallelism:
             return
         merged = stretch[-config.max_width :]
         draft.add(runs=merged, level=merged[-1].level)
+
+
+def _push_top(draft: Draft) -> None:
+    """Plan that the oldest sources of the top become a run once there are enough. A large ingest stays by itself: it
+    becomes a run as it is, at once when nothing older is left in the top."""
+    config = draft.config
+    large = next((at for at, source in enumerate(reversed(draft.top)) if _is_large(source, config.sst_bytes)), None)
+    if large == 0:
+        draft.add(top=1)
+    elif len(draft.top) >= config.l0_compact_ssts:
+        draft.add(top=min(len(draft.top) if large is None else large, config.max_width))
+
+
+def _is_large(source: tuple[SstRef, ...], sst_bytes: int) -> bool:
+    return source[0].global_seq is not None and sum(sst.size for sst in source) >= sst_bytes
 
 
 def size_class(run: SortedRun, width: int) -> int:

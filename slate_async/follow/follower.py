@@ -1,8 +1,9 @@
 """`Follower`: keeps a `Picture` at the head of a living database, round by round.
 
 A round: objects at the log's tail -> the head, read after them -> if the log still starts where they were read from,
-they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it
-(rule 20). A round that was cancelled or failed has done a whole number of these steps, and the next one goes on.
+they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it (rule
+20); before the replay if it admits an ingest that the picture lacks, for the log's rows from there on come after that
+one (rule 30). A round that was cancelled or failed has done a whole number of these steps, and the next one goes on.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ class Follower:
             await self._adopt(head)
             return True
         await self._refuse_lost(chunk.gap, head)
+        if head.ingest_seq > self.picture.state.ingest_seq:  # rule 30: it comes before the rows that follow
+            await self._adopt(head)
+            if self.picture.position.next_id != first:
+                return True
         if not await self._replay(chunk):
             return True
         if not (patient and self._may_wait(head)):

@@ -2,7 +2,7 @@
 
 ``sst_floor`` rises, and so refuses slow work, only if that frees something: an SST that nothing names, made for a
 version between the floor and what it may rise to. That is the version that was the head ``min_age`` ago, or the
-least base of a registered compaction.
+least base of a registered compaction or ingest.
 
 Garbage made for the very head of a database in which nothing happens would wait for ever, since an SST at the floor is
 safe. So once that head is old enough a version is committed above it, for the floor to rise to when that is old.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slate_async.gc.sightings import Sighting
-from slate_async.manifest.collection import Collect
+from slate_async.manifest.collection import Collect, registered_bases
 from slate_async.manifest.state import ManifestState
 
 
@@ -30,7 +30,7 @@ class UnnamedSst:
 def with_floor(edit: Collect, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> Collect:
     """``edit`` with a floor that frees what of ``unnamed`` it can. ``trial``: the head with ``edit`` applied."""
     bases = [one.base_version for one in unnamed if one.base_version >= trial.sst_floor]
-    limit = min([aged.version, trial.version, *(one.base_version for one in trial.compactions)])
+    limit = min([aged.version, trial.version, *registered_bases(trial)])
     if any(base < limit for base in bases):
         return replace(edit, floor=limit)
     idle_for_long = aged.version == trial.version

@@ -1,8 +1,8 @@
 """What a manifest state keeps: itself, its checkpoints' versions with the full ones they are changes to, and every SST
-any of them, or a compaction's finished part, names.
+any of them, a compaction's finished part, or a pending ingest names.
 
-Reachable = head, checkpoints, registered compactions. The inputs of a compaction need no mention: it can only be
-committed while the head names them all.
+Reachable = head, checkpoints, registered compactions, pending ingests. The inputs of a compaction need no mention: it
+can only be committed while the head names them all.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ def finished_keys(state: ManifestState) -> frozenset[str]:
     )
 
 
+def pending_keys(state: ManifestState) -> frozenset[str]:
+    """The SSTs of ingests that are committed and wait to be admitted."""
+    return frozenset(sst.location for ingest in state.ingests for sst in ingest.ssts)
+
+
 class _Kept(NamedTuple):
     """What one stored version keeps: SSTs, and the full version it is a change to."""
 
@@ -84,7 +89,8 @@ class Reach:
                 self._known[ref] = await self._read(ref)
         known = list(self._known.values())
         bases = [one.base for one in known if one.base is not None]
-        keys = await self._runtime.offload.run(lambda: finished_keys(state).union(*(one.keys for one in known)))
+        waiting = finished_keys(state) | pending_keys(state)
+        keys = await self._runtime.offload.run(lambda: waiting.union(*(one.keys for one in known)))
         return Reachable(keys, frozenset([*named, *bases]))
 
     async def _read(self, ref: VersionRef) -> _Kept:

@@ -21,14 +21,26 @@ import msgspec
 from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.manifest.records import Shape
-from slate_async.manifest.state import Checkpoint, Compaction, ManifestState, Parent, SeqTime, SortedRun, SstRef
+from slate_async.manifest.state import (
+    AppBatch,
+    Checkpoint,
+    Compaction,
+    Ingest,
+    IngestRecord,
+    ManifestState,
+    Parent,
+    SeqTime,
+    SortedRun,
+    SstRef,
+)
 
 MAGIC = b"SLATEMAN"
 FORMAT_VERSION = 1
 FULL = 1
 DELTA = 2
 ENVELOPE = struct.Struct("<8sHBBI")
-KNOWN_FEATURES: frozenset[str] = frozenset()
+KNOWN_FEATURES: frozenset[str] = frozenset({"ingest"})
+"""``ingest``: an SST may have a ``global_seq``, and L0 several SSTs of one."""
 
 KEYED = {
     "l0": "object_id",
@@ -36,6 +48,9 @@ KEYED = {
     "checkpoints": "id",
     "compactions": "id",
     "parents": "database_id",
+    "ingests": "id",
+    "ingest_records": "id",
+    "ingest_apps": "app_id",
     "seq_times": "seq",
 }
 """Fields that are lists, with the field of their entries by which a delta names them."""
@@ -47,6 +62,9 @@ _ENTRIES: dict[str, Shape[Any]] = {
     "checkpoints": Shape(Checkpoint),
     "compactions": Shape(Compaction),
     "parents": Shape(Parent),
+    "ingests": Shape(Ingest),
+    "ingest_records": Shape(IngestRecord),
+    "ingest_apps": Shape(AppBatch),
     "seq_times": Shape(SeqTime),
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

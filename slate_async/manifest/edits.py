@@ -94,7 +94,7 @@ class ClaimWriter:
             compaction=self.compaction or state.compaction,
             checkpoints=tuple(one for one in state.checkpoints if one.owner != "writer"),
         )
-        return claimed if self.pin is None else _pinned(claimed, self.pin)
+        return claimed if self.pin is None else pinned(claimed, self.pin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class AddL0:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's and the log still starts at ``from_position``."""
-        _check_epoch(state, self.epoch)
+        check_writer(state, self.epoch)
         if state.log_start > self.to_position:
             return None
         if state.log_start != self.from_position:
@@ -147,7 +147,7 @@ class AddL0:
             seq_times=seq_times,
             l0=state.l0 if self.sst is None else (self.sst, *state.l0),
         )
-        return moved if self.pin is None or self.sst is None else _pinned(moved, self.pin)
+        return moved if self.pin is None or self.sst is None else pinned(moved, self.pin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +159,16 @@ class PinWriter:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the writer's. Its mark is the checkpoint's id."""
-        _check_epoch(state, self.epoch)
-        return None if state.checkpoint(self.pin.id) is not None else _pinned(state, self.pin)
+        check_writer(state, self.epoch)
+        return None if state.checkpoint(self.pin.id) is not None else pinned(state, self.pin)
 
 
-def _check_epoch(state: ManifestState, epoch: int) -> None:
+def check_writer(state: ManifestState, epoch: int) -> None:
     if state.writer_epoch != epoch:
         raise fenced(state, epoch)
 
 
-def _pinned(state: ManifestState, pin: WriterPin) -> ManifestState:
+def pinned(state: ManifestState, pin: WriterPin) -> ManifestState:
     """``state`` with ``pin`` in place of those of its writer that go."""
     epoch, keep = state.writer_epoch, pin.keep
     if pin.instead_of in keep and pin.covering is not None and pin.covering.within(SstNames(state)):

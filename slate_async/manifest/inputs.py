@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Protocol, Self
 
 from slate_async.errors import InternalError
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef, l0_units
 
 
 class NamesInputs(Protocol):
@@ -50,8 +50,8 @@ class Inputs:
         return cls(compaction.l0, compaction.runs, compaction.ssts)
 
     def find(self, state: ManifestState) -> tuple[tuple[SstRef, ...], ...] | None:
-        """The sorted sources in ``state``, newest first: each L0 SST by itself, then of each run what is taken, in key
-        order. ``None`` if any of it is gone or they are neighbours no more: another compaction was there."""
+        """The sorted sources in ``state``, newest first: those of L0 (see `l0_units`), then of each run what is taken,
+        in key order. ``None`` if any of it is gone or they are neighbours no more: another compaction was there."""
         if self.l0 and self.l0 != tuple(sst.object_id for sst in state.l0[-len(self.l0) :]):
             return None
         place = {run.id: index for index, run in enumerate(state.runs)}
@@ -60,7 +60,7 @@ class Inputs:
         places = [place[run] for run in self.runs]
         if any(later != earlier + 1 for earlier, later in pairwise(places)) or (self.l0 and places and places[0]):
             return None
-        sources = [(sst,) for sst in state.l0[len(state.l0) - len(self.l0) :]]
+        sources = l0_units(state.l0[len(state.l0) - len(self.l0) :])
         taken = [self.of_run(state.runs[index]) for index in places]
         if self.ssts is not None and sum(map(len, taken)) != len(self.ssts):
             return None

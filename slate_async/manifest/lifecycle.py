@@ -70,6 +70,7 @@ class CopyContents:
             runs=tuple(_run_as_parents(run, source.database_id) for run in source.runs),
             checkpoints=(),
             compactions=(),
+            ingests=(),
             parents=(parent, *_ancestors(source)),
             mirrored=None,
         )
@@ -256,6 +257,9 @@ class RemoveContents:
             runs=(),
             checkpoints=(),
             compactions=(),
+            ingests=(),
+            ingest_records=(),
+            ingest_apps=(),
             parents=_detached(state),
             seq_times=(),
             history_floor=state.last_seq,
@@ -295,4 +299,5 @@ class MakeAgain:
             last_run_id=state.last_run_id,
             history_floor=state.history_floor,
             expiry_floor_ms=state.expiry_floor_ms,
+            ingest_seq=state.ingest_seq,
         )

@@ -2,13 +2,14 @@
 
 Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
 is made again; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
-``last_run_id``, ``history_floor`` and ``expiry_floor_ms`` never go back; L0 SSTs are listed newest first with disjoint,
-falling sequence ranges; ids of checkpoints and of compactions are unique.
+``last_run_id``, ``history_floor``, ``expiry_floor_ms`` and ``ingest_seq`` never go back; L0 SSTs are listed newest
+first with disjoint, falling sequence ranges, but for those of one ingest, which share one number and have disjoint
+keys; ids of checkpoints, compactions and ingests are unique.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -42,7 +43,7 @@ class SstRef:
     first_key, last_key: smallest and largest key, inclusive
     visible_first, visible_end: the part of it that counts, ``[first, end)``; ``None`` is unbounded
     min_seq, max_seq: sequence numbers of its rows
-    global_seq: overrides every row's sequence number when set
+    global_seq, global_create_ms: of an ingest: every row's sequence number and write time, whatever is stored
     min_expire_ms, max_expire_ms: expiry times present, ``None`` when no row expires
     writer_epoch: the highest epoch that produced any of its rows
     database_id: the database whose object it is, when that is another one (a parent of this clone)
@@ -64,6 +65,7 @@ class SstRef:
     visible_first: bytes | None = None
     visible_end: bytes | None = None
     global_seq: int | None = None
+    global_create_ms: int | None = None
     database_id: UUID | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
@@ -218,6 +220,63 @@ class Mirrored:
 
 
 @dataclass(frozen=True, slots=True)
+class Ingest:
+    """A bulk ingest on its way: registered while its SSTs are made, pending once they are committed; the writer admits
+    it then (see `slate_async.manifest.ingests`).
+
+    id: the job's, chosen by the caller
+    base_version: its SSTs are named by it; until they are committed it holds ``sst_floor`` down
+    begun_ms, expire_ms: wall clock; a job that is only registered ends at ``expire_ms`` unless it is renewed
+    pending: its SSTs are committed and wait to be admitted
+    ssts: in key order, with disjoint key ranges
+    app_id, batch_id: the batch of a stream that it is, if it is one
+    """
+
+    id: str
+    base_version: int
+    begun_ms: int
+    expire_ms: int
+    pending: bool = False
+    ssts: tuple[SstRef, ...] = ()
+    app_id: str | None = None
+    batch_id: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+IngestOutcome = Literal["admitted", "withdrawn", "expired", "repeated"]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRecord:
+    """What became of an ingest that has ended.
+
+    outcome: ``"repeated"``: the batch was there already, so this job's SSTs were not taken
+    seq: the number its rows were admitted under; 0 if none were
+    rows: how many were admitted
+    shown: of one that was admitted: the writer's own reads see it, so it may be told
+    """
+
+    id: str
+    outcome: IngestOutcome
+    ended_ms: int
+    seq: int = 0
+    rows: int = 0
+    app_id: str | None = None
+    batch_id: int = 0
+    shown: bool = True
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AppBatch:
+    """The newest batch of stream ``app_id`` that was admitted; earlier ones count as admitted, too."""
+
+    app_id: str
+    batch_id: int
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestState:
     """See the module docstring. ``ref`` is ``(0, "")`` until the first commit.
 
@@ -225,6 +284,7 @@ class ManifestState:
     destroyed_at_ms: when it was destroyed; nobody opens it from then on
     removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
     again on the same path continues from
+    ingest_seq: the highest sequence number under which an ingest was admitted
     """
 
     # fixed at creation
@@ -260,6 +320,11 @@ class ManifestState:
     compactions: tuple[Compaction, ...] = ()
     parents: tuple[Parent, ...] = ()
     mirrored: Mirrored | None = None
+    # bulk ingests: those on their way, the oldest first; what became of the last ones; the streams they came from
+    ingests: tuple[Ingest, ...] = ()
+    ingest_records: tuple[IngestRecord, ...] = ()
+    ingest_apps: tuple[AppBatch, ...] = ()
+    ingest_seq: int = 0
     # history: how much is kept, from which sequence number and which time of expiry on it is exact, when numbers were
     # written (ascending)
     retention_ms: int = 0
@@ -307,7 +372,31 @@ MONOTONE = (
     "last_run_id",
     "history_floor",
     "expiry_floor_ms",
+    "ingest_seq",
 )
+
+
+def of_one_ingest(newer: SstRef, older: SstRef) -> bool:
+    """Whether two neighbours in L0 were admitted together: one sorted sequence, in key order."""
+    return newer.global_seq is not None and newer.global_seq == older.global_seq
+
+
+def in_order(newer: SstRef, older: SstRef) -> bool:
+    """Whether ``newer`` may stand right before ``older`` in L0."""
+    if of_one_ingest(newer, older):
+        return newer.last_key < older.first_key
+    return newer.min_seq > older.max_seq
+
+
+def l0_units(l0: Sequence[SstRef]) -> list[tuple[SstRef, ...]]:
+    """``l0`` as sorted sequences, newest first: an SST by itself, or all of one ingest in key order."""
+    units: list[tuple[SstRef, ...]] = []
+    start = 0
+    for at in range(1, len(l0) + 1):
+        if at == len(l0) or not of_one_ingest(l0[at - 1], l0[at]):
+            units.append(tuple(l0[start:at]))
+            start = at
+    return units
 
 
 def check_successor(old: ManifestState, new: ManifestState) -> None:
@@ -320,11 +409,12 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
         if getattr(new, name) < getattr(old, name):
             raise InternalError(f"a manifest edit took {name} back from {getattr(old, name)} to {getattr(new, name)}")
     for newer, older in pairwise(new.l0):
-        if newer is not older and newer.min_seq <= older.max_seq:
+        if newer is not older and not in_order(newer, older):
             raise InternalError(f"L0 is out of order: {newer.location} is not newer than {older.location}")
     for kind, ids in (
         ("checkpoints", [one.id for one in new.checkpoints]),
         ("compactions", [one.id for one in new.compactions]),
+        ("ingests", [one.id for one in new.ingests]),
         ("runs", [run.id for run in new.runs]),
     ):
         if len(set(ids)) < len(ids):

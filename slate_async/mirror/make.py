@@ -134,6 +134,7 @@ def _contents(
         runs=tuple(replace(run, ssts=tuple(placed[sst.object_id] for sst in run.ssts)) for run in state.runs),
         checkpoints=(),
         compactions=(),
+        ingests=(),
         parents=(),
         mirrored=Mirrored(
             source.name, checkpoint.id, checkpoint.ref.version, state.writer_epoch, state.compactor_epoch

@@ -7,9 +7,10 @@ hundred thousand SSTs do not make a flush slower. Nor an opening: a table of a r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple, TypeAlias
 
-from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef
+from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef, l0_units
 from slate_async.read.sources import Run, Table
 from slate_async.sst.locate import SstOpener
 
@@ -17,7 +18,8 @@ _Shown: TypeAlias = tuple[SstRef, Table]
 
 
 class Levels(NamedTuple):
-    """L0, newest first, and the runs below it."""
+    """L0, newest first, and the runs below it. From the newest ingest of several SSTs on, which is a run by itself, all
+    of L0 is among the runs."""
 
     l0: list[Table]
     runs: list[Run]
@@ -73,7 +75,11 @@ class SstTables:
         self._runs = {
             id(run): self._runs.get(id(run)) or (run, self._run(run, known, state.parents)) for run in state.runs
         }
-        return Levels([table for _, table in self._l0], [run for _, run in self._runs.values()])
+        runs = [run for _, run in self._runs.values()]
+        tables = iter([table for _, table in self._l0])
+        units = [tuple(islice(tables, len(unit))) for unit in l0_units(state.l0)]
+        singles = list(takewhile(lambda unit: len(unit) == 1, units))
+        return Levels([table for (table,) in singles], [*map(Run, units[len(singles) :]), *runs])
 
     def _run(self, stored: SortedRun, known: Mapping[bytes, _Shown], parents: Sequence[Parent]) -> StoredRun:
         """``stored`` with the tables of the SSTs that are ``known``, which may be loaded."""

@@ -15,7 +15,12 @@ from slate_async.manifest.state import Parent, SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
-from slate_async.sst.reader import SstReader
+from slate_async.sst.reader import Override, SstReader
+
+
+def override_of(sst: SstRef) -> Override | None:
+    """What ``sst`` says of all its rows, if it says anything."""
+    return None if sst.global_seq is None else Override(sst.global_seq, sst.global_create_ms or 0)
 
 
 class SstOpener:
@@ -67,6 +72,7 @@ class SstOpener:
             offload=self._offload,
             must_exist=must_exist,
             meta_bytes=likely_meta_bytes(sst.size, sst.rows, len(sst.last_key)),
+            override=override_of(sst),
         )
 
     def open_log(self, key: str, size: int, object_id: bytes, *, must_exist: bool = True) -> SstReader:

@@ -2,14 +2,18 @@
 
 Invariants: nothing is returned that was not verified (identity and size of the object, checksums of every section and
 block, each block's checksum against the index); metadata is loaded once; a block is fetched once however many
-lookups wait for it. A missing object is `ObjectNotFoundError` unless the caller knows that it was there.
+lookups wait for it; where the manifest gives all rows of an SST one sequence number, nobody sees the stored ones. A
+missing object is `ObjectNotFoundError` unless the caller knows that it was there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
+
+import numpy as np
 
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.block import decode_block, stored_raw_bytes
@@ -41,6 +45,13 @@ class MissingError(CorruptionError):
     """An object is not there that was there when the manifest named it. It may be that the manifest has moved on."""
 
 
+class Override(NamedTuple):
+    """What the manifest says of every row of an ingest's SST: its sequence number and its write time."""
+
+    seq: int
+    create_ms: int
+
+
 class Around(NamedTuple):
     """Keys from ``start`` to ``end`` (exclusive) that one block alone may hold: the block, if it is cached, and the
     filter of the SST, if it has one."""
@@ -60,6 +71,7 @@ class SstReader:
         "_cache",
         "_database_id",
         "_flights",
+        "_global",
         "_meta",
         "_meta_bytes",
         "_must_exist",
@@ -83,9 +95,11 @@ class SstReader:
         offload: Offload,
         must_exist: bool = False,
         meta_bytes: int = 0,
+        override: Override | None = None,
     ) -> None:
         """``must_exist``: the manifest names the object, so a missing one is `MissingError`. ``meta_bytes``: a guess at
-        what lies behind the blocks, so that one request brings it; see `slate_async.format.sst.likely_meta_bytes`."""
+        what lies behind the blocks, so that one request brings it; see `slate_async.format.sst.likely_meta_bytes`.
+        ``override``: of every row, instead of what is stored."""
         self.key = key
         self.size = size
         self._store = store
@@ -95,6 +109,7 @@ class SstReader:
         self._offload = offload
         self._must_exist = must_exist
         self._meta_bytes = meta_bytes
+        self._global = override
         self._meta: SstMeta | None = None
         self._owner = b""
         self._flights: SingleFlight | None = None
@@ -237,7 +252,7 @@ class SstReader:
             blocks.append(StoredBlock(part, at, index.crcs[number]))
 
         def decode() -> list[Columns]:
-            batches = list(decode_blocks(blocks, object_name=self.key))
+            batches = [self._numbered(one) for one in decode_blocks(blocks, object_name=self.key)]
             if sum(map(len, batches)) != sum(index.rows[number] for number in numbers):
                 raise CorruptionError("blocks and index differ in rows", object_name=self.key, offset=first)
             return batches
@@ -292,7 +307,7 @@ class SstReader:
             for number, rows in zip(run, decode_each(parts, object_name=self.key), strict=True):
                 if len(rows) != index.rows[number]:
                     raise _differ_in_rows(self.key, index.offsets[number])
-                blocks.append(LoadedBlock(rows))
+                blocks.append(LoadedBlock(self._numbered(rows)))
             if heavy:  # only scans read so much, and they want more of a block
                 for block in blocks:
                     block.for_scans()
@@ -306,7 +321,15 @@ class SstReader:
         columns = decode_block(stored, object_name=self.key, offset=at, expected_crc=crc)
         if len(columns) != meta.index.rows[number]:
             raise _differ_in_rows(self.key, at)
-        return LoadedBlock(columns)
+        return LoadedBlock(self._numbered(columns))
+
+    def _numbered(self, columns: Columns) -> Columns:
+        """``columns`` with the numbers that count."""
+        if self._global is None:
+            return columns
+        seq, create_ms, rows = *self._global, len(columns)
+        seqs, create = np.full(rows, seq, np.uint64), np.full(rows, create_ms, np.int64)
+        return replace(columns, seqs=seqs, create_ms=create, seen_from=None)
 
     async def _load(self) -> SstMeta:
         if self.size < HEADER_BYTES + FOOTER_BYTES:
@@ -319,12 +342,17 @@ class SstReader:
         if footer.meta_offset < start:
             tail = await self._read(footer.meta_offset, start - footer.meta_offset) + tail
         meta = await self._read_meta(tail, footer)
+        if self._global is not None:
+            (seq, create_ms), stats = self._global, meta.stats
+            stats = replace(stats, min_seq=seq, max_seq=seq, min_create_ms=create_ms, max_create_ms=create_ms)
+            meta = replace(meta, stats=stats)
         owner = b"".join(
             (
                 self._database_id.bytes,
                 self._object_id,
                 self.size.to_bytes(8, "little"),
                 footer.directory_crc.to_bytes(4, "little"),
+                (0 if self._global is None else self._global.seq).to_bytes(8, "little"),
             )
         )
         if not start:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef, in_order
 from slate_async.verify.report import Finding
 
 
@@ -41,7 +41,7 @@ def _wrong_sst(state: ManifestState, sst: SstRef) -> Iterator[str]:
 
 def _wrong_l0(state: ManifestState) -> Iterator[str]:
     for newer, older in pairwise(state.l0):
-        if newer.min_seq <= older.max_seq:
+        if not in_order(newer, older):
             yield f"L0 is out of order: {newer.location} is not newer than {older.location}"
     in_runs = max((sst.max_seq for run in state.runs for sst in run.ssts), default=-1)
     if state.l0 and state.l0[-1].min_seq <= in_runs:
@@ -76,9 +76,12 @@ def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
             yield f"checkpoint {one.id} names version {one.ref.version}, which is not committed"
         if one.log_start > state.log_start or (one.log_end is not None and one.log_end < one.log_start - 1):
             yield f"checkpoint {one.id} needs log positions {one.log_start} to {one.log_end}, which cannot be"
-    for job in state.compactions:
-        if job.base_version < state.sst_floor:
-            yield f"compaction {job.id} began at version {job.base_version}, below the floor {state.sst_floor}"
+    for kind, name, base in (
+        *(("compaction", str(one.id), one.base_version) for one in state.compactions),
+        *(("ingest", one.id, one.base_version) for one in state.ingests if not one.pending),
+    ):
+        if base < state.sst_floor:
+            yield f"{kind} {name} began at version {base}, below the floor {state.sst_floor}"
 
 
 def _wrong_history(state: ManifestState) -> Iterator[str]:

@@ -269,7 +269,8 @@ def _named(states: list[ManifestState]) -> _Named:
     refs: dict[Place, list[SstRef]] = {}
     for state in states:
         finished = (sst for job in state.compactions for part in job.finished for sst in part.ssts)
-        for sst in (*state.ssts(), *finished):
+        waiting = (sst for job in state.ingests for sst in job.ssts)
+        for sst in (*state.ssts(), *finished, *waiting):
             refs.setdefault((sst.database_id, sst.location), []).append(sst)
     parents = {parent.database_id: parent for state in states for parent in state.parents}
     return _Named({place: differing(found) for place, found in refs.items()}, tuple(parents.values()))

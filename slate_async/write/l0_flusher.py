@@ -41,7 +41,7 @@ class L0Stats:
 
 class L0Flusher:
     """One task; ``adopt(state)`` installs the committed state, which a pin covers, in the same step that drops the
-    memtable. ``room`` returns once L0 may have one more SST."""
+    memtable. ``room`` returns once L0 may have one more SST. ``turn``: whoever flushes holds it."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class L0Flusher:
         self._adopt = adopt
         self._room = room
         self._wake = asyncio.Event()
+        self.turn = asyncio.Lock()
         self.stats = L0Stats()
 
     def notify(self) -> None:
@@ -86,8 +87,9 @@ class L0Flusher:
             self._wake.clear()
             while self._ready() is not None:
                 await self._room()
-                if (slot := self._ready()) is not None:
-                    await self._flush(slot)
+                async with self.turn:
+                    if (slot := self._ready()) is not None:
+                        await self.flush(slot, self.commit)
 
     def _ready(self) -> Slot | None:
         """The oldest table, once every row of it is acknowledged (rule 19)."""
@@ -101,7 +103,8 @@ class L0Flusher:
     def _covered(self, slot: Slot) -> bool:
         return slot.log_end <= self._published_end()
 
-    async def _flush(self, slot: Slot) -> None:
+    async def flush(self, slot: Slot, commit: Callable[[AddL0], Awaitable[None]]) -> None:
+        """Flush ``slot``, the oldest table and ready, and have ``commit`` see the edit in and adopted."""
         for _ in range(REDO_LIMIT):
             base = self._newest_version()
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
@@ -109,7 +112,7 @@ class L0Flusher:
             encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
             await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
             try:
-                await self._commit(self._edit(slot, base, location, object_id, encoded))
+                await commit(self._edit(slot, base, location, object_id, encoded))
             except ConflictError as conflict:
                 logger.warning("flushing %s again under a new name: %s", location, conflict)
                 continue
@@ -128,7 +131,8 @@ class L0Flusher:
         head = self._driver.head
         return self._state().version if head is None else head.version
 
-    async def _commit(self, edit: AddL0) -> None:
+    async def commit(self, edit: AddL0) -> None:
+        """Commit ``edit``, and adopt what it made."""
         async with self._pins.lock:
             if edit.sst is not None:
                 edit = replace(edit, pin=self._pins.for_flush())
@@ -152,7 +156,7 @@ class L0Flusher:
             log_floor=self._epoch,
             base_version=state.version,
         )
-        await self._commit(edit)
+        await self.commit(edit)
 
     def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(

@@ -15,7 +15,7 @@ from slate_async.log.extent import LogExtent
 from slate_async.log.protocol import Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SeqTime
+from slate_async.manifest.state import ManifestState, SeqTime, l0_units
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.hot import HotReads
 from slate_async.read.sources import Table
@@ -30,6 +30,7 @@ from slate_async.write.admission import Admission
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, write_failure
 from slate_async.write.group import CommitGroup
+from slate_async.write.ingests import IngestAdmission
 from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.write.l0_pressure import L0Pressure
@@ -121,6 +122,20 @@ class Writer:
             adopt=self.adopt,
             room=self.pressure.room,
         )
+        self.ingests = IngestAdmission(
+            epoch=self.epoch,
+            tables=self.tables,
+            intake=self.intake,
+            flusher=self.flusher,
+            l0=self.l0,
+            pins=pins,
+            driver=driver,
+            state=lambda: self.state,
+            adopt=self.adopt,
+            log_ssts=lambda: self._log_ssts,
+            room=self.pressure.room,
+            now=runtime.clock.monotonic,
+        )
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
         self.tables.on_crowd = self.flusher.notify
@@ -140,6 +155,8 @@ class Writer:
                 self.tables.freeze()
             self._supervisor.spawn("L0 flusher", self.l0.run())
             self.l0.notify()
+        self._supervisor.spawn("ingest admission", self.ingests.run())
+        self.ingests.notify()
 
     # ---- writes
 
@@ -251,6 +268,8 @@ class Writer:
             return
         self.state = state
         self.durable_seq = max(self.durable_seq, state.last_seq)
+        if state.last_seq > self.intake.last_seq:
+            self.intake.continue_after(state.last_seq)  # an ingest was admitted
         gone = self.tables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
         self._log_times = {log_id: one for log_id, one in self._log_times.items() if log_id >= state.log_start}
@@ -262,6 +281,7 @@ class Writer:
         self.pressure.changed()
         self.on_ssts_changed()
         self.flusher.notify()
+        self.ingests.notify()
         if self.admission.waiting:
             self._relieve()
 
@@ -307,8 +327,8 @@ class Writer:
 
     @property
     def l0_count(self) -> int:
-        """SSTs that no compaction has taken yet."""
-        return len(self.state.l0) + len(self._log_ssts)
+        """SSTs that no compaction has taken yet; those of one ingest count as one."""
+        return len(l0_units(self.state.l0)) + len(self._log_ssts)
 
     def _show(self) -> None:
         self.pins.retire(self.view)

@@ -159,9 +159,10 @@ def check_epochs(history: History) -> None:
     for epoch, view in openings.items():
         inherited = dict(view.writes)
         for write in acked:
-            if write.epoch < epoch and write.id not in inherited:
+            earlier = write.acked < view.began if write.ingested else write.epoch < epoch
+            if earlier and write.id not in inherited:
                 raise Violation("inheritance", f"{view.observer} opened epoch {epoch} without {write}")
-    _check_epochs_in_real_time(acked, openings)
+    _check_epochs_in_real_time([write for write in acked if not write.ingested], openings)
 
 
 def _check_epochs_in_real_time(acked: Sequence[Write], openings: dict[int, View]) -> None:

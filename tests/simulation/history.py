@@ -38,6 +38,7 @@ class Write:
     acked: when it was acknowledged as durable
     refused: whether it failed and is certainly not in
     expiring: keys with a time to live and what is left of them in the end: a value, or ``None`` if it is over by then
+    ingested: it was given to no writer, but came as a bulk ingest: of no epoch, all its rows under one number
     """
 
     id: int
@@ -49,6 +50,7 @@ class Write:
     acked: float = NEVER
     refused: bool = False
     expiring: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    ingested: bool = False
 
     @property
     def is_acked(self) -> bool:
@@ -66,6 +68,7 @@ class View:
 
     writes: (write id, sequence number of its marker), any order
     values: contended keys that are there
+    at: when the scan ended; began: when it began, 0 if nobody noted that
     """
 
     observer: str
@@ -74,6 +77,7 @@ class View:
     values: Mapping[bytes, bytes]
     epoch: int | None = None
     at: float = 0.0
+    began: float = 0.0
 
     def ordered(self) -> list[tuple[int, int]]:
         """(sequence number, write id), ascending."""
@@ -128,9 +132,10 @@ class History:
         writes: Sequence[tuple[int, int]],
         values: Mapping[bytes, bytes],
         epoch: int | None = None,
+        began: float = 0.0,
     ) -> View:
         """A scan has ended."""
-        view = View(observer, kind, tuple(writes), dict(values), epoch, self.now())
+        view = View(observer, kind, tuple(writes), dict(values), epoch, self.now(), began)
         self.views.append(view)
         return view
 

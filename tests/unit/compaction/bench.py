@@ -12,6 +12,7 @@ from slate_async.format.sst_builder import SstBuilder
 from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.sst.cache import BlockCache
+from slate_async.sst.locate import override_of
 from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
 from slate_async.sst.reference import sst_ref
@@ -68,6 +69,7 @@ class Bench:
             object_id=sst.object_id,
             cache=BlockCache(0),
             offload=runtime().offload,
+            override=override_of(sst),
         )
 
     async def run(self, task: RangeTask) -> RangeResult:

@@ -24,8 +24,12 @@ from slate_async.log.recovery import EpochRange
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest import codec
 from slate_async.manifest.state import (
+    NO_VERSION,
+    AppBatch,
     Checkpoint,
     Compaction,
+    Ingest,
+    IngestRecord,
     ManifestState,
     Mirrored,
     Parent,
@@ -77,7 +81,15 @@ BASE = ManifestState(
     last_tick_ms=1_750_000_001_000,
     sst_floor=3,
     l0=(
-        sst(5, min_expire_ms=1, max_expire_ms=2**41, visible_first=b"a", visible_end=b"z", global_seq=59),
+        sst(
+            5,
+            min_expire_ms=1,
+            max_expire_ms=2**41,
+            visible_first=b"a",
+            visible_end=b"z",
+            global_seq=59,
+            global_create_ms=7,
+        ),
         sst(4, unknown={"sparse": True}),
     ),
     last_run_id=2,
@@ -108,10 +120,21 @@ BASE = ManifestState(
     ),
     parents=(Parent(UUID(int=5), "s3://bucket/parent", UUID(int=14)), Parent(UUID(int=6), "s3://bucket/root")),
     mirrored=Mirrored("s3://bucket/source", UUID(int=15), 28, 7, 2),
+    ingests=(
+        Ingest("nightly", 30, 1_750_000_000_500, 1_750_000_900_500),
+        Ingest("stream-8", 31, 1_750_000_000_600, 1_750_000_900_600, True, (sst(8), sst(9)), "stream", 8),
+    ),
+    ingest_records=(
+        IngestRecord("stream-7", "admitted", 1_750_000_000_700, 59, 10, "stream", 7),
+        IngestRecord("test", "withdrawn", 1_750_000_000_800),
+    ),
+    ingest_apps=(AppBatch("stream", 7),),
+    ingest_seq=59,
     retention_ms=60_000,
     history_floor=17,
     expiry_floor_ms=1_749_999_940_999,
     seq_times=(SeqTime(10, 1_750_000_000_200), SeqTime(59, 1_750_000_000_900)),
+    required_features=("ingest",),
     optional_features=("sparkle",),
     unknown={"later": [1, {"x": b"y"}]},
 )
@@ -124,6 +147,9 @@ NEXT = replace(
     runs=BASE.runs[1:],
     checkpoints=BASE.checkpoints[:1],
     compactions=(),
+    ingests=BASE.ingests[1:],
+    ingest_records=(*BASE.ingest_records[1:], IngestRecord("nightly", "expired", 1_750_000_901_000)),
+    ingest_apps=(AppBatch("stream", 8),),
     seq_times=(*BASE.seq_times, SeqTime(69, 1_750_000_001_000)),
 )
 REGISTER = (
@@ -140,6 +166,7 @@ OBJECTS = {
     "if-match-pointer.bin": names.CURRENT,
     "writer-register-object.bin": names.WRITER,
 }
+OLDER = "manifest-full-without-ingests.bin"
 BYTES = {
     "manifest-full.bin": lambda: codec.encode_full(BASE),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
@@ -202,6 +229,21 @@ async def test_a_pinned_full_manifest_is_read() -> None:
     assert replace(state, ref=BASE.ref) == BASE
 
 
+async def test_a_pinned_full_manifest_of_before_there_were_ingests_is_read() -> None:
+    state = codec.decode((GOLDEN / OLDER).read_bytes(), object_name="m")
+    [newest, oldest] = BASE.l0
+    assert state == replace(
+        BASE,
+        ref=NO_VERSION,
+        l0=(replace(newest, global_create_ms=None), oldest),
+        ingests=(),
+        ingest_records=(),
+        ingest_apps=(),
+        ingest_seq=0,
+        required_features=(),
+    )
+
+
 async def test_a_pinned_delta_is_read() -> None:
     delta = codec.decode(await golden("manifest-delta.bin"), object_name="m")
     assert isinstance(delta, codec.Delta)
@@ -252,4 +294,4 @@ async def test_a_pinned_register_is_read_and_written_over() -> None:
 
 
 def test_every_pinned_file_is_tested() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == {*BYTES, *OBJECTS}
+    assert {path.name for path in GOLDEN.iterdir()} == {*BYTES, *OBJECTS, OLDER}

@@ -33,4 +33,9 @@ ENGINE: Sequence[Scenario] = tuple(
     for name, fixed in KINDS.items()
 )
 
+INGEST: Sequence[Scenario] = tuple(
+    engine_scenario(f"engine-ingest-{name}", f"the same with the log {name}, and bulk ingests", ingesters=2, **fixed)
+    for name, fixed in KINDS.items()
+)
+
 DUEL = Scenario("engine-duel", "two writers open at one instant", lambda seed, keep: make_world(seed, keep, CALM), duel)

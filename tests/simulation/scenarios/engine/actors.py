@@ -45,7 +45,9 @@ async def collect_log(site: Site, node: Node) -> None:
             if state is None:
                 continue
             register = await read_register(handle) if state.log_protocol == "epoch_prefixed" else EMPTY
-            doomed = [info.key async for info in handle.store.list(PREFIX) if collectable(info, state, register)]
+            named = {sst.location for sst in state.ssts()}  # without a WAL log objects may stand in L0 as they are
+            listed = [info async for info in handle.store.list(PREFIX)]
+            doomed = [info.key for info in listed if collectable(info, state, register) and info.key not in named]
             site.collected.update(dict.fromkeys(doomed))
             node.rng.shuffle(doomed)
             await handle.nap(node.rng.choice((0, 0.1, 3)))

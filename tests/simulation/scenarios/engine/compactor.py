@@ -58,8 +58,8 @@ class Compact:
         kept = replace(state, runs=self.runs, l0=state.l0[: len(state.l0) - len(inputs)])
         if self.log_end is None:
             return kept
-        if state.log_start != self.base.log_start:
-            raise ConflictError("the log's start moved")
+        if state.log_start != self.base.log_start or state.l0 != inputs:
+            raise ConflictError("the log's start moved, or something newer than the log is in L0")
         return replace(
             kept,
             log_start=self.log_end + 1,

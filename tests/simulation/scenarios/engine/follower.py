@@ -48,6 +48,8 @@ class Follower:
         if not believed:
             self.adopt(head)
             return
+        if admits_more(head, self._state):
+            self.adopt(head)
         self._pieces += pieces
         if self._node.rng.random() < 0.5:
             self.adopt(head)
@@ -68,6 +70,11 @@ def kept_pieces(pieces: list[Piece], head: ManifestState) -> list[Piece]:
 def above_l0(rows: list[RowTuple], state: ManifestState) -> list[RowTuple]:
     """Rule 19: log rows that the manifest does not cover already."""
     return [row for row in rows if row.seq > state.last_seq]
+
+
+def admits_more(head: ManifestState, state: ManifestState) -> bool:
+    """Rule 30: whether ``head`` has an ingest that comes before the log rows that follow ``state``."""
+    return head.ingest_seq > state.ingest_seq
 
 
 async def follow(site: Site, node: Node) -> None:

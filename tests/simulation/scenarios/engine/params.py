@@ -27,6 +27,7 @@ class Params:
     delayed: probability that a request or its answer takes long
     lag: how many log positions a follower reads at most in one round
     bite: how many log positions a compactor takes at most, where it takes the log
+    ingesters: drivers of bulk ingests; only where a scenario says so
     """
 
     protocol: LogProtocol
@@ -53,6 +54,7 @@ class Params:
     parallelism: int
     l0_rows: int
     l0_flushes: float
+    ingesters: int = 0
 
     @classmethod
     def draw(cls, rng: random.Random, fixed: Mapping[str, Any]) -> Params:

@@ -21,6 +21,7 @@ from tests.simulation.scenarios.engine.actors import collect_log, collect_manife
 from tests.simulation.scenarios.engine.attempts import Attempt
 from tests.simulation.scenarios.engine.compactor import compact
 from tests.simulation.scenarios.engine.follower import follow
+from tests.simulation.scenarios.engine.ingester import ingest, see_all_admitted
 from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
@@ -95,6 +96,7 @@ class Play:
             (params.compactors, "compactor", compact),
             (params.log_collectors, "log-collector", collect_log),
             (params.manifest_collectors, "manifest-collector", collect_manifests),
+            (params.ingesters, "ingester", ingest),
         ):
             for number in range(count):
                 self._start(f"{name}{number}", self.world.rng.uniform(0, params.active_seconds * 0.4), act, lives=1)
@@ -200,6 +202,8 @@ class Play:
         return True
 
     async def _finish(self, session: Session) -> None:
+        if self.site.params.ingesters:
+            await see_all_admitted(session)
         await session.db.flush()  # it may not have waited for its last writes
         if not await session.look(Kind.FINAL):
             raise Violation("stuck", "the last writer could not read")

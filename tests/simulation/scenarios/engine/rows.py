@@ -95,7 +95,12 @@ def _decode(key: str, data: bytes, database_id: UUID) -> list[RowTuple]:
 
 
 def record_view(
-    history: History, observer: str, kind: Kind, rows: Iterable[tuple[bytes, bytes, int]], epoch: int | None = None
+    history: History,
+    observer: str,
+    kind: Kind,
+    rows: Iterable[tuple[bytes, bytes, int]],
+    epoch: int | None = None,
+    began: float = 0.0,
 ) -> View:
     """Note what a reader saw: (key, value, sequence number) of every live row."""
     writes: list[tuple[int, int]] = []
@@ -105,7 +110,7 @@ def record_view(
             writes.append((int(key[1:]), seq))
         elif key.startswith(CONTENDED) or (kind is Kind.FINAL and key.startswith(EXPIRING)):
             values[key] = value
-    return history.view(observer, kind, writes, values, epoch)
+    return history.view(observer, kind, writes, values, epoch, began)
 
 
 def live(rows: Iterable[RowTuple]) -> list[tuple[bytes, bytes, int]]:

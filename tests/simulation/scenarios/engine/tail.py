@@ -98,5 +98,6 @@ async def sst_rows(site: Site, handle: Handle, state: ManifestState) -> list[Row
     rows: list[RowTuple] = []
     for sst in (*state.l0, *(sst for run in state.runs for sst in run.ssts)):
         found = await handle.store.get(sst.location)
-        rows += site.rows.decode(sst.location, found.info.etag, found.data, state.database_id)
+        stored = site.rows.decode(sst.location, found.info.etag, found.data, state.database_id)
+        rows += stored if sst.global_seq is None else [row._replace(seq=sst.global_seq) for row in stored]
     return rows

@@ -68,6 +68,7 @@ class Session:
         durable = kind is not Kind.MEMORY
         if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
             kind = Kind.MEMORY  # a take-over may undo what was flushed
+        began = self.history.now()
         try:
             with self._reading():
                 async with self.db.snapshot(durable=durable) as snapshot:
@@ -80,7 +81,7 @@ class Session:
         if [scanned.get(key) for key in CONTENDED_KEYS] != got:
             raise Violation("value", f"{self.node.name}: one snapshot was scanned as {scanned} and read as {got}")
         epoch = self.epoch if kind is Kind.OPENED else None
-        record_view(self.history, self.node.name, kind, rows, epoch)
+        record_view(self.history, self.node.name, kind, rows, epoch, began)
         return True
 
     async def close(self) -> None:

@@ -9,6 +9,11 @@ from tests.simulation.scenarios.engine import KINDS
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.protocol import Scenario
 
+INGEST_LIFE: Sequence[Scenario] = tuple(
+    life_scenario(f"life-ingest-{name}", f"the same with the log {name}, and bulk ingests", ingesters=2, **fixed)
+    for name, fixed in KINDS.items()
+)
+
 LIFE: Sequence[Scenario] = tuple(
     life_scenario(f"life-{name}", f"compactors, collectors, readers, clones: the log {name}, all faults", **fixed)
     for name, fixed in KINDS.items()

@@ -143,6 +143,8 @@ class Eye:
             if any(key in other.foreign_ssts(head.database_id) for other in self._others if other is not self):
                 return "which a clone names"
         elif key.startswith(LOG_PREFIX):
+            if key in self.kept_ssts(head):
+                return f"which version {head.version} keeps as an SST"
             if self._is_live_log(head, key):
                 return f"a part of the log that version {head.version} needs"
         elif key.startswith(MANIFEST):
@@ -164,10 +166,9 @@ class Eye:
         return is_live_log(info, head, register)
 
     def kept_ssts(self, head: ManifestState) -> set[str]:
-        """Its own SSTs that the head, its checkpoints and its compactions name."""
-        finished = (sst for one in head.compactions for part in one.finished for sst in part.ssts)
+        """Its own SSTs that the head, its checkpoints, its compactions and its pending ingests name."""
         kept = (sst for ref in _pinned(head) for sst in self._version(ref)[0])
-        return {sst.location for ssts in (head.ssts(), finished, kept) for sst in ssts if sst.database_id is None}
+        return {*_own(head), *(sst.location for sst in kept if sst.database_id is None)}
 
     def foreign_ssts(self, database_id: UUID) -> set[str]:
         """SSTs of that database that this one needs."""
@@ -196,9 +197,11 @@ class Eye:
 
 
 def _own(state: ManifestState) -> Iterator[str]:
-    """Locations of a state's SSTs that are its own database's, finished parts of compactions included."""
+    """Locations of a state's SSTs that are its own database's, finished parts of compactions and pending ingests
+    included."""
     finished = (sst for one in state.compactions for part in one.finished for sst in part.ssts)
-    return (sst.location for ssts in (state.ssts(), finished) for sst in ssts if sst.database_id is None)
+    pending = (sst for one in state.ingests for sst in one.ssts)
+    return (sst.location for ssts in (state.ssts(), finished, pending) for sst in ssts if sst.database_id is None)
 
 
 def _pinned(head: ManifestState) -> list[VersionRef]:

@@ -19,6 +19,7 @@ from tests.simulation.history import Kind
 from tests.simulation.linearizability import NEVER
 from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.ingester import ingest
 from tests.simulation.scenarios.engine.play import FINAL_SKEW_MS, Act, Play, world_of
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
@@ -59,6 +60,8 @@ class LifePlay(Play):
             (params.keepers, "keeper", keep),
             (params.cloners, "cloner", clone),
         )
+        for number in range(params.ingesters):
+            self._start(f"ingester{number}", rng.uniform(0, params.active_seconds * 0.4), ingest, lives=2)
         for count, name, work in helpers:
             for number in range(count):
                 act: Act = functools.partial(work, self.estate)

@@ -1,0 +1,1 @@
+"""Bulk ingest: sorted columns become SSTs, in any process, and one commit lets them into the database."""

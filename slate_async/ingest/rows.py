@@ -1,0 +1,146 @@
+"""Arrow record batches as sorted rows, checked column by column.
+
+Columns: ``key`` and ``value`` (binary, or text); ``op`` (optional: ``"put"`` or ``"delete"``); ``expire_time``
+(optional: a timestamp, or milliseconds since the Unix epoch; null for never). The value of a delete is null or
+whatever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slate_async.errors import InvalidError
+from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
+
+Duplicates = Literal["error", "last"]
+COLUMNS = ("key", "value", "op", "expire_time")
+
+
+class RowChecker:
+    """Turns the batches of one task into `Columns`, in order. ``duplicates``: what equal keys are: an error, or all but
+    the last of them dropped. Errors name the row, counted from 0 over all batches."""
+
+    def __init__(self, create_ms: int, duplicates: Duplicates) -> None:
+        self._create_ms = create_ms
+        self._duplicates = duplicates
+        self._rows = 0
+        self._kept = 0
+        self._held: Columns | None = None
+
+    def take(self, batch: pa.RecordBatch) -> list[Columns]:
+        """The rows that are certain to stay: the last one may be followed by another of its key. Raises
+        `InvalidError`."""
+        if not batch.num_rows:
+            return []
+        columns = self._columns(batch)
+        columns = self._ordered(columns)
+        parts = [] if self._held is None or self._repeats(self._held, columns) else [self._held]
+        last = len(columns) - 1
+        self._held = columns.slice(last, last + 1)
+        self._rows += batch.num_rows
+        return [*parts, columns.slice(0, last)] if last else parts
+
+    def finish(self) -> list[Columns]:
+        """What is left."""
+        held, self._held = self._held, None
+        return [] if held is None else [held]
+
+    def _columns(self, batch: pa.RecordBatch) -> Columns:
+        names = batch.schema.names
+        unknown = sorted(set(names) - set(COLUMNS))
+        if unknown or "key" not in names or "value" not in names:
+            raise InvalidError(f"an ingest takes the columns {', '.join(COLUMNS)} (the last two optional), not {names}")
+        keys, values = self._binary(batch, "key"), self._binary(batch, "value")
+        kinds = self._kinds(batch.column("op")) if "op" in names else np.full(len(keys), PUT, np.uint8)
+        self._check_keys(keys)
+        values = self._check_values(values, kinds)
+        expire = self._expiry(batch.column("expire_time")) if "expire_time" in names else None
+        rows = len(keys)
+        create = np.full(rows, self._create_ms, np.int64)
+        return Columns(keys, values, np.arange(1, rows + 1, dtype=np.uint64), kinds, expire, create)
+
+    def _binary(self, batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
+        try:
+            return batch.column(name).cast(pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidError(f"column {name} is not binary, or has 2 GiB or more in one batch: {error}") from error
+
+    def _kinds(self, column: pa.Array) -> npt.NDArray[np.uint8]:
+        ops = column.cast(pa.string())
+        deletes = pc.fill_null(pc.equal(ops, "delete"), False)
+        known = pc.or_(deletes, pc.fill_null(pc.equal(ops, "put"), False))
+        self._refuse(pc.invert(known), lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
+        return np.where(deletes.to_numpy(zero_copy_only=False), DELETE, PUT).astype(np.uint8)
+
+    def _check_keys(self, keys: pa.BinaryArray) -> None:
+        lengths = pc.fill_null(pc.binary_length(keys), 0)
+        wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, MAX_KEY_BYTES))
+        self._refuse(wrong, lambda at: f"a key has 1 to {MAX_KEY_BYTES} bytes, not {lengths[at].as_py()}")
+
+    def _check_values(self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+        """Values as they are stored: those of deletes are empty."""
+        deleted = kinds == DELETE
+        missing = values.is_null().to_numpy(zero_copy_only=False) & ~deleted
+        self._refuse(pa.array(missing), lambda at: "its value is null, and it is no delete")
+        lengths = pc.fill_null(pc.binary_length(values), 0)
+        self._refuse(
+            pc.greater(lengths, MAX_VALUE_BYTES),
+            lambda at: f"a value has up to {MAX_VALUE_BYTES} bytes, not {lengths[at].as_py()}",
+        )
+        return pc.if_else(pa.array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
+
+    def _expiry(self, column: pa.Array) -> npt.NDArray[np.int64] | None:
+        if column.null_count == len(column):
+            return None
+        times = column
+        if pa.types.is_timestamp(times.type):
+            times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
+        elif not pa.types.is_integer(times.type):
+            raise InvalidError(f"expire_time is a timestamp, or milliseconds, not {times.type}")
+        found: npt.NDArray[np.int64] = pc.fill_null(times.cast(pa.int64()), NO_EXPIRY).to_numpy(zero_copy_only=False)
+        self._refuse(pa.array(found < 0), lambda at: f"it expires at {int(found[at])} ms, before 1970")
+        return found
+
+    def _refuse(self, wrong: pa.BooleanArray, say: Callable[[int], str]) -> None:
+        if pc.any(wrong).as_py():
+            at = pc.index(wrong, True).as_py()
+            raise InvalidError(f"row {self._rows + at}: {say(at)}", outcome="not_applied")
+
+    def _ordered(self, columns: Columns) -> Columns:
+        """``columns`` without repetition inside. Raises if keys fall, or are equal and may not be."""
+        keys, rows = columns.keys, len(columns)
+        falling = pc.greater(keys.slice(0, rows - 1), keys.slice(1))
+        self._refuse_after(falling, keys, "sort rows by key, as bytes, before ingesting them")
+        equal = pc.equal(keys.slice(0, rows - 1), keys.slice(1))
+        if not pc.any(equal).as_py():
+            return columns
+        if self._duplicates == "error":
+            self._refuse_after(equal, keys, "keys are distinct; or say duplicates='last'")
+        kept = np.append(~equal.to_numpy(zero_copy_only=False), True)
+        return columns.take(np.flatnonzero(kept))
+
+    def _repeats(self, held: Columns, columns: Columns) -> bool:
+        """Whether ``columns`` begin with the key of the row before them, which then does not count."""
+        before, first = held.keys[0].as_py(), columns.keys[0].as_py()
+        if before > first:
+            self._say(0, before, first, "sort rows by key, as bytes, before ingesting them")
+        if before == first and self._duplicates == "error":
+            self._say(0, before, first, "keys are distinct; or say duplicates='last'")
+        return bool(before == first)
+
+    def _refuse_after(self, wrong: pa.BooleanArray, keys: pa.BinaryArray, advice: str) -> None:
+        if pc.any(wrong).as_py():
+            at = pc.index(wrong, True).as_py()
+            self._say(at + 1, keys[at].as_py(), keys[at + 1].as_py(), advice)
+
+    def _say(self, at: int, before: bytes, key: bytes, advice: str) -> None:
+        raise InvalidError(
+            f"row {self._rows + at}: key {key[:64]!r} comes after {before[:64]!r}; {advice}", outcome="not_applied"
+        )

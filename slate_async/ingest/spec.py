@@ -1,0 +1,109 @@
+"""What tasks are told, and what they tell: plain values that survive JSON and pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+from uuid import UUID
+
+from slate_async.errors import InvalidError
+from slate_async.manifest.state import SstRef
+from slate_async.settings import Compression
+from slate_async.sst.names import parse_sst_key
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSpec:
+    """A job, as its tasks must know it.
+
+    job_id: the caller's name for it
+    database_id, base_version, writer_epoch: whose SSTs they make, and for which manifest version
+    begun_ms: wall clock, the write time that is stored in rows; what counts is when they are admitted
+    sst_bytes: where SSTs are cut; block_bytes, compression, filter_bits_per_key: as in `Settings`
+    """
+
+    job_id: str
+    database_id: UUID
+    base_version: int
+    writer_epoch: int
+    begun_ms: int
+    sst_bytes: int
+    block_bytes: int
+    compression: Compression
+    filter_bits_per_key: int
+
+    def to_json(self) -> str:
+        """As a JSON object."""
+        return json.dumps({**asdict(self), "database_id": str(self.database_id)})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> IngestSpec:
+        """Back from `to_json`. Raises `InvalidError`."""
+        values = _object(text, cls, "an ingest's specification")
+        return cls(**{**values, "database_id": UUID(values["database_id"])})
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedSst:
+    """An SST that a task has uploaded. Keys are inclusive; times are milliseconds since the Unix epoch."""
+
+    location: str
+    object_id: bytes
+    size: int
+    rows: int
+    tombstones: int
+    first_key: bytes
+    last_key: bytes
+    min_seq: int
+    max_seq: int
+    writer_epoch: int
+    min_expire_ms: int | None = None
+    max_expire_ms: int | None = None
+
+    def to_json(self) -> str:
+        """As a JSON object; bytes in hexadecimal."""
+        return json.dumps({name: _plain(value) for name, value in asdict(self).items()})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> IngestedSst:
+        """Back from `to_json`. Raises `InvalidError`."""
+        values = _object(text, cls, "an ingested SST")
+        return cls(**{**values, **{name: bytes.fromhex(values[name]) for name in _BYTES}})
+
+    @classmethod
+    def of(cls, sst: SstRef) -> IngestedSst:
+        """What a task says of ``sst``."""
+        return cls(**{one.name: getattr(sst, one.name) for one in fields(cls)})
+
+
+_BYTES = ("object_id", "first_key", "last_key")
+
+
+def references(spec: IngestSpec, ssts: Sequence[IngestedSst]) -> tuple[SstRef, ...]:
+    """``ssts`` of all tasks of a job, for the manifest, in key order. Raises `InvalidError` for another job's."""
+    for one in ssts:
+        name = parse_sst_key(one.location)
+        if name is None or name.base_version != spec.base_version or name.object_id != one.object_id:
+            raise InvalidError(
+                f"{one.location} was not made by a task of ingest {spec.job_id!r}", outcome="not_applied"
+            )
+    told = {one.object_id: one for one in ssts}  # a task's message may come twice
+    ordered = sorted(told.values(), key=lambda one: one.first_key)
+    return tuple(SstRef(**{one.name: getattr(sst, one.name) for one in fields(IngestedSst)}) for sst in ordered)
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _object(text: str | bytes, cls: Any, what: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InvalidError(f"{what} is no JSON: {error}") from error
+    known = {one.name for one in fields(cls)}
+    if not isinstance(values, dict) or values.keys() != known:
+        raise InvalidError(f"{what} has the fields {', '.join(sorted(known))}")
+    return values

@@ -1,0 +1,73 @@
+"""A task's part of an ingest: sorted batches in, uploaded SSTs out.
+
+Needs the store and the specification only: no manifest, no role. Names are unique to the attempt, so a task that is
+repeated, or runs twice at once, harms nothing: the job's commit names what counts, and collectors take the rest.
+
+Memory: two SSTs, the batch that is taken, and the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+
+import pyarrow as pa
+
+from slate_async.compaction.merge import Tally
+from slate_async.compaction.output import SstOutput
+from slate_async.errors import InvalidError
+from slate_async.format.columns import Columns
+from slate_async.ingest.rows import Duplicates, RowChecker
+from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+
+JOB = "slate-ingest"
+"""Object metadata: the job that an SST was made for."""
+SLICE_ROWS = 65_536
+"""A larger batch is taken in slices of so many rows."""
+Batches = Iterable[pa.RecordBatch | pa.Table] | AsyncIterable[pa.RecordBatch | pa.Table]
+
+
+async def write_ssts(
+    store: ObjectStore, spec: IngestSpec, batches: Batches, runtime: Runtime, *, duplicates: Duplicates = "error"
+) -> list[IngestedSst]:
+    """Write ``batches`` (columns as in `slate_async.ingest.rows`; keys ascending over all of them) as SSTs.
+
+    The SSTs, in key order; none for no rows. Raises `InvalidError` for rows that cannot be taken, naming the first,
+    `UnavailableError`; what was uploaded then is garbage."""
+    if duplicates not in ("error", "last"):
+        raise InvalidError(f"duplicates is 'error' or 'last', not {duplicates!r}")
+    checker = RowChecker(spec.begun_ms, duplicates)
+    output = SstOutput(spec, spec.writer_epoch, store, runtime, Tally(), metadata={JOB: spec.job_id})
+
+    async def add(parts: list[Columns]) -> None:
+        for rows in parts:
+            while len(rows := await runtime.offload.run(lambda rows=rows: output.add(rows))):  # type: ignore[misc]
+                await output.seal()
+
+    try:
+        async for batch in _sliced(batches):
+            await add(await runtime.offload.run(lambda batch=batch: checker.take(batch)))  # type: ignore[misc]
+        await add(checker.finish())
+        return [IngestedSst.of(sst) for sst in await output.finish()]
+    finally:
+        await output.close()
+
+
+async def _sliced(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
+    async for found in _each(batches):
+        if not isinstance(found, pa.RecordBatch | pa.Table):
+            raise InvalidError(f"an ingest takes record batches or tables of pyarrow, not {type(found).__name__}")
+        parts = [found] if isinstance(found, pa.RecordBatch) else found.to_batches()
+        for part in parts:
+            for start in range(0, part.num_rows, SLICE_ROWS):
+                yield part.slice(start, SLICE_ROWS)
+
+
+async def _each(batches: Batches) -> AsyncIterator[pa.RecordBatch | pa.Table]:
+    if isinstance(batches, AsyncIterable):
+        async for one in batches:
+            yield one
+    else:
+        for one in batches:
+            yield one

@@ -1,0 +1,129 @@
+"""Drivers of bulk ingests: processes that hand SSTs to the database beside its writers, and die like anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from slate_async.errors import ConflictError, InvalidError, SlateError
+from slate_async.ingest.manage import IngestInfo, NotAdmittedError, commit, register, until_admitted, withdraw
+from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.ingest.sst_writer import write_ssts
+from slate_async.manifest.ingests import pending_ingests
+from tests.simulation.checkers import Violation
+from tests.simulation.history import Write
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.rows import CONTENDED, MARKER
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.workload import CONTENDED_KEYS, Session
+
+CALM = 2
+"""Turns once the calm has begun."""
+ATTEMPTS = 3
+LIFETIME_MS = 1_500
+WAIT_SECONDS = 3.0
+POLL_SECONDS = 0.2
+
+
+class Ingester:
+    """One process's jobs. Each write is a batch of the process's own stream: a job that may or may not be in is
+    repeated under another name, and must not be in twice."""
+
+    def __init__(self, site: Site, node: Node) -> None:
+        self._site = site
+        self._node = node
+        self._handle = site.handle(node)
+        self._app = f"{node.name}/{node.runtime.ids.token()[:8]}"
+
+    async def step(self) -> None:
+        """One write, in a few attempts."""
+        write = self._begin()
+        batch = (self._app, write.id) if self._node.rng.random() < 0.7 else None
+        for attempt in range(1 if batch is None else ATTEMPTS):
+            try:
+                info = await self._attempt(write, f"{self._app}/{write.id}/{attempt}", batch)
+            except NotAdmittedError:
+                self._site.count("ingests-pending")
+                return
+            except ConflictError:
+                self._site.count("ingests-refused")
+                return
+            except SlateError:
+                self._site.count("ingest-errors")
+                continue
+            if info is not None and info.done:
+                write.seq = info.seq or write.seq
+                self._site.history.ack(write)
+                self._site.count(f"ingests-{info.state}")
+            return
+
+    def _begin(self) -> Write:
+        rng, history = self._node.rng, self._site.history
+        number = history.next_id
+        keys = rng.sample(CONTENDED_KEYS, rng.choice((0, 1, 2, 3)))
+        changes = {key: None if rng.random() < 0.35 else b"%d" % number for key in keys}
+        write = history.begin(f"{self._app}/{number}", 0, changes)
+        write.ingested = True
+        return write
+
+    async def _attempt(self, write: Write, job_id: str, batch: tuple[str, int] | None) -> IngestInfo | None:
+        """Make, commit and wait; ``None`` if it is left where it is."""
+        site, node, handle = self._site, self._node, self._handle
+        clock, rng = node.runtime.clock, node.rng
+        settings = site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
+        spec, _ = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
+        assert spec is not None
+        ssts = await self._make(spec, write)
+        if rng.random() < 0.2:
+            ssts = await self._make(spec, write)  # the task ran twice
+        await handle.nap(rng.choice((0, 0.1, 1)))
+        if (way := rng.random()) < 0.05:
+            return None  # it forgot
+        await commit(handle.driver, clock, spec, ssts, batch)
+        if rng.random() < 0.2:
+            await commit(handle.driver, clock, spec, await self._make(spec, write), batch)  # and again: no effect
+        if way < 0.15:
+            return await self._withdraw(write, job_id)
+        return await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+
+    async def _withdraw(self, write: Write, job_id: str) -> IngestInfo | None:
+        info = await withdraw(self._handle.driver, self._node.runtime.clock, job_id)
+        self._site.count(f"ingests-{info.state}-on-withdrawal")
+        write.refused = info.state == "withdrawn"
+        return None
+
+    async def _make(self, spec: IngestSpec, write: Write) -> Sequence[IngestedSst]:
+        rows = {**write.changes, MARKER + b"%06d" % write.id: b""}
+        keys = sorted(rows)
+        ops = ["delete" if rows[key] is None else "put" for key in keys]
+        table = pa.table(
+            {"key": pa.array(keys, pa.binary()), "value": pa.array([rows[key] for key in keys], pa.binary()), "op": ops}
+        )
+        return await write_ssts(self._handle.store, spec, table.to_batches(), self._node.runtime)
+
+
+async def ingest(site: Site, node: Node) -> None:
+    """Ingest until the calm."""
+    ingester = Ingester(site, node)
+    for _ in site.turns(CALM):
+        await ingester._handle.nap(0.6)
+        try:
+            await ingester.step()
+        except InvalidError:
+            if await ingester._handle.driver.load() is not None:
+                raise
+
+
+async def see_all_admitted(session: Session) -> None:
+    """The last writer, which lives on, admits whatever waits."""
+    for _ in range(100):
+        await session.db.confirm()
+        if not pending_ingests(session.db._writer.state):
+            return
+        await asyncio.sleep(0.5)
+    raise Violation("stuck", f"ingests wait for ever: {session.db._writer.state.ingests}")
+
+
+assert CONTENDED < MARKER  # so the marker is the last row
