@@ -66,7 +66,7 @@ def plan_reads(
 
 class BlockScan(AsyncIterator[Columns]):
     """The rows in ``[start, end)``; see `SstReader.scan`. A step that was cancelled or failed leaves it unusable;
-    `aclose` it."""
+    `aclose` it. ``read_ahead_bytes``: what one read brings at most."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BlockScan(AsyncIterator[Columns]):
         self._start = start
         self._end = end
         self._reverse = reverse
-        self._read_ahead_bytes = max(1, read_ahead_bytes)
+        self.read_ahead_bytes = max(1, read_ahead_bytes)
         self._reads_ahead = reads_ahead
         self._fill_cache = fill_cache
         self._parts: Iterator[Columns] = iter(())
@@ -97,8 +97,8 @@ class BlockScan(AsyncIterator[Columns]):
         first step."""
         self._hurried = True
         self._reads_ahead = HURRIED_READS_AHEAD
-        share = max(HURRIED_LEAST_BYTES, self._read_ahead_bytes // among)
-        self._read_ahead_bytes = min(self._read_ahead_bytes, share)
+        share = max(HURRIED_LEAST_BYTES, self.read_ahead_bytes // among)
+        self.read_ahead_bytes = min(self.read_ahead_bytes, share)
 
     def start(self) -> None:
         """Begin to read before the first step."""
@@ -138,7 +138,7 @@ class BlockScan(AsyncIterator[Columns]):
         self._blocks = index.range(self._start, self._end)
         order = self._blocks[::-1] if self._reverse else self._blocks
         first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
-        plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=self._read_ahead_bytes)
+        plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=self.read_ahead_bytes)
         self._reads = _Reads(self._source, plan, self._reads_ahead, self._fill_cache)
         if self._hurried:
             self._reads.look_ahead()

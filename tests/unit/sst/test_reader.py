@@ -19,7 +19,15 @@ from slate_async.format.sst import EncodedSst, likely_meta_bytes
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoundError
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import TAIL_BYTES, SstReader
-from slate_async.sst.scan import JOINED_BYTES, JOINED_ROWS, READS_AHEAD, joined, plan_reads
+from slate_async.sst.scan import (
+    HURRIED_LEAST_BYTES,
+    HURRIED_READS_AHEAD,
+    JOINED_BYTES,
+    JOINED_ROWS,
+    READS_AHEAD,
+    joined,
+    plan_reads,
+)
 from slate_async.types import NEEDS_IO, RowHit
 from tests.unit.format.rows import (
     DATABASE,
@@ -291,6 +299,57 @@ async def test_cached_blocks_do_not_hold_the_whole_read_in_memory() -> None:
     for block in blocks:
         for buffer in (*block.columns.keys.buffers()[1:], *block.columns.values.buffers()[1:]):
             assert not any(read.address <= buffer.address < read.address + read.size for read in reads)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_a_hurried_scan_has_several_reads_under_way_before_the_first_came(reverse: bool) -> None:
+    store, rows = CountingStore(), big_rows(20_000)
+    reader = reader_of(store, big_sst(rows))
+    await reader.load()
+    before, store.gate = len(store.reads), asyncio.Event()
+    scan = reader.scan(None, None, reverse=reverse, read_ahead_bytes=8000)
+    scan.hurry()
+    first = asyncio.ensure_future(anext(scan))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(store.reads) - before == HURRIED_READS_AHEAD
+    store.gate.set()
+    batches = [await first, *[batch async for batch in scan]]
+    assert [row for batch in batches[:: -1 if reverse else 1] for row in rows_of(batch)] == rows
+
+
+async def test_many_hurried_scans_share_what_is_under_way() -> None:
+    reader = reader_of(CountingStore(), big_sst(big_rows(20_000)))
+    sizes = []
+    for among in (1, 4, 1000):
+        scan = reader.scan(None, None, read_ahead_bytes=4 << 20)
+        scan.hurry(among)
+        sizes.append(scan.read_ahead_bytes)
+    assert sizes == [4 << 20, 1 << 20, HURRIED_LEAST_BYTES]
+
+
+async def test_a_scan_that_was_started_reads_before_it_is_asked() -> None:
+    store, rows = CountingStore(), big_rows(20_000)
+    reader = reader_of(store, big_sst(rows))
+    scan = reader.scan(None, None, read_ahead_bytes=8000)
+    scan.start()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(store.reads) == 1 + READS_AHEAD
+    assert [row for batch in [batch async for batch in scan] for row in rows_of(batch)] == rows
+
+
+async def test_a_scan_that_was_started_ends_what_it_started() -> None:
+    store = CountingStore()
+    reader = reader_of(store, big_sst(big_rows()))
+    store.gate = asyncio.Event()
+    scan = reader.scan(None, None)
+    scan.start()
+    await asyncio.sleep(0)
+    await scan.aclose()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 async def test_an_abandoned_scan_ends_its_read_ahead() -> None:

@@ -1,0 +1,68 @@
+"""A run's tables follow each other without a pause."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from slate_async.read.bounds import KeyRange
+from slate_async.read.sources import Run, Table
+from slate_async.read.streams import RunStream
+from tests.unit.format.rows import R, rows_of, sst_of
+from tests.unit.sst.support import CountingStore, reader_of
+
+
+def rows_from(first: int) -> list[R]:
+    """Rows of an SST that is not read whole when it is opened."""
+    return [R(b"%06d" % number, b"%d" % number * 20, number + 1) for number in range(first, first + 2000)]
+
+
+def run_of(*parts: list[R]) -> tuple[Run, list[CountingStore]]:
+    """A run with each of ``parts`` in an SST, and where each is stored."""
+    stores = [CountingStore() for _ in parts]
+    encoded = [sst_of(part, block_bytes=4000) for part in parts]
+    tables = [
+        Table(part[0].key, part[-1].key, reader_of(store, sst))
+        for part, store, sst in zip(parts, stores, encoded, strict=True)
+    ]
+    return Run(tables), stores
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_the_next_table_is_read_while_rows_of_the_one_before_are_left(reverse: bool) -> None:
+    parts = [rows_from(0), rows_from(2000)]
+    run, stores = run_of(*parts)
+    stream = RunStream(run, range(2), KeyRange(None, None), reverse, 1)
+    batches = [await anext(stream), await anext(stream)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    other = stores[0 if reverse else 1]
+    assert len(other.reads) == 2  # index and filter; all blocks at once
+    batches += [batch async for batch in stream]
+    found = [row for batch in batches for row in rows_of(batch)[:: -1 if reverse else 1]]
+    assert found == (parts[0] + parts[1])[:: -1 if reverse else 1]
+
+
+async def test_a_stream_that_ends_early_ends_what_it_began() -> None:
+    run, stores = run_of(rows_from(0), rows_from(2000))
+    stream = RunStream(run, range(2), KeyRange(None, None), False, 1)
+    await anext(stream)
+    stores[1].gate = asyncio.Event()
+    await anext(stream)
+    await asyncio.sleep(0)
+    await stream.aclose()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_a_table_is_not_begun_for_who_may_stop_early() -> None:
+    run, stores = run_of(rows_from(0), rows_from(2000))
+    stream = RunStream(run, range(2), KeyRange(None, None), False)
+    await anext(stream)
+    await anext(stream)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert stores[1].reads == []
+    await stream.aclose()
