@@ -266,9 +266,10 @@ class ReadView:
         max_seq: int | None = None,
         reverse: bool = False,
         memory: Sequence[tuple[Memtable, int]] | None = None,
+        hurried: bool = False,
     ) -> LiveRows:
         """The live rows of ``span`` as they are at this call, or were when ``memory`` was looked at, in batches. Does
-        nothing until iterated.
+        nothing until iterated. ``hurried``: whoever asks wants all of them soon.
 
         The caller holds a pin meanwhile, and closes the stream.
         """
@@ -278,11 +279,10 @@ class ReadView:
             for memtable, limit in self.memory(seen) if memory is None else memory:
                 rows = MemtableStream(memtable, span, limit, reverse, self._turns)
                 streams.append(Stream(rows, local=True))
-            for run in self._levels:
-                numbers = run.within(span.start, span.end)
-                if numbers:
-                    stored = RunStream(run, numbers, span, reverse)
-                    streams.append(Stream(stored, at_hand=stored.at_hand))
+            stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
+            for run, numbers in stored:
+                rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
+                streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
 
 
