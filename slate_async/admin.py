@@ -17,6 +17,8 @@ from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.checkpoint.manage import Scope
 from slate_async.clone.site import Site
+from slate_async.compacting import merge_range
+from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.errors import InvalidError
 from slate_async.follow.picture import Picture
 from slate_async.inspection.log import LogInspection, inspect_log
@@ -171,6 +173,14 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             raise InvalidError(f"checkpoint is an id or a name, not {type(checkpoint).__name__}")
         async with self._open_site(self._name) as source, self._elsewhere(place, metastore) as target:
             return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
+
+    async def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
+        """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
+        result: what an executor on other machines calls there. Output that nobody commits is garbage.
+
+        Raises what `slate_async.compaction.executor.Executor.run` raises."""
+        self._check()
+        return await merge_range(self._place, task, progress)
 
     async def _log_extent(self) -> LogExtent:
         head = await self._driver.existing(self._name)

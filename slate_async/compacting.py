@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from metastores.protocol import Register
 from slate_async.compaction.compactor import Compactor
+from slate_async.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
 from slate_async.compaction.job import Bench
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.compaction.log_source import LogSource
@@ -72,7 +73,9 @@ class OpenedCompactor:
     listeners: Listeners
 
 
-async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bool) -> OpenedCompactor:
+async def open_compaction(
+    place: Place, supervisor: Supervisor, *, automatic: bool, executor: Executor | None = None
+) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
     Compression.of(place.settings.compression)  # an extra that is missing is told now
     driver = place.driver(supervisor)
@@ -86,7 +89,7 @@ async def open_compaction(place: Place, supervisor: Supervisor, *, automatic: bo
             register = place.register(state)
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
-            _bench(place, settings, state, driver, register, stats, listeners, settings.compaction_parallelism),
+            _bench(place, settings, state, driver, register, stats, listeners, executor=executor),
             name=place.name,
             token=place.runtime.ids.token,
             runtime=place.runtime,
@@ -129,7 +132,7 @@ def resident_beside(
         return driver.head
 
     compactor = Compactor(
-        _bench(place, settings, writer.state, driver, opened.register, stats, listeners, LANES_BESIDE_A_WRITER),
+        _bench(place, settings, writer.state, driver, opened.register, stats, listeners, lanes=LANES_BESIDE_A_WRITER),
         name=place.name,
         token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
         runtime=place.runtime,
@@ -159,8 +162,11 @@ def _bench(
     register: Register | None,
     stats: CompactorStats,
     listeners: Listeners,
-    lanes: int,
+    *,
+    lanes: int | None = None,
+    executor: Executor | None = None,
 ) -> Bench:
+    lanes = settings.compaction_parallelism if lanes is None else lanes
     place = replace(place, runtime=replace(place.runtime, offload=Lanes(place.runtime.offload, lanes)))
     ssts = place.ssts(state.database_id)
     log: LogSource | None = None
@@ -175,7 +181,7 @@ def _bench(
 
     return Bench(
         driver=driver,
-        executor=LocalExecutor(place.store, open_sst, place.runtime),
+        executor=LocalExecutor(place.store, open_sst, place.runtime) if executor is None else executor,
         open_sst=open_sst,
         log=log,
         settings=settings,
@@ -183,3 +189,12 @@ def _bench(
         stats=stats,
         tell=listeners.tell,
     )
+
+
+async def merge_range(
+    place: Place, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None
+) -> RangeResult:
+    """Run ``task`` here, for a compactor that is elsewhere. See `slate_async.compaction.executor.Executor`."""
+    ssts = place.ssts(task.database_id)
+    executor = LocalExecutor(place.store, lambda sst: ssts.open(sst, task.parents, must_exist=False), place.runtime)
+    return await executor.run(task, progress)

@@ -10,6 +10,7 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.collector import GarbageCollector
+from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.environment import Environment, Opening, OpeningDb, Path, require_loop
@@ -53,6 +54,7 @@ def open_compactor(
     name: str | None = None,
     progress: EventSink | None = None,
     automatic: bool = True,
+    executor: Executor | None = None,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
 ) -> Opening[DbCompactor]:
@@ -62,7 +64,13 @@ def open_compactor(
         environment,
         runtime,
         lambda env: env.open_compactor(
-            path, metastore=metastore, settings=settings, name=name, progress=progress, automatic=automatic
+            path,
+            metastore=metastore,
+            settings=settings,
+            name=name,
+            progress=progress,
+            automatic=automatic,
+            executor=executor,
         ),
     )
 

@@ -25,6 +25,7 @@ from slate_async.arguments import check_arguments, check_reader_arguments
 from slate_async.clone.site import Site, open_site
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.compacting import open_compaction
+from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
@@ -145,18 +146,21 @@ class Environment:
         name: str | None = None,
         progress: EventSink | None = None,
         automatic: bool = True,
+        executor: Executor | None = None,
     ) -> Opening[DbCompactor]:
         """Open a compactor of the database at ``path``; see `open` for the arguments. One that runs elsewhere, the
         writer's own included, is fenced.
 
         progress: called with each `CompactionEvent`
         automatic: compact what is due; else only go on with what was begun, and what `DbCompactor.compact` asks for
+        executor: runs the key ranges, ``compaction_parallelism`` at a time, e.g. a `slate_async.spark.SparkExecutor`;
+        by default this process does
 
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, True, None, name)
 
         async def begin(part: Part) -> DbCompactor:
-            opened = await open_compaction(part.place, part.supervisor, automatic=automatic)
+            opened = await open_compaction(part.place, part.supervisor, automatic=automatic, executor=executor)
             return DbCompactor(part.place, opened, part.supervisor, part.release, progress=progress)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))

@@ -18,7 +18,8 @@ repeat) or ``"unknown"`` (may or may not be in; read before repeating).
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 Outcome = Literal["not_applied", "unknown"]
 
@@ -31,6 +32,17 @@ class SlateError(Exception):
     def __init__(self, message: str, *, outcome: Outcome | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome
+
+    def __reduce__(self) -> tuple[Callable[..., SlateError], tuple[type[SlateError], tuple[Any, ...], dict[str, Any]]]:
+        """As it is, to another process: constructors take less than an error knows."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[SlateError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlateError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class FencedError(SlateError):

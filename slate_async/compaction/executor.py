@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from slate_async.manifest.state import SstRef
+from slate_async.manifest.state import Parent, SstRef
 from slate_async.settings import Compression
 
 
@@ -23,6 +23,7 @@ class RangeTask:
     expired_at_ms: a row that expires then or before is a tombstone
     bottom: nothing older lies below these keys: tombstones up to ``keep_above`` go
     sst_bytes, block_bytes, compression, filter_bits_per_key: as in `Settings`
+    parents: where inputs lie that are a clone's parents'
     """
 
     database_id: UUID
@@ -37,6 +38,7 @@ class RangeTask:
     block_bytes: int
     compression: Compression
     filter_bits_per_key: int
+    parents: tuple[Parent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

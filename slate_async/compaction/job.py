@@ -138,6 +138,7 @@ class Job:
                 block_bytes=settings.block_bytes,
                 compression=settings.compression,
                 filter_bits_per_key=settings.filter_bits_per_key,
+                parents=state.parents,
             )
             for start, end in pairwise(edges)
         ]

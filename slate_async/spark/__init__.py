@@ -4,6 +4,7 @@
 >>> df = slate_spark.read(spark, "s3://bucket/db", prefix="user:")
 """
 
+from slate_async.spark.compaction import SparkExecutor
 from slate_async.spark.source import SlateDataSource, read, register
 
-__all__ = ["SlateDataSource", "read", "register"]
+__all__ = ["SlateDataSource", "SparkExecutor", "read", "register"]
