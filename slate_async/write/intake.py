@@ -9,7 +9,9 @@ end it, so nobody waits for room that is lent and not used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
 
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import NO_EXPIRY
@@ -59,6 +61,7 @@ class Intake:
         self._added = added
         self._relieve = relieve
         self._refusal: Callable[[], SlateError] | None = None
+        self._pause: asyncio.Event | None = None
         self._leased = tables.active.table  # its limit is where the lease ends
         self._append_next = self._leased.append_next
         self._leased_group = tables.group
@@ -85,7 +88,7 @@ class Intake:
         large = len(value) > self._skip_bytes
         if large:
             self._tables.freeze()
-        now = self._tick()
+        now = self.tick()
         seq = self.last_seq + 1
         expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
         self._tables.active.table.append(key, value, kind, seq, expire, now)
@@ -109,7 +112,7 @@ class Intake:
             self._tables.freeze()
         elif self._tables.uncut_bytes + nbytes > MAX_BATCH_BYTES:
             self._tables.cut()
-        now = self._tick()
+        now = self.tick()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
         self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
@@ -123,7 +126,7 @@ class Intake:
         if group is None:
             group = CommitGroup()
             group.resolve()
-        return handle_of(self.last_seq, self._tick(), group)
+        return handle_of(self.last_seq, self.tick(), group)
 
     async def _admit(self, nbytes: int) -> None:
         """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
@@ -132,14 +135,41 @@ class Intake:
             self._relieve()
             await self._admission.admit(nbytes)
             self._end_lease()
+        while self._pause is not None and self._refusal is None:
+            await self._wait_out(self._pause, nbytes)
         if self._refusal is not None:
             self._admission.release(nbytes)
             raise self._refusal()
 
-    def _tick(self) -> int:
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No row is applied meanwhile; writes that come wait. One pause at a time."""
+        self._end_lease()
+        pause = self._pause = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._pause = None
+            pause.set()
+
+    def continue_after(self, seq: int) -> None:
+        """Numbers up to ``seq`` were given to rows that did not come this way. During a pause."""
+        self._first_seq += seq - self.last_seq
+        self.last_seq = seq
+
+    def tick(self) -> int:
         """Now in milliseconds; write times never go back."""
         self.tick_ms = max(self.tick_ms, self._now_ms())
         return self.tick_ms
+
+    async def _wait_out(self, pause: asyncio.Event, nbytes: int) -> None:
+        """Wait for the end of the pause, with ``nbytes`` admitted; a write that is cancelled is out."""
+        try:
+            await pause.wait()
+        except BaseException:
+            self._admission.release(nbytes)
+            raise
+        self._end_lease()
 
     def _applied(self, now_ms: int, large: bool) -> WriteHandle:
         group = self.newest_group = self._tables.group
@@ -192,4 +222,6 @@ class Intake:
         """No row is applied any more; writes that wait for room are out."""
         self._refusal = refusal
         self._end_lease()
+        if self._pause is not None:
+            self._pause.set()
         self._admission.fail(refusal)
