@@ -32,8 +32,10 @@ class Encoder:
     filter_bits_per_key: int
     offload: Offload
 
-    async def segment(self, table: Memtable, start: int, stop: int, *, log_id: int, manifest_version: int) -> bytes:
-        """Rows ``start`` to ``stop`` in write order as one log object."""
+    async def segment(
+        self, table: Memtable, start: int, stop: int, *, nbytes: int, log_id: int, manifest_version: int
+    ) -> bytes:
+        """Rows ``start`` to ``stop``, with ``nbytes`` of keys and values, in write order as one log object."""
         pieces = await convert(table, start, stop)
 
         def encode() -> bytes:
@@ -48,7 +50,6 @@ class Encoder:
                 )
             )
 
-        nbytes = sum(piece.nbytes for piece in pieces)
         return encode() if nbytes < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
 
     async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:

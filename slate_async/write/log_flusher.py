@@ -84,8 +84,9 @@ class LogFlusher:
         self._supervisor.spawn("log publisher", self._publish())
 
     def notify(self) -> None:
-        """Rows were added, a cut was made, or a crowd waits."""
-        self._wake.set()
+        """Rows were added, a cut was made, a crowd waits, or an object landed."""
+        if self._tables.has_pending:
+            self._wake.set()
 
     def stop(self) -> None:
         """Issue nothing any more: rows without a log id are about to be declared not written."""
@@ -170,7 +171,7 @@ class LogFlusher:
 
     def _resolve(self, log_id: int) -> None:
         moved = self._window.resolve(log_id)
-        self._wake.set()
+        self.notify()
         if moved:
             if self._early_ack:
                 self._acknowledge(self._ack_end())

@@ -203,6 +203,7 @@ class Writer:
                 segment.slot.table,
                 segment.start,
                 segment.stop,
+                nbytes=segment.nbytes,
                 log_id=segment.log_id,
                 manifest_version=self.state.version,
             )
