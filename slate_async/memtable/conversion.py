@@ -1,6 +1,6 @@
 """Memtable to Arrow without holding up the event loop.
 
-Building Arrow arrays from Python objects holds the interpreter, so it is done on the loop in steps of about one
+Building Arrow arrays from Python objects holds the interpreter, so it is done on the loop in steps of a fraction of a
 millisecond with a turn for everybody else between two of them; sorting and copying release the interpreter and run in
 a worker thread on Arrow data only, which no later append can touch.
 """

@@ -16,9 +16,9 @@ from slate_async.settings import Compression
 INLINE_BYTES = 32 * 1024
 """Less than this is sorted, encoded or decoded on the loop: that takes less time than a hand-over to a thread."""
 
-INLINE_SEGMENT_BYTES = 256 * 1024
-"""So much of a log segment takes a third of a millisecond, where a thread may wait for several until the loop lets it
-run."""
+INLINE_SEGMENT_BYTES = 128 * 1024
+"""So much of a log segment takes less than half a millisecond, where a thread may wait for several until the loop lets
+it run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,31 +51,54 @@ class FileInfo:
     metadata: Mapping[str, str]
 
 
+class WrittenFile:
+    """A whole object file that is not on the disk yet: `sync` it. It is closed when it is dropped."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def sync(self) -> None:
+        """Wait until the disk has it. Raises `OSError`."""
+        os.fsync(self._descriptor)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
 def write_synced(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> str:
-    """Write a whole object file of ``parts`` at ``path``, which must not exist, and sync it; returns its etag.
+    """`write_file`, and sync it; returns its etag, which is ``token``. Raises `OSError`."""
+    write_file(path, parts, metadata, token).sync()
+    return token
+
+
+def write_file(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> WrittenFile:
+    """Write a whole object file of ``parts`` at ``path``, which must not exist.
 
     ``token`` is 32 hex digits, unique to this write. Raises `OSError`."""
     described = json.dumps(dict(metadata), sort_keys=True, separators=(",", ":")).encode() if metadata else b""
     covered = described + bytes.fromhex(token) + _SIZES.pack(sum(map(len, parts)), len(described))
     trailer = covered + _END.pack(crc32c(covered), MAGIC)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        _write_all(descriptor, [*parts, trailer])
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return token
+    written = WrittenFile(descriptor)
+    _write_all(descriptor, [*parts, trailer])
+    return written
 
 
 def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
     for first in range(0, len(parts), PARTS_AT_ONCE):
-        left = [memoryview(part) for part in parts[first : first + PARTS_AT_ONCE]]
+        together = parts[first : first + PARTS_AT_ONCE]
+        written = os.writev(descriptor, together)
+        if written == sum(map(len, together)):
+            continue
+        left = [memoryview(part) for part in together]
         while left:
-            written = os.writev(descriptor, left)
             while left and written >= len(left[0]):
                 written -= len(left.pop(0))
             if left:
                 left[0] = left[0][written:]
+                written = os.writev(descriptor, left)
 
 
 def read_info(descriptor: int, key: str) -> FileInfo:

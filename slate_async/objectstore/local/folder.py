@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
-from slate_async.objectstore.local.file import FileInfo, read_exactly, read_info, sync_folder, write_synced
+from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder, write_file
 from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.local.temps import Temporaries, remove
 from slate_async.objectstore.protocol import (
@@ -65,14 +65,20 @@ class Folder:
             raise OSError("the folder is not open for writing")
         return self._temporaries.new_path()
 
-    def write(
-        self, temporary: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str, key: str, mode: PutMode
-    ) -> Verdict:
-        """Write and sync a body under ``temporary``, then `name_temporary` it.
+    def write(self, temporary: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> WrittenFile:
+        """Write a body under ``temporary``, for `finish`. Takes a processor, not a disk. Raises `NotWrittenError`."""
+        try:
+            return write_file(temporary, parts, metadata, token)
+        except OSError as error:
+            remove(temporary)
+            raise NotWrittenError from error
+
+    def finish(self, written: WrittenFile, temporary: Path, key: str, mode: PutMode) -> Verdict:
+        """Sync what was ``written`` under ``temporary``, then `name_temporary` it.
 
         Raises what that raises, and `NotWrittenError`."""
         try:
-            write_synced(temporary, parts, metadata, token)
+            written.sync()
         except OSError as error:
             remove(temporary)
             raise NotWrittenError from error

@@ -21,6 +21,7 @@ from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
+from slate_async.objectstore.local.file import WrittenFile
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import (
@@ -43,6 +44,9 @@ CLAIM_PATIENCE_SECONDS = 0.5
 one belongs to a stopped or dead process; breaking a living one costs its owner one more try, never correctness."""
 CLAIM_POLL_SECONDS = 0.002
 NAMING_ATTEMPTS = 1000
+LARGE_BYTES = 256 << 10
+"""A larger body is written among what computes: to copy it takes a processor for a millisecond and more, which then is
+not the event loop's. Only syncing it waits for the disk."""
 REWRITES = 8
 
 
@@ -64,12 +68,19 @@ class LocalStore:
         return f"LocalStore({str(self._root)!r})"
 
     async def _run(
-        self, work: Callable[[], T], *, outcome: Outcome | None = None, opening: bool = False, closing: bool = False
+        self,
+        work: Callable[[], T],
+        *,
+        outcome: Outcome | None = None,
+        opening: bool = False,
+        closing: bool = False,
+        computing: bool = False,
     ) -> T:
-        """Run blocking work; file system errors become ours."""
+        """Run work that waits for a disk, or does not; file system errors become ours."""
         if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
-        return await self._runtime.blocking.run(partial(self._translating, work, outcome, opening))
+        offload = self._runtime.offload if computing else self._runtime.blocking
+        return await offload.run(partial(self._translating, work, outcome, opening))
 
     def _translating(self, work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
         try:
@@ -107,8 +118,9 @@ class LocalStore:
             temporary = self._folder.scratch()
             try:
                 abandoned, self._abandoned = self._abandoned, []
-                write = partial(self._folder.write, temporary, parts, kept, token, key, mode)
-                verdict = await self._run(partial(_after_removing, abandoned, write), outcome="unknown")
+                write = partial(self._folder.write, temporary, parts, kept, token)
+                write = partial(_after_removing, abandoned, write)
+                verdict = await self._written(write, temporary, key, mode, large=sum(map(len, parts)) >= LARGE_BYTES)
                 if verdict not in (Verdict.DONE, Verdict.BROKEN):
                     verdict = await self._wait_for_turn(temporary, key, mode)
             except BaseException:
@@ -117,6 +129,16 @@ class LocalStore:
             if verdict is Verdict.DONE:
                 return token
         raise UnavailableError(f"{key!r}: other writers kept breaking in", outcome="not_applied")
+
+    async def _written(
+        self, write: Callable[[], WrittenFile], temporary: Path, key: str, mode: PutMode, *, large: bool
+    ) -> Verdict:
+        """Write a body, sync it and try to name it."""
+        if not large:
+            finish = partial(self._folder.finish, temporary=temporary, key=key, mode=mode)
+            return await self._run(lambda: finish(write()), outcome="unknown")
+        written = await self._run(write, outcome="not_applied", computing=True)
+        return await self._run(partial(self._folder.finish, written, temporary, key, mode), outcome="unknown")
 
     async def _wait_for_turn(self, temporary: Path, key: str, mode: PutMode) -> Verdict:
         """Try to name a written body until it is DONE or BROKEN; break a claim that stays too long."""

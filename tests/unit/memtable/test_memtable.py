@@ -13,6 +13,7 @@ import pytest
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
+from slate_async.memtable.conversion import INLINE_ROWS
 from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS
 from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.memtable.spans import STEP_BYTES
@@ -213,7 +214,7 @@ def test_appends_go_on_between_the_steps_of_a_scan() -> None:
     assert piece.values.to_pylist() == [b"old"]
 
 
-@pytest.mark.parametrize("count", [1, 100, 3 * STEP_ROWS + 1])
+@pytest.mark.parametrize("count", [1, INLINE_ROWS, INLINE_ROWS + 1])
 async def test_sorted_columns(count: int) -> None:
     rng = random.Random(count)
     table = Memtable()
@@ -223,7 +224,7 @@ async def test_sorted_columns(count: int) -> None:
     expected = sorted(tuples(table.slices(0, count)), key=lambda row: (row[0], -row[2]))
     offload = InlineOffload()
     assert tuples([piece async for piece in sorted_columns(table, offload)]) == expected
-    assert (offload.calls > 0) == (count > STEP_ROWS)
+    assert (offload.calls > 0) == (count > INLINE_ROWS)
     assert tuples(await convert(table, 0, count)) == tuples(table.slices(0, count))
 
 

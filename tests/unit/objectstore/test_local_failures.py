@@ -102,7 +102,7 @@ async def test_a_full_disk_is_waited_for(tmp_path: Path, runtime: Runtime, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = LocalStore(tmp_path, runtime)
-    monkeypatch.setattr(folder, "write_synced", full)
+    monkeypatch.setattr(folder, "write_file", full)
     with pytest.raises(UnavailableError, match="No space left on device") as failure:
         await store.put("key", b"")
     assert failure.value.outcome == "not_applied"
