@@ -26,6 +26,7 @@ from slate_async.member import Member
 from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
 from slate_async.place import Place
+from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
 from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
@@ -218,7 +219,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
                 return await self._get_stored(key, self._now(durable), durable)
             found = live_value(found, self._clock.now_ms())
         if not reads % CALLS_PER_LOOK:
-            view.mark(key)
+            if not reads % READS_PER_MARK:
+                view.mark(key)
             if self._turns.overdue():
                 await self._turns.give()
                 self._check()

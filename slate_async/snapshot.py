@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read.bounds import BytesLike, key_range
+from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
 from slate_async.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Clock
-from slate_async.runtime.turns import CALLS_PER_LOOK, FairTurns
+from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 from slate_async.write.rows import own_key
@@ -81,7 +82,7 @@ class ViewReads:
         if found is NEEDS_IO:
             return await self._get_stored(key, look, durable)
         value = live_value(found, look.now_ms)
-        if not self._reads % CALLS_PER_LOOK:
+        if not self._reads % READS_PER_MARK:
             look.view.mark(key)
         if self._turns.spent():
             await self._turns.give()

@@ -9,7 +9,8 @@ A level whose block there is not cached is left out of the dictionary; its filte
 only readers that see all their rows, so no older version is needed.
 
 Most of the time of such a read goes into waiting for main memory, so the rows of all ranges that leave nothing out are
-in one dictionary: a key that is there is found in one step, and only for one that is not its range is looked for.
+in one dictionary: a key that is there is found in one step. One that is not is in no level if it lies in one of those
+ranges; neighbours among them are one span, so few have to be searched.
 
 Invariant: ranges do not overlap; a range answers only for the levels it was made of, and those never change. Memory is
 the block cache's: it may drop any range at any time.
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from types import NoneType
 
 from slate_async.format.filter import Filter, key_hash
+from slate_async.read.key_spans import KeySpans
 from slate_async.read.sources import BEYOND_ALL_KEYS, Run
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
@@ -31,8 +33,8 @@ READS_PER_LOOK = 8
 """Of the reads that ask SSTs one by one, every n-th looks whether it is worth a range."""
 WORTH_LOOKUPS = 8
 """A block that was searched so often since it was loaded is worth it: what that took is about what a range takes."""
-KEYS_PER_MARK = 16
-"""Of keys that are looked up together, every n-th marks its range."""
+READS_PER_MARK = 64
+"""Every n-th read marks its range as used; so does every n-th of keys that are looked up together."""
 MOST_ROWS = 4096
 """Rows looked at for one range, of all levels together: half a millisecond of work."""
 MOST_TOGETHER = 150_000
@@ -52,7 +54,7 @@ class HotRange:
     seen_from: readers of this sequence number and above see all of it
     """
 
-    __slots__ = ("_owner", "end", "keys", "nbytes", "rest", "rows", "seen_from", "start", "used")
+    __slots__ = ("_owner", "end", "keys", "nbytes", "rest", "rows", "seen_from", "start", "together", "used")
 
     def __init__(
         self,
@@ -70,6 +72,8 @@ class HotRange:
         self.seen_from = seen_from
         self.keys: list[bytes] = []
         """Those in `HotRanges.rows`."""
+        self.together = False
+        """Whether all of its rows are there."""
         self.used = False
         values = sum(len(row if isinstance(row, bytes) else row.value) for row in rows.values())
         self.nbytes = _RANGE_BYTES + sum(map(len, rows)) + values + _ROW_BYTES * len(rows)
@@ -100,14 +104,16 @@ class HotRanges:
 
     ``starts`` and ``ranges`` belong together, ascending; the first range holds no key, so
     ``ranges[bisect_right(starts, key) - 1]`` is always one, and ``key < range.end`` says whether it is the key's.
-    ``rows`` are of all ranges without a rest, as far as they fit. All of it is for readers from ``seen_from`` on."""
+    ``rows`` are of all ranges without a rest, as far as they fit, and these make up ``whole``. All of it is for readers
+    from ``seen_from`` on."""
 
-    __slots__ = ("_cache", "_levels", "_nbytes", "_reads", "ranges", "retired", "rows", "seen_from", "starts")
+    __slots__ = ("_cache", "_levels", "_nbytes", "_reads", "ranges", "retired", "rows", "seen_from", "starts", "whole")
 
     def __init__(self, levels: Sequence[Run], cache: BlockCache | None) -> None:
         self.starts = [b""]
         self.ranges = [_NOTHING]
         self.rows: dict[bytes, bytes | RowHit] = {}
+        self.whole = KeySpans()
         self.seen_from = 0
         self._levels = levels
         self._cache = cache
@@ -134,12 +140,12 @@ class HotRanges:
             return [None] * len(keys)
         if max_seq < self.seen_from:
             return [NEEDS_IO] * len(keys)
-        for key in keys[::KEYS_PER_MARK]:
+        for key in keys[::READS_PER_MARK]:
             self.mark(key)
         found: list[bytes | RowHit | NeedsIO | None] = list(map(self.rows.get, keys))
         if NoneType in set(map(type, found)):
             for at, row in enumerate(found):
-                if row is None:
+                if row is None and keys[at] not in self.whole:
                     near = self.ranges[bisect_right(self.starts, keys[at]) - 1]
                     known = keys[at] < near.end and not near.rest
                     found[at] = near.rows.get(keys[at]) if known else NEEDS_IO
@@ -158,6 +164,8 @@ class HotRanges:
 
     def _forget(self, one: HotRange) -> None:
         self._nbytes -= one.nbytes
+        if one.together:
+            self.whole.remove(one.start, one.end)
         for key in one.keys:
             del self.rows[key]
         one.keys = []
@@ -217,7 +225,8 @@ class HotRanges:
         self.seen_from = max(self.seen_from, made.seen_from)
         if not made.rest and len(self.rows) + len(made.rows) <= MOST_TOGETHER:
             self.rows.update(made.rows)
-            made.keys, made.rows = list(made.rows), {}
+            made.keys, made.rows, made.together = list(made.rows), {}, True
+            self.whole.add(made.start, made.end)
         cache.keep(made)
 
 

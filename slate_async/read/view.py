@@ -64,6 +64,7 @@ class ReadView:
         self.memtables = tuple(memtables)
         self.latest: Mapping[bytes, bytes | int] = memtables[0].latest if memtables else {}
         """`Memtable.latest` of the newest memtable."""
+        self._older_memtables = self.memtables[1:]
         self.tables = tuple(tables)
         self.runs = tuple(runs)
         self.max_seq = max_seq
@@ -114,7 +115,7 @@ class ReadView:
 
     def look_below(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
         """As `look_up` for a reader of now who knows that ``key`` is not in `latest`."""
-        for table in self.memtables[1:]:
+        for table in self._older_memtables:
             found = table.find(key, MAX_SEQ)
             if found is not None:
                 return found
@@ -126,6 +127,10 @@ class ReadView:
             found = hot.rows.get(key)
             if found is not None:
                 return found
+            spans = hot.whole
+            at = bisect_right(spans.starts, key)  # as ``key in spans``, without a call
+            if at and key < spans.ends[at - 1]:
+                return None
             near = hot.ranges[bisect_right(hot.starts, key) - 1]
             if key < near.end:
                 near.used = True
