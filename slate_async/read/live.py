@@ -10,11 +10,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from slate_async.errors import InternalError
 from slate_async.format.columns import Columns
 from slate_async.format.ordering import Mask, repeated_keys
-from slate_async.read.merge import MergedRows, Round, Stream, close_stream, first_row_after, key_at
+from slate_async.read.merge import (
+    MergedRows,
+    Round,
+    Stream,
+    close_stream,
+    first_row_after,
+    key_at,
+    nothing_at_hand,
+)
 from slate_async.read.reverse import WholeKeys
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import DELETE, MERGE, PUT, RowHit
@@ -64,7 +73,7 @@ def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
     if repeats is None:
         repeats = repeated_keys(rows.keys)
     if order is not None and seen_from is not None and seen_from <= max_seq:
-        return rows.take(order[~repeats])
+        return _take_puts(rows, order[~repeats] if repeats.any() else order)
     chosen = newest_visible(rows.seqs if order is None else rows.seqs[order], repeats, max_seq)
     if order is not None:
         chosen = order[chosen]
@@ -75,6 +84,13 @@ def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
     if rows.expire_ms is not None:
         alive &= rows.expire_ms[chosen] > now_ms
     return rows.take(chosen[alive]) if order is not None else _pick(rows, chosen[alive])
+
+
+def _take_puts(rows: Columns, chosen: npt.NDArray[np.int64]) -> Columns:
+    """The rows at ``chosen``, in that order, of rows that are all puts that never expire."""
+    places = pa.array(chosen)
+    keys, values = rows.keys.take(places), rows.values.take(places)
+    return Columns(keys, values, rows.seqs[chosen], np.zeros(len(chosen), np.uint8), None, rows.create_ms[chosen])
 
 
 def _pick(columns: Columns, rows: npt.NDArray[np.int64]) -> Columns:
@@ -100,6 +116,7 @@ class LiveRows(AsyncIterator[Columns]):
         self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, turns: FairTurns, reverse: bool = False
     ) -> None:
         self._batches = _merged(streams, reverse)
+        self._at_hand = streams[0].at_hand if len(streams) == 1 and not reverse else nothing_at_hand
         self._max_seq = max_seq
         self._now_ms = now_ms
         self._turns = turns
@@ -114,6 +131,14 @@ class LiveRows(AsyncIterator[Columns]):
             found = self._live(await anext(self._batches))
             if len(found):
                 return found
+
+    def at_hand(self) -> Columns | None:
+        """The next batch, if that takes no waiting; of several streams nobody knows. Never suspends."""
+        while (batch := self._at_hand()) is not None:
+            found = self._live(batch)
+            if len(found):
+                return found
+        return None
 
     def _live(self, found: Round | Columns) -> Columns:
         if isinstance(found, Columns):

@@ -42,6 +42,8 @@ HURRIED_ROWS = 4096
 BATCH_ROWS = 8192
 BATCH_BYTES = 2 << 20
 """`Scan.batches` joins small batches up to this many rows or bytes; a larger one stays alone."""
+LARGE_ROWS = 2048
+"""Nothing is joined to so many rows: they were copied once already when runs were merged."""
 
 
 class Scan:
@@ -186,6 +188,20 @@ class Scan:
     async def _take(self, count: int) -> Columns | None:
         """The next ``count`` rows or fewer, ascending by key; ``None`` at the end."""
         return await self._alone(partial(self._chunk, count))
+
+    def _at_hand(self, count: int) -> Columns | None:
+        """As `_take`, if that takes no waiting and nobody else's turn comes first. Never suspends, so nothing can have
+        happened since the step before that the owner would have to be asked about."""
+        if self._rows is None or self._rest is not None or self._left is not None or self._busy:
+            return None
+        if self._refusal is not None or self._exhausted or self._turns.overdue():
+            return None
+        batch = self._rows.at_hand()
+        if batch is None:
+            return None
+        self._behind = batch
+        batch, self._rest = self._split(batch, count)
+        return batch
 
     async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
         """``step``, unless another is under way or the scan is over; after a turn for others if it is their time."""
@@ -364,7 +380,8 @@ class _Batches(AsyncIterator[RecordBatch]):
         parts: list[Columns] = []
         rows = nbytes = 0
         while rows < self._max_rows:
-            part = self._held or await scan._take(self._max_rows - rows)
+            wanted = self._max_rows - rows
+            part = self._held or scan._at_hand(wanted) or await scan._take(wanted)
             self._held = None
             if part is None:
                 break
@@ -374,6 +391,8 @@ class _Batches(AsyncIterator[RecordBatch]):
             parts.append(part)
             rows += len(part)
             nbytes += part.nbytes
+            if len(part) >= LARGE_ROWS:
+                break
         if not parts:
             raise StopAsyncIteration
         return batch_of(parts, scan._reverse, self._times)

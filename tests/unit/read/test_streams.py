@@ -7,8 +7,11 @@ import asyncio
 import pytest
 
 from slate_async.read.bounds import KeyRange
+from slate_async.read.live import LiveRows
+from slate_async.read.merge import Stream
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import RunStream
+from tests.read_model import turns
 from tests.unit.format.rows import R, rows_of, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
 
@@ -66,3 +69,19 @@ async def test_a_table_is_not_begun_for_who_may_stop_early() -> None:
         await asyncio.sleep(0)
     assert stores[1].reads == []
     await stream.aclose()
+
+
+@pytest.mark.parametrize("max_seq", [10_000, 1000])
+async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
+    rows = rows_from(0)
+    run, _ = run_of(rows)
+    stored = RunStream(run, range(1), KeyRange(None, None), False, 1)
+    stream = Stream(stored, at_hand=stored.at_hand)
+    live = LiveRows([stream], max_seq=max_seq, now_ms=0, turns=turns())
+    assert live.at_hand() is None
+    batches = [await anext(live)]
+    while (batch := live.at_hand()) is not None:
+        batches.append(batch)
+    assert len(batches) > 1
+    assert await anext(live, None) is None
+    assert [row for batch in batches for row in rows_of(batch)] == [row for row in rows if row.seq <= max_seq]
