@@ -75,7 +75,7 @@ class Pull:
         while not self._batches:
             if self._end >= self._until:
                 return None
-            if not self._more:
+            if not self._more and self._task is None:  # a read that a cancelled call began may have found some
                 await self._wait()
             read = await self._next_read(max_rows)
             self._batches.extend(read.batches)

@@ -176,7 +176,7 @@ class Session:
         batch = slate.WriteBatch()
         for key, value in write.changes.items():
             batch.delete(key) if value is None else batch.put(key, value)
-        _put_expiring(batch, write.expiring)
+        put_expiring(batch, write.expiring)
         batch.put(marker, b"")
         return lambda durable: self.db.write(batch, await_durable=durable)
 
@@ -221,7 +221,8 @@ class Session:
         await self.db.flush(l0=True)
 
 
-def _put_expiring(batch: slate.WriteBatch, expiring: Mapping[bytes, bytes | None]) -> None:
+def put_expiring(batch: slate.WriteBatch, expiring: Mapping[bytes, bytes | None]) -> None:
+    """Add what has a time to live, and may be over at once."""
     for key, value in expiring.items():
         if value is None:
             batch.put(key, b"expired", ttl=NO_TIME_SECONDS)

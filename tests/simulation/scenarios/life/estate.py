@@ -15,6 +15,7 @@ from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Write
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.life.consumed import Consumed
 from tests.simulation.scenarios.life.eye import Eye, nearby
 from tests.simulation.scenarios.life.params import LifeParams
 from tests.simulation.world import World
@@ -82,6 +83,7 @@ class Estate:
         for clone in self.clones:
             clone.site.neighbours = list(self.sites())
         self.kept: dict[UUID, Kept] = {}
+        self.consumers = [Consumed(f"hold{n}" if n % 3 == 0 else None, pin=n % 3 != 1) for n in range(params.feeds)]
         node, cloud = world.node("eye"), nearby(world)
         self.eyes: list[Eye] = []
         for site in self.sites():

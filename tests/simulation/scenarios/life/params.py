@@ -29,6 +29,7 @@ class LifeParams(Params):
     retention_ms: how long old versions stay
     min_age_ms: of collectors
     impatient: whether collectors remove clones soon that nobody goes on making
+    feeds: consumers of the change feed: every third one with a hold by name, one that holds nothing, one as it comes
     """
 
     collectors: int = 0
@@ -43,6 +44,7 @@ class LifeParams(Params):
     retention_ms: int = 0
     min_age_ms: int = 0
     impatient: bool = False
+    feeds: int = 0
 
     def chosen(self, rng: random.Random, poll_ms: int | None) -> dict[str, Any]:
         """See `Params.chosen`."""

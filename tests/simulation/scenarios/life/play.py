@@ -27,6 +27,8 @@ from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life import cloners
 from tests.simulation.scenarios.life.beside import collect, compact, follow, writes_of
 from tests.simulation.scenarios.life.cloners import clone
+from tests.simulation.scenarios.life.consumed import check_consumed
+from tests.simulation.scenarios.life.consumers import consume, finish
 from tests.simulation.scenarios.life.estate import Clone, Estate, rows_of
 from tests.simulation.scenarios.life.keepers import Keeper, keep
 from tests.simulation.scenarios.life.params import GC_SKEW_MS, LIFETIME_MS, SKEW_MS, LifeParams, draw_life
@@ -66,6 +68,9 @@ class LifePlay(Play):
             for number in range(count):
                 act: Act = functools.partial(work, self.estate)
                 self._start(f"{name}{number}", rng.uniform(0, params.active_seconds * 0.4), act, lives=2)
+        for number, consumed in enumerate(self.estate.consumers):
+            consuming: Act = functools.partial(consume, self.estate, consumed=consumed)
+            self._start(f"consumer{number}", rng.uniform(0, params.active_seconds * 0.4), consuming, lives=4)
 
     # ---- the end
 
@@ -80,6 +85,9 @@ class LifePlay(Play):
             elif chosen.begun:
                 await self._end_of(chosen, destroyed=rng.random() < 0.5)
         node = self.world.node("caretaker")
+        for number, consumed in enumerate(self.estate.consumers):
+            await node.run(finish(self.estate, self.site, node, consumed))
+            check_consumed(self.site.history, consumed, f"consumer{number}")
         if rng.random() < 0.5:
             for kept in self.estate.kept.values():
                 kept.deleted = True
@@ -97,7 +105,7 @@ class LifePlay(Play):
     async def _forget_all(self, node: Node) -> None:
         async with self.estate.admin(node, self.site) as admin:
             for info in await admin.list_checkpoints():
-                if info.owner == "user":
+                if info.owner == "user" or (info.owner == "feed" and info.name is not None):
                     await admin.delete_checkpoint(info.id)
 
     async def _end_of(self, chosen: Clone, *, destroyed: bool) -> None:

@@ -1,0 +1,33 @@
+"""Consumers of the change feed in the simulator, among writers, a compactor and a collector that crash and sleep."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.runner import run_seeds
+from tests.simulation.scenarios.life import FEEDS
+from tests.slices import seeds
+
+NAMES = [scenario.name for scenario in FEEDS]
+SLICE_SEEDS = 10
+FULL_SEEDS = 2_500
+COVERAGE_SEEDS = 8
+
+
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("scenario", NAMES)
+def test_all_rules_on(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
+    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+
+
+def test_consumers_read_on_where_much_was_compacted() -> None:
+    """On seeds that stay the same."""
+    happened = Counter[str]()
+    for scenario in NAMES:
+        for one in run_seeds(scenario, range(COVERAGE_SEEDS)):
+            happened.update(one.stats)
+    for what in ("changes", "compactions-committed", "objects-collected", "crashes", "feeds-begun-anew"):
+        assert happened[what] > COVERAGE_SEEDS / 2, f"{what} hardly ever happens: {happened}"
