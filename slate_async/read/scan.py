@@ -190,12 +190,12 @@ class Scan:
         return await self._alone(partial(self._chunk, count))
 
     def _at_hand(self, count: int) -> Columns | None:
-        """As `_take`, if that takes no waiting and nobody else's turn comes first. Never suspends, so nothing can have
-        happened since the step before that the owner would have to be asked about."""
+        """As `_take`, if that takes no waiting and nobody else's turn comes first. Never suspends."""
         if self._rows is None or self._rest is not None or self._left is not None or self._busy:
             return None
         if self._refusal is not None or self._exhausted or self._turns.overdue():
             return None
+        self._ask()
         batch = self._rows.at_hand()
         if batch is None:
             return None

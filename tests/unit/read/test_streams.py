@@ -6,12 +6,16 @@ import asyncio
 
 import pytest
 
+from slate_async.errors import FencedError
 from slate_async.read.bounds import KeyRange
 from slate_async.read.live import LiveRows
 from slate_async.read.merge import Stream
+from slate_async.read.scan import Scan
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import RunStream
-from tests.read_model import turns
+from slate_async.read.view import ReadView
+from slate_async.runtime.turns import FairTurns
+from tests.read_model import StillClock, turns
 from tests.unit.format.rows import R, rows_of, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
 
@@ -85,3 +89,40 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
     assert len(batches) > 1
     assert await anext(live, None) is None
     assert [row for batch in batches for row in rows_of(batch)] == [row for row in rows if row.seq <= max_seq]
+
+
+class StoppedClock(StillClock):
+    """A clock whose monotonic time stands, so that nobody is ever due for a turn."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("limit", [None, 1500])
+async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
+    rows = rows_from(0)
+    run, _ = run_of(rows)
+    free = FairTurns(StoppedClock())
+    view = ReadView([], [], [run], turns=free)
+    scan = Scan(view, KeyRange(None, None), now_ms=0, turns=free, check=lambda: None, limit=limit)
+    batches = [batch async for batch in scan.batches(max_rows=700)]
+    assert [batch.num_rows for batch in batches] == [700, 700, 600 if limit is None else 100]
+    assert [key for batch in batches for key in batch.column("key").to_pylist()] == [row.key for row in rows][:limit]
+    assert not view.pinned
+
+
+async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> None:
+    run, _ = run_of(rows_from(0))
+    free = FairTurns(StoppedClock())
+    fenced = False
+
+    def check() -> None:
+        if fenced:
+            raise FencedError("another writer")
+
+    view = ReadView([], [], [run], turns=free)
+    batches = Scan(view, KeyRange(None, None), now_ms=0, turns=free, check=check).batches(max_rows=100)
+    await anext(batches)
+    fenced = True
+    with pytest.raises(FencedError):
+        await anext(batches)
