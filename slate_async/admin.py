@@ -33,11 +33,11 @@ from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment, seq_to_time, time_to_seq
 from slate_async.place import Place
+from slate_async.read.look import Look
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
-from slate_async.snapshot import Look
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.verifier import Verifier
 from slate_async.write.rows import Duration

@@ -28,11 +28,12 @@ from slate_async.past import Moment, look_at
 from slate_async.place import Place
 from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
+from slate_async.read.look import Look
 from slate_async.read.renewal import check_same_moment
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import CALLS_PER_LOOK
-from slate_async.snapshot import Look, Snapshot, ViewReads
+from slate_async.snapshot import Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, NEEDS_IO, PUT, NeedsIO, RowHit

@@ -17,11 +17,12 @@ from slate_async.follow.source import Source
 from slate_async.member import Member
 from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
+from slate_async.read.look import Look
 from slate_async.read.renewal import check_same_moment
 from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, PollScheduler
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.snapshot import Look, Snapshot, ViewReads
+from slate_async.snapshot import Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import ReaderStatus
 

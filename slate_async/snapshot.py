@@ -5,17 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.read.bounds import BytesLike, key_range
 from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
+from slate_async.read.look import Look
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.scan import Scan
 from slate_async.read.splits import SPLIT_BYTES, Split, split_view
-from slate_async.read.view import ReadView
+from slate_async.read.view import Pin
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
@@ -23,14 +24,6 @@ from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 from slate_async.write.rows import own_key
 
 T = TypeVar("T")
-
-
-class Look(NamedTuple):
-    """What one read sees: a view, the highest sequence number, and the time that judges expiry."""
-
-    view: ReadView
-    max_seq: int
-    now_ms: int
 
 
 class ViewReads:
@@ -153,7 +146,7 @@ class ViewReads:
         try:
             return await self._stored(look, durable, lambda now: split_view(now.view, span, nbytes))
         finally:
-            pin.release()
+            del pin
 
     def scan(
         self,
@@ -170,23 +163,14 @@ class ViewReads:
         ``async for key, value in db.scan(...)``; `Scan.rows` and `Scan.batches` give more. Pins what it reads until
         it is exhausted, closed or dropped."""
         self._reads += 1
-        look = self._look(durable)
-
-        async def renew(missing: MissingError) -> ReadView:
-            nonlocal look
-            look = await self._same_look(look, missing)
-            return look.view
-
         return Scan(
-            look.view,
+            self._look(durable),
             key_range(start, end, prefix),
-            now_ms=look.now_ms,
-            turns=self._turns,
-            check=self._check,
-            renew=renew,
-            max_seq=look.max_seq,
-            reverse=reverse,
-            limit=limit,
+            self._turns,
+            self._check,
+            self._same_look,
+            reverse,
+            limit,
         )
 
 
@@ -209,7 +193,7 @@ class Snapshot(ViewReads):
         self._fixed = look
         self._owner_check = check
         self._owner_same_look = same_look
-        self._pin = look.view.pin()
+        self._pin: Pin | None = look.view.pin()
         self._open = True
 
     @property
@@ -233,14 +217,13 @@ class Snapshot(ViewReads):
         if look.view is self._fixed.view:  # else another read of this snapshot has come to know
             renewed = await self._owner_same_look(look, missing)
             self._check()
-            self._pin.release()
             self._fixed, self._pin = renewed, renewed.view.pin()
         return self._fixed
 
     def close(self) -> None:
         """Give up the pin; later reads are `ClosedError`. Idempotent."""
         self._open = False
-        self._pin.release()
+        self._pin = None
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PUT = 0
 """Row kind: the row carries a value."""
@@ -41,13 +41,14 @@ class RowHit(NamedTuple):
     create_ms: int
 
 
-Stretch: TypeAlias = tuple[list[bytes], list[bytes | None], bool, bool]
-"""The first keys of a range in one source, ascending, as a reader sees them there: keys, values, hides, ended.
+Stretch: TypeAlias = tuple[list[tuple[bytes, Any]], bool, bool]
+"""The first keys of a range in scan order in one source, as a reader sees them there: keys with rows, hides, ended.
 
-A value is ``None`` where a tombstone or an expired row hides the key, in older sources too; ``hides`` is false if none
-is. ``ended``: the range holds no further keys in this source. Many are made, so it is a plain tuple."""
+A row is its value, or a `RowHit` where whole rows are asked for; ``None`` where a tombstone or an expired row hides the
+key, in older sources too; ``hides`` is false if none is. ``ended``: the range holds no further keys in this source.
+Many are made, so it is a plain tuple."""
 
-NO_KEYS: Final[Stretch] = ([], [], False, True)
+NO_KEYS: Final[Stretch] = ([], False, True)
 """The `Stretch` of an empty range. Not to be changed."""
 
 

@@ -144,18 +144,27 @@ class FakeTable:
         return self._find(key, max_seq)
 
     def first_rows(
-        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
     ) -> Stretch | None:
         if not self.loaded:
             return None
         inside = [row for row in self.rows if (start is None or row.key >= start) and (end is None or row.key < end)]
-        seen: dict[bytes, bytes | None] = {}
+        seen: dict[bytes, RowHit | None] = {}
         for row in inside:
             if row.seq <= max_seq and row.key not in seen:
-                seen[row.key] = row.value if row.kind == PUT and row.expire_ms > now_ms else None
+                seen[row.key] = RowHit(*row[1:]) if row.kind == PUT and row.expire_ms > now_ms else None
         few = min(count, max(self.sizes))
-        keys = list(seen)[:few]
-        return keys, [seen[key] for key in keys], True, few >= len(seen)
+        keys = sorted(seen, reverse=reverse)[:few]
+        hits = [seen[key] for key in keys]
+        rows = hits if whole else [hit and hit.value for hit in hits]
+        return list(zip(keys, rows, strict=True)), True, few >= len(seen)
 
     async def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         self.scans_open += 1

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -349,17 +349,27 @@ class Memtable:
         self._ordered_rows = stop
 
     def first_rows(
-        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
     ) -> Stretch | None:
-        """The first keys of ``[start, end)``, at most ``count`` of them, as a reader up to ``max_seq`` sees them at
-        ``now_ms``; none only if there are none. ``None`` when that takes longer than a look."""
+        """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
+        sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that takes
+        longer than a look."""
         wanted = self.row_after(max_seq)
         if wanted - self._ordered_rows > ORDER_STEP_ROWS:
             return None
         if self._ordered_rows < wanted:
             self._order_more()
-        keys = self._order.ascending(start, end, count)
+        keys = self._order.descending(start, end, count) if reverse else self._order.ascending(start, end, count)
         ended = len(keys) < count
+        if reverse:
+            keys.reverse()
         if max_seq >= self.last_seq:
             found = [self.latest[key] for key in keys]
         else:
@@ -368,18 +378,25 @@ class Memtable:
                 return None
             keys = [self._keys[row] for row in rows]
             found = [self._latest_of(row) for row in rows]
+        if whole:
+            pairs: list[tuple[bytes, Any]] = [
+                (key, self._hit(row)) for key, row in zip(keys, self._by_key.each(keys, wanted), strict=True)
+            ]
+        else:
+            pairs = list(zip(keys, found, strict=True))
         if int not in set(map(type, found)):
-            return keys, cast("list[bytes | None]", found), False, ended
-        values: list[bytes | None] = []
-        for one in found:
+            return pairs, False, ended
+        for number, one in enumerate(found):
             if isinstance(one, bytes):
-                values.append(one)
                 continue
             kind = self._marks.kind(one)
             if kind >= MERGE:
                 return None
-            values.append(self._values[one] if kind == PUT and self._marks.expiry(one) > now_ms else None)
-        return keys, values, True, ended
+            if kind != PUT or self._marks.expiry(one) <= now_ms:
+                pairs[number] = (keys[number], None)
+            elif not whole:
+                pairs[number] = (keys[number], self._values[one])
+        return pairs, True, ended
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:
         """For each key of ``[start, end)`` its newest version up to ``max_seq``, tombstones included.

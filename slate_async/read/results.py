@@ -5,14 +5,14 @@ All take rows ascending by key; with ``reverse`` the last one comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.read.record_batch import RecordBatch
-from slate_async.types import Row
+from slate_async.types import Row, RowHit
 
 BATCH_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -43,6 +43,12 @@ def rows_of(columns: Columns, reverse: bool) -> Iterator[Row]:
         )
     ]
     return reversed(rows) if reverse else iter(rows)
+
+
+def rows_with(hits: Iterable[tuple[bytes, RowHit]]) -> Iterator[Row]:
+    """Each row, as users get it."""
+    for key, (value, seq, _, expire_ms, create_ms) in hits:
+        yield Row(key, value, seq, create_ms / 1000, None if expire_ms == NO_EXPIRY else expire_ms / 1000)
 
 
 def batch_of(parts: list[Columns], reverse: bool, times: bool = False) -> RecordBatch:

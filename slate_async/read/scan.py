@@ -3,6 +3,8 @@
 A scan pins its view when it is made and gives the pin up when it is exhausted, closed, failed or garbage. It is
 iterated once, by one task at a time. An interrupted step (failed or cancelled) ends it with an error, never with a
 silently shorter answer.
+
+The first rows come from what is at hand, if they can (`slate_async.read.short`); whoever reads on gets streams.
 """
 
 from __future__ import annotations
@@ -10,29 +12,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from slate_async.errors import InvalidError
 from slate_async.format.columns import Columns
 from slate_async.read.bounds import KeyRange
-from slate_async.read.live import LiveRows
-from slate_async.read.merge import key_at
+from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
-from slate_async.read.renewal import RENEWALS, gave_up
-from slate_async.read.results import batch_of, pairs_of, rows_of
-from slate_async.read.short import Pair, first_rows
-from slate_async.read.view import ReadView
+from slate_async.read.renewed import Renew, RenewedRows, no_renewal
+from slate_async.read.results import batch_of, pairs_of, rows_of, rows_with
+from slate_async.read.short import first_rows
+from slate_async.read.view import Pin
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.reader import MissingError
 from slate_async.types import Row
 
 T = TypeVar("T")
+Pair: TypeAlias = tuple[bytes, bytes]
 
 CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
 
 LOOKS: tuple[int, ...] = (32, 64, 128)
-"""A scan by pairs takes its first rows from what is at hand, so many at most each time (`slate_async.read.short`)."""
+"""A scan takes its first rows from what is at hand, so many at most each time."""
 
 INTERRUPTED = "the scan was interrupted; make another one"
 
@@ -46,55 +47,71 @@ LARGE_ROWS = 2048
 """Nothing is joined to so many rows: they were copied once already when runs were merged."""
 
 
+_NO_PAIRS: Iterator[Pair] = iter(())
+
+
 class Scan:
     """``async for key, value in scan``; see also `rows` and `batches`. An asynchronous context manager too."""
 
-    _rows: LiveRows | None = None
-    _rest: Columns | None = None
-    _behind: Columns | None = None
-    _begun = False
-    _hurried = False
-    _busy = False
-    _exhausted = False
-    _refusal: str | None = None
+    __slots__ = (
+        "_ahead",
+        "_begun",
+        "_busy",
+        "_check",
+        "_exhausted",
+        "_hurried",
+        "_left",
+        "_look",
+        "_looks",
+        "_pin",
+        "_refusal",
+        "_renew",
+        "_rest",
+        "_reverse",
+        "_rows",
+        "_turns",
+    )
 
     def __init__(
         self,
-        view: ReadView,
+        look: Look,
         span: KeyRange,
-        *,
-        now_ms: int,
         turns: FairTurns,
         check: Callable[[], None],
-        renew: Callable[[MissingError], Awaitable[ReadView]] | None = None,
-        max_seq: int | None = None,
+        renew: Renew = no_renewal,
         reverse: bool = False,
         limit: int | None = None,
     ) -> None:
-        """``check`` raises when the owner can no longer answer; it is asked before and after every wait. ``renew``
-        gives another view of the same moment after an object was missing (see `slate_async.read.renewal`), or raises.
+        """``check`` raises when the owner can no longer answer; it is asked before and after every wait.
 
         Raises `InvalidError` for a ``limit`` that is not a number of rows.
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
+        self._look = look
+        self._pin: Pin | None = look.view.pin()
         self._ahead = span
-        self._now_ms = now_ms
-        self._max_seq = view.max_seq if max_seq is None else max_seq
-        self._reverse = reverse
-        self._renew = renew
-        self._view = view
-        self._memory = view.memory(self._max_seq)
-        self._looks = () if reverse or span.empty else LOOKS
-        self._pin = view.pin()
         self._turns = turns
         self._check = check
+        self._renew = renew
+        self._reverse = reverse
         self._left = limit
+        self._looks = LOOKS
+        self._rows: RenewedRows | None = None
+        self._rest: Columns | None = None
+        self._begun = False
+        self._hurried = False
+        self._busy = False
+        self._exhausted = False
+        self._refusal: str | None = None
 
     # ways to iterate
 
     def __aiter__(self) -> AsyncIterator[Pair]:
         """Pairs of key and value."""
+        if self._begun:
+            return _Steps(self._next_pairs, self._begin)  # which refuses
+        self._begun = True
         return _Pairs(self)
 
     def rows(self) -> AsyncIterator[Row]:
@@ -104,7 +121,8 @@ class Scan:
     def batches(self, max_rows: int = BATCH_ROWS, *, times: bool = False) -> AsyncIterator[RecordBatch]:
         """Record batches (key: binary, value: binary, seq: uint64) of at most ``max_rows`` rows, in scan order.
 
-        ``times`` adds create_time and expire_time (null = never), both timestamp[ms, UTC]. Raises `InvalidError` unless ``max_rows`` is a positive number.
+        ``times`` adds create_time and expire_time (null = never), both timestamp[ms, UTC]. Raises `InvalidError` unless
+        ``max_rows`` is a positive number.
         """
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
             raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
@@ -118,7 +136,7 @@ class Scan:
         if self._refusal is None and not self._over:
             self._refusal = "the scan is closed"
         self._rest = None
-        self._pin.release()
+        self._pin = None
         if not self._busy:  # a step under way closes the stream itself when it comes back
             await self._finish()
 
@@ -130,7 +148,7 @@ class Scan:
     ) -> None:
         await self.aclose()
 
-    # steps, for the iterators below
+    # steps
 
     @property
     def _over(self) -> bool:
@@ -143,46 +161,54 @@ class Scan:
         self._begun = True
 
     def _pairs_now(self) -> Iterator[Pair] | None:
-        """`_pairs_at_hand`, unless somebody else's turn comes first."""
+        """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
         if not self._looks or self._busy or self._refusal is not None or self._turns.spent():
             return None
-        return self._pairs_at_hand()
+        found = self._first_rows(False)
+        return None if found is None else iter(found)
 
-    def _pairs_at_hand(self) -> Iterator[Pair] | None:
-        """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
-        looks, left = self._looks, self._left
+    def _first_rows(self, whole: bool) -> list[tuple[bytes, Any]] | None:
+        """The next rows, at least one, if memory and the block cache show them at a look; of a scan's first ones. As
+        `first_rows` gives them."""
+        looks, left, span = self._looks, self._left, self._ahead
         if not looks or left == 0:
             return None
         self._ask()
-        self._looks = looks[1:]
         count = looks[0] if left is None or left > looks[0] else left
-        found = first_rows(self._memory, self._view.levels, self._ahead, count, self._max_seq, self._now_ms)
+        found = None if span.empty else first_rows(self._look, span, count, self._reverse, whole)
         if found is None:
             self._looks = ()
             return None
-        pairs, count, last_key = found
+        pairs, last_key = found
         if left is not None:
-            self._left = left - count
-        if last_key is None or self._left == 0:
+            self._left = left = left - len(pairs)
+        if last_key is None or left == 0:
             self._exhausted = True
             self._looks = ()
-            self._pin.release()
+            self._pin = None
         else:
-            self._ahead = KeyRange(last_key + b"\0", self._ahead.end)
-        return pairs if count else None
+            self._looks = looks[1:]
+            self._ahead = KeyRange(span.start, last_key) if self._reverse else KeyRange(last_key + b"\0", span.end)
+        return pairs or None
 
     async def _next_pairs(self) -> Iterator[Pair] | None:
         return await self._alone(self._pairs)
 
     async def _pairs(self) -> Iterator[Pair] | None:
-        pairs = self._pairs_at_hand()
-        if pairs is not None:
-            return pairs
+        found = self._first_rows(False)
+        if found is not None:
+            return iter(found)
         chunk = await self._chunk(CHUNK_ROWS)
         return None if chunk is None else pairs_of(chunk, self._reverse)
 
     async def _next_rows(self) -> Iterator[Row] | None:
-        chunk = await self._take(CHUNK_ROWS)
+        return await self._alone(self._whole_rows)
+
+    async def _whole_rows(self) -> Iterator[Row] | None:
+        found = self._first_rows(True)
+        if found is not None:
+            return rows_with(found)
+        chunk = await self._chunk(CHUNK_ROWS)
         return None if chunk is None else rows_of(chunk, self._reverse)
 
     async def _take(self, count: int) -> Columns | None:
@@ -199,7 +225,6 @@ class Scan:
         batch = self._rows.at_hand()
         if batch is None:
             return None
-        self._behind = batch
         batch, self._rest = self._split(batch, count)
         return batch
 
@@ -261,74 +286,36 @@ class Scan:
             self._check()
         except BaseException:
             self._refusal = self._refusal or INTERRUPTED
+            self._pin = None
+            if self._rows is not None:
+                self._rows.unpin()
             raise
 
     async def _next(self) -> Columns | None:
-        """The next batch, after a missing object from the view that took its place; ``None`` at the end."""
-        last: MissingError | None = None
-        for _ in range(RENEWALS):
-            if self._rows is None:
-                self._rows = self._view.live_rows(
-                    self._ahead,
-                    now_ms=self._now_ms,
-                    max_seq=self._max_seq,
-                    reverse=self._reverse,
-                    memory=self._memory,
-                    hurried=self._hurried,
-                )
-            try:
-                batch = await anext(self._rows, None)
-            except MissingError as missing:
-                if self._renew is None:
-                    raise
-                last = missing
-                await self._rows.aclose()
-                self._rows = None
-                self._adopt(await self._renew(missing))
-                continue
-            if batch is not None:
-                self._behind = batch
-            return batch
-        raise gave_up(last)
-
-    def _adopt(self, view: ReadView) -> None:
-        """Go on with ``view``, another one of the same moment, behind the last batch."""
-        if self._behind is not None and self._reverse:
-            self._ahead = KeyRange(self._ahead.start, key_at(self._behind, 0))
-        elif self._behind is not None:
-            self._ahead = KeyRange(key_at(self._behind, -1) + b"\0", self._ahead.end)
-        self._behind = None
-        self._pin.release()
-        self._pin = view.pin()
-        self._view = view
-        self._memory = view.memory(self._max_seq)
+        if self._rows is None:
+            self._rows = RenewedRows(self._look, self._ahead, self._renew, reverse=self._reverse, hurried=self._hurried)
+            self._pin = None  # the rows have their own
+        return await self._rows.next()
 
     async def _finish(self) -> None:
-        self._pin.release()
+        self._pin = None
         if self._rows is not None:
             await self._rows.aclose()
-
-
-_NO_PAIRS: Iterator[Pair] = iter(())
 
 
 class _Pairs(AsyncIterator[Pair]):
     """Pairs, the first ones from what is at hand; one that was made already costs no suspension."""
 
-    __slots__ = ("_begun", "_ready", "_scan")
+    __slots__ = ("_ready", "_scan")
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self._ready = _NO_PAIRS
-        self._begun = False
 
     async def __anext__(self) -> Pair:
         for pair in self._ready:
             return pair
         scan = self._scan
-        if not self._begun:
-            scan._begin()
-            self._begun = True
         ready = None if scan._over else scan._pairs_now() or await scan._next_pairs()
         if ready is None:
             raise StopAsyncIteration
@@ -367,9 +354,9 @@ class _Batches(AsyncIterator[RecordBatch]):
 
     def __init__(self, scan: Scan, max_rows: int, times: bool) -> None:
         self._scan = scan
-        self._times = times
         self._held: Columns | None = None
         self._max_rows = max_rows
+        self._times = times
         self._begun = False
 
     async def __anext__(self) -> RecordBatch:

@@ -16,7 +16,7 @@ from slate_async.errors import InternalError
 from slate_async.format.columns import Columns
 from slate_async.format.sst import SstMeta
 from slate_async.sst.reader import Around
-from slate_async.types import MAX_KEY_BYTES, NeedsIO, RowHit, Stretch
+from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, Stretch
 
 BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
 """Greater than any key, for the end of a range that has none."""
@@ -51,10 +51,18 @@ class TableSource(Protocol):
         """As `probe`, reading what is missing; concurrent reads of one block share one request."""
 
     def first_rows(
-        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
     ) -> Stretch | None:
-        """The first keys of ``[start, end)``, at most ``count`` of them, as a reader up to ``max_seq`` sees them at
-        ``now_ms``; none only if there are none. ``None`` when that is not at hand, or takes longer than a look."""
+        """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
+        sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that is not
+        at hand, or takes longer than a look."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -140,6 +148,28 @@ class Run:
     def first_from(self, start: bytes | None) -> int:
         """The number of the first table that may hold keys of ``start`` or above; of none, how many there are."""
         return 0 if start is None else bisect_left(self._last_keys or self._list_last_keys(), start)
+
+    def first_rows(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
+    ) -> Stretch | None:
+        """As of a `TableSource`, of all tables together."""
+        numbers = self.within(start, end)
+        for number in reversed(numbers) if reverse else numbers:
+            source = self.table(number).source
+            stretch = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole)
+            if stretch is None:
+                return None
+            if stretch[0]:
+                more = number > numbers.start if reverse else number + 1 < numbers.stop
+                return (*stretch[:2], False) if more else stretch
+        return NO_KEYS
 
     def gap(self, key: bytes) -> tuple[bytes, bytes]:
         """The range ``[start, end)`` around ``key``, which no table may hold, that no table holds keys of."""

@@ -8,9 +8,9 @@ key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
+from weakref import ref
 
 from slate_async.format.filter import key_hash
 from slate_async.memtable import Memtable
@@ -29,21 +29,14 @@ KEYS_PER_STEP = 256
 
 
 class Pin:
-    """Keeps a view's sources readable until `release`, or until it is garbage: whoever reads holds it."""
+    """Keeps a view's sources readable as long as anybody holds it. Whoever reads does, and drops it when done; all who
+    read at one time share it."""
 
-    __slots__ = ("_number", "_pins")
+    __slots__ = ("__weakref__",)
 
-    def __init__(self, pins: dict[int, None], number: int) -> None:
-        """Entered in ``pins``, those of the view, as ``number``."""
-        self._pins = pins
-        self._number = number
-        pins[number] = None
 
-    def release(self) -> None:
-        """Give the pin up. Idempotent."""
-        self._pins.pop(self._number, None)  # atomic, so it does not matter which thread collects a forgotten pin
-
-    __del__ = release
+def _no_pin() -> None:
+    """Nobody has read yet."""
 
 
 class ReadView:
@@ -71,19 +64,22 @@ class ReadView:
         self._turns = turns
         self._levels = (*(Run((table,)) for table in self.tables), *self.runs)
         self._hot = HotRanges(self._levels, None) if hot is None else hot.over(self._levels)
-        self._pins: dict[int, None] = {}
-        self._pin_numbers = count()
+        self._pin: Callable[[], Pin | None] = _no_pin
 
     # pins
 
     @property
     def pinned(self) -> bool:
         """Whether somebody still reads from it."""
-        return bool(self._pins)
+        return self._pin() is not None
 
     def pin(self) -> Pin:
-        """Keep the sources until the pin is released or garbage."""
-        return Pin(self._pins, next(self._pin_numbers))
+        """Keep the sources as long as the pin is held."""
+        pin = self._pin()
+        if pin is None:
+            pin = Pin()
+            self._pin = ref(pin)
+        return pin
 
     # what it consists of
 
@@ -215,7 +211,7 @@ class ReadView:
                     return hit
             return None
         finally:
-            pin.release()
+            del pin
 
     async def get_many(self, keys: Sequence[bytes], now_ms: int, max_seq: int | None = None) -> list[bytes | None]:
         """The live value or ``None`` for each of ``keys``, in their order, all of one moment. Each block is read
@@ -238,7 +234,7 @@ class ReadView:
             rows = (hits.get(key) if row is NEEDS_IO else row for key, row in zip(keys, found, strict=True))
             return [live_value(row, now_ms) for row in rows]
         finally:
-            pin.release()
+            del pin
 
     def _look_up_each(
         self, keys: Sequence[bytes], memory: Sequence[tuple[Memtable, int]], max_seq: int
@@ -270,18 +266,17 @@ class ReadView:
         now_ms: int,
         max_seq: int | None = None,
         reverse: bool = False,
-        memory: Sequence[tuple[Memtable, int]] | None = None,
         hurried: bool = False,
     ) -> LiveRows:
-        """The live rows of ``span`` as they are at this call, or were when ``memory`` was looked at, in batches. Does
-        nothing until iterated. ``hurried``: whoever asks wants all of them soon.
+        """The live rows of ``span`` as they are at this call, in batches. Does nothing until iterated. ``hurried``:
+        whoever asks wants all of them soon.
 
         The caller holds a pin meanwhile, and closes the stream.
         """
         seen = self.max_seq if max_seq is None else max_seq
         streams: list[Stream] = []
         if not span.empty:
-            for memtable, limit in self.memory(seen) if memory is None else memory:
+            for memtable, limit in self.memory(seen):
                 rows = MemtableStream(memtable, span, limit, reverse, self._turns)
                 streams.append(Stream(rows, local=True))
             stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]

@@ -1,113 +1,238 @@
 """The rows of a block as scans want them: from when on every row is seen, and the first few rows of a range.
 
 A short scan reads a few rows of a block that is decoded already, so it must not pay for all of its rows: a key is
-found through every `SAMPLE_EVERY`-th key, and only the rows near it become Python objects. A block that is read like
-that again and again keeps its keys as Python objects, as long as the block cache has room for them.
+found through every `SAMPLE_EVERY`-th key, and only the rows near it become Python objects. Of a block that is read like
+that again, the groups of rows that are read stay Python objects, as long as the block cache has room for them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
+from typing import Protocol, TypeAlias
 
-from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
+from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.format.separate_blocks import seen_from_of
-from slate_async.types import MERGE, PUT, Stretch
+from slate_async.types import MAX_SEQ, MERGE, PUT, RowHit, Stretch
+
+Pair: TypeAlias = tuple[bytes, bytes]
 
 SAMPLE_EVERY = 16
-WORTH_LOOKS = 4
-"""Its keys are worth keeping when a block is read in part as often as this: about what making them takes."""
-MOST_KEYS = 4096
-"""Blocks of more rows do not keep them: making them would take long."""
-_KEY_BYTES = 41
-"""What a key takes as a Python object in a list, beside its bytes."""
+SAMPLES_PER_GROUP = 2
+GROUP_ROWS = SAMPLE_EVERY * SAMPLES_PER_GROUP
+WORTH_LOOKS = 2
+"""Groups are kept of a block from this look on: to make one takes about what a look without it takes."""
+MOST_BYTES = 1 << 18
+"""Of larger blocks none are kept: their rows are large, and making a group of them would take long."""
+NOT_SEEN = MAX_SEQ + 1
+"""Of a block with rows that no reader sees all of."""
+_PAIR_BYTES = 150
+"""What a key and its value take as Python objects in a list, beside their bytes."""
+
+_hit_of = partial(tuple.__new__, RowHit)
+"""As ``RowHit._make``, in a third of the time."""
 
 
-class Keys:
-    """The keys of a block of which every reader sees every row; a `slate_async.sst.cache.Lookup`."""
+class Group:
+    """Some neighbouring rows of a block of which every reader sees every row; a `slate_async.sst.cache.Lookup`."""
 
-    __slots__ = ("_owner", "found", "nbytes", "used")
+    __slots__ = ("_groups", "_number", "nbytes", "pairs", "used")
     retired = False
 
-    def __init__(self, owner: BlockRows) -> None:
-        keys = owner.columns.keys
-        self.found: list[bytes] = keys.to_pylist()
-        self.nbytes = binary_nbytes(keys) + _KEY_BYTES * len(keys)
+    def __init__(self, columns: Columns, number: int, groups: dict[int, Group]) -> None:
+        """Number ``number`` of ``columns``, entered in ``groups``."""
+        low = number * GROUP_ROWS
+        keys: list[bytes] = columns.keys.slice(low, GROUP_ROWS).to_pylist()
+        values: list[bytes] = columns.values.slice(low, GROUP_ROWS).to_pylist()
+        self.pairs: list[Pair] = list(zip(keys, values, strict=True))
+        self.nbytes = sum(map(len, keys)) + sum(map(len, values)) + _PAIR_BYTES * len(keys)
         self.used = False
-        self._owner = owner
+        self._number = number
+        self._groups = groups  # and not their block, which may go before them
+        groups[number] = self
 
     def drop(self) -> None:
         """See `slate_async.sst.cache.Lookup`."""
-        self._owner.keys = None
+        self._groups.pop(self._number, None)
+
+
+class Keeper(Protocol):
+    """What decides how many groups stay; `slate_async.sst.cache.BlockCache`."""
+
+    def keep(self, lookup: Group, /) -> None:
+        """Keep ``lookup`` until there is need for its room. It may be dropped before this returns."""
 
 
 class BlockRows:
-    """The sorted rows of one block. ``columns.seen_from`` is known; ``keys`` are there while they are kept."""
+    """The sorted rows of one block. ``columns.seen_from`` is known; ``groups`` are those that are kept."""
 
-    __slots__ = ("_looks", "_samples", "columns", "keys")
+    __slots__ = ("_keeps", "_looks", "_rows", "_samples", "_seen_from", "columns", "groups")
 
     def __init__(self, columns: Columns) -> None:
         known = columns.seen_from is not None
         self.columns = columns if known else replace(columns, seen_from=seen_from_of(columns))
-        self.keys: Keys | None = None
-        self._samples: list[bytes] | None = None
+        self.groups: dict[int, Group] = {}
+        self._rows = len(columns)
+        self._seen_from = NOT_SEEN if self.columns.seen_from is None else self.columns.seen_from
+        self._samples: list[bytes] = []
         self._looks = 0
-
-    def worth_keys(self) -> bool:
-        """Whether to make `Keys`. Asked after each look that did without."""
-        self._looks += 1
-        wanted = self._looks % WORTH_LOOKS == 0
-        return wanted and self.columns.seen_from is not None and len(self.columns) <= MOST_KEYS
+        self._keeps = False
 
     def first(
-        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int, *, last: bool
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        whole: bool,
+        last: bool,
+        keeper: Keeper,
     ) -> Stretch | None:
-        """See `slate_async.read.sources.TableSource.first_rows`, of this block alone.
+        """See `slate_async.read.sources.TableSource.first_rows`, of this block alone and forwards.
 
         ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
         block lies before the range."""
-        columns, kept = self.columns, self.keys
-        if kept is not None and columns.seen_from is not None and columns.seen_from <= max_seq:
-            kept.used = True
-            found = kept.found
-            low = 0 if start is None else bisect_left(found, start)
-            beyond = len(found) if end is None else bisect_left(found, end)
-            stop = min(low + count, beyond)
-            ended = stop == beyond and (last or beyond < len(found))
-            return found[low:stop], columns.values.slice(low, max(0, stop - low)).to_pylist(), False, ended
-        if self._samples is None:
-            self._samples = columns.keys[::SAMPLE_EVERY].to_pylist()
-        low = 0 if start is None else max(0, bisect_left(self._samples, start) - 1) * SAMPLE_EVERY
-        keys: list[bytes] = columns.keys.slice(low, SAMPLE_EVERY + 1 + count).to_pylist()
-        skip = 0 if start is None else bisect_left(keys, start)
-        stop = skip + count
-        if end is not None and keys[-1] >= end:
-            beyond = bisect_left(keys, end)
-            ended = beyond <= stop
-            stop = min(stop, beyond)
-        else:
-            ended = last and low + len(keys) == len(columns) and len(keys) <= stop
-        keys = keys[skip:stop]
-        low += skip
-        if columns.seen_from is not None and columns.seen_from <= max_seq:
-            return keys, columns.values.slice(low, len(keys)).to_pylist(), False, ended
-        return _newest(keys, columns.slice(low, low + len(keys)), max_seq, now_ms, ended)
+        plain = self._seen_from <= max_seq and not whole
+        samples = self._samples or self._sample()
+        if plain and self._keeps_groups():
+            return self._first_of_groups(start, end, count, last, keeper)
+        base = 0 if start is None else max(0, bisect_left(samples, start) - 1) * SAMPLE_EVERY
+        keys: list[bytes] = self.columns.keys.slice(base, SAMPLE_EVERY + 1 + count).to_pylist()
+        low = 0 if start is None else bisect_left(keys, start)
+        beyond = len(keys) if end is None else bisect_left(keys, end, low)
+        stop = min(low + count, beyond)
+        ended = stop == beyond and (beyond < len(keys) or (last and base + beyond == self._rows))
+        if plain:
+            return self._pairs(keys[low:stop], base + low), False, ended
+        return self._newest(keys[low:stop], base + low, max_seq, now_ms, whole, ended)
 
+    def last(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        whole: bool,
+        first: bool,
+        keeper: Keeper,
+    ) -> Stretch | None:
+        """As `first` backwards, of a block that does not begin with versions of a key before it. ``first``: no earlier
+        block holds keys of the range."""
+        plain = self._seen_from <= max_seq and not whole
+        samples = self._samples or self._sample()
+        if plain and self._keeps_groups():
+            return self._last_of_groups(start, end, count, first, keeper)
+        stop = self._rows if end is None else min(self._rows, bisect_left(samples, end) * SAMPLE_EVERY)
+        base = max(0, stop - SAMPLE_EVERY - 1 - count)
+        keys: list[bytes] = self.columns.keys.slice(base, stop - base).to_pylist()
+        beyond = len(keys) if end is None else bisect_left(keys, end)
+        begin = 0 if start is None else bisect_left(keys, start, 0, beyond)
+        low = max(begin, beyond - count)
+        ended = low == begin and (low > 0 or (first and base == 0))
+        if plain:
+            return self._pairs(keys[low:beyond], base + low)[::-1], False, ended
+        cut = low
+        while begin < low < beyond and keys[low - 1] == keys[low]:  # newer versions of this key were left out
+            low += 1
+        if cut < low == beyond:
+            return None
+        found = self._newest(keys[low:beyond], base + low, max_seq, now_ms, whole, ended)
+        return None if found is None else (found[0][::-1], *found[1:])
 
-def _newest(keys: list[bytes], rows: Columns, max_seq: int, now_ms: int, ended: bool) -> Stretch | None:
-    """Of each key its newest version up to ``max_seq``. ``None`` if that cannot be told from these rows.
+    def _sample(self) -> list[bytes]:
+        self._samples = self.columns.keys[::SAMPLE_EVERY].to_pylist()
+        return self._samples
 
-    Older versions of the last key may follow after ``rows``. Either one of these counts, or the key is left out and
-    the stretch ends before it, and is asked for again."""
-    found: dict[bytes, bytes | None] = {}
-    values, kinds, seqs = rows.values.to_pylist(), rows.kinds.tolist(), rows.seqs.tolist()
-    expires = repeat(NO_EXPIRY) if rows.expire_ms is None else rows.expire_ms.tolist()
-    for key, value, seq, kind, expire_ms in zip(keys, values, seqs, kinds, expires, strict=False):
-        if seq <= max_seq and key not in found:
-            if kind >= MERGE:
-                return None
-            found[key] = value if kind == PUT and expire_ms > now_ms else None
-    if keys and not found and not ended:
-        return None
-    return list(found), list(found.values()), True, ended
+    def _pairs(self, keys: list[bytes], low: int) -> list[Pair]:
+        """``keys``, those of the rows from ``low``, with their values."""
+        return list(zip(keys, self.columns.values.slice(low, len(keys)).to_pylist(), strict=True))
+
+    # groups
+
+    def _keeps_groups(self) -> bool:
+        """Whether the look that begins should make, and use, groups."""
+        self._looks += 1
+        if self._looks == WORTH_LOOKS:
+            self._keeps = self.columns.nbytes <= MOST_BYTES
+        return self._keeps
+
+    def _group(self, number: int, keeper: Keeper) -> list[Pair]:
+        group = self.groups.get(number)
+        if group is None:
+            group = Group(self.columns, number, self.groups)
+            keeper.keep(group)
+        group.used = True
+        return group.pairs
+
+    def _first_of_groups(
+        self, start: bytes | None, end: bytes | None, count: int, last: bool, keeper: Keeper
+    ) -> Stretch:
+        number = 0 if start is None else max(0, bisect_right(self._samples, start) - 1) // SAMPLES_PER_GROUP
+        pairs = self._group(number, keeper)
+        low = 0 if start is None else bisect_left(pairs, (start,))
+        found = pairs[low : low + count]
+        stop = number * GROUP_ROWS + low + len(found)
+        while len(found) < count and stop < self._rows:
+            number += 1
+            more = self._group(number, keeper)[: count - len(found)]
+            found += more
+            stop += len(more)
+        if end is not None and found and found[-1][0] >= end:
+            return found[: bisect_left(found, (end,))], False, True
+        return found, False, last and stop == self._rows
+
+    def _last_of_groups(
+        self, start: bytes | None, end: bytes | None, count: int, first: bool, keeper: Keeper
+    ) -> Stretch:
+        samples = self._samples
+        number = max(0, (len(samples) if end is None else bisect_left(samples, end)) - 1) // SAMPLES_PER_GROUP
+        pairs = self._group(number, keeper)
+        high = len(pairs) if end is None else bisect_left(pairs, (end,))
+        low = max(0, high - count)
+        found = pairs[low:high]
+        while len(found) < count and number:
+            number -= 1
+            low = max(0, GROUP_ROWS - count + len(found))
+            found = self._group(number, keeper)[low:] + found
+        begin = 0 if start is None else bisect_left(found, (start,))
+        return found[begin:][::-1], False, bool(begin) or (first and not number and not low)
+
+    # versions
+
+    def _newest(
+        self, keys: list[bytes], low: int, max_seq: int, now_ms: int, whole: bool, ended: bool
+    ) -> Stretch | None:
+        """Of each of ``keys``, those of the rows from ``low``, its newest version up to ``max_seq``. ``None`` if that
+        cannot be told from these rows.
+
+        Older versions of the last key may follow after them. Either one of these counts, or the key is left out and
+        the stretch ends before it, and is asked for again."""
+        hits = self._hits(low, len(keys))
+        if self._seen_from <= max_seq:
+            return list(zip(keys, hits, strict=True)), False, ended
+        found: dict[bytes, bytes | RowHit | None] = {}
+        for key, hit in zip(keys, hits, strict=True):
+            if hit.seq <= max_seq and key not in found:
+                if hit.kind >= MERGE:
+                    return None
+                alive = hit.kind == PUT and hit.expire_ms > now_ms
+                found[key] = (hit if whole else hit.value) if alive else None
+        if keys and not found and not ended:
+            return None
+        return list(found.items()), True, ended
+
+    def _hits(self, low: int, count: int) -> list[RowHit]:
+        """The rows from ``low``."""
+        columns, stop = self.columns, low + count
+        parts = (
+            columns.values.slice(low, count).to_pylist(),
+            columns.seqs[low:stop].tolist(),
+            columns.kinds[low:stop].tolist(),
+            repeat(NO_EXPIRY, count) if columns.expire_ms is None else columns.expire_ms[low:stop].tolist(),
+            columns.create_ms[low:stop].tolist(),
+        )
+        return list(map(_hit_of, zip(*parts, strict=True)))

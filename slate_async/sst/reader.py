@@ -26,7 +26,6 @@ from slate_async.format.separate_blocks import decode_each
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
-from slate_async.sst.block_rows import Keys
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
@@ -175,22 +174,32 @@ class SstReader:
         return Around(start, end, block, meta.filter) if start <= key < end else None
 
     def first_rows(
-        self, start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
     ) -> Stretch | None:
         """See `slate_async.read.sources.TableSource.first_rows`."""
         if self._meta is None:
             return None
-        numbers = self._meta.index.range(start, end)
-        for number in numbers:
+        index = self._meta.index
+        numbers = index.range(start, end)
+        for number in reversed(numbers) if reverse else numbers:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
                 return None
             rows = block.for_scans()
-            found = rows.first(start, end, count, max_seq, now_ms, last=number == numbers[-1])
-            if rows.keys is None and rows.worth_keys():
-                rows.keys = Keys(rows)
-                self._cache.keep(rows.keys)
-            if found is None or found[0] or found[3]:
+            if reverse:
+                if index.continues[number]:  # newer versions of its first key are in the block before
+                    return None
+                found = rows.last(start, end, count, max_seq, now_ms, whole, number == numbers.start, self._cache)
+            else:
+                found = rows.first(start, end, count, max_seq, now_ms, whole, number + 1 == numbers.stop, self._cache)
+            if found is None or found[0] or found[2]:
                 return found
         return NO_KEYS
 

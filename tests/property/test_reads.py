@@ -20,6 +20,7 @@ from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Run, Scan, Table, hot, key_range, merge
 from slate_async.read.hot import HotReads
 from slate_async.read.live import live_hit
+from slate_async.read.look import Look
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit
 from tests.read_model import StoredTables, Version, run, table, turns, visible
 
@@ -184,16 +185,8 @@ async def check_scans(view: ReadView, seq: int, span: KeyRange, expected: list[R
     """The three ways to iterate."""
 
     def scan() -> Scan:
-        return Scan(
-            view,
-            span,
-            now_ms=question.now_ms,
-            turns=turns(),
-            check=lambda: None,
-            max_seq=seq,
-            reverse=question.reverse,
-            limit=question.limit,
-        )
+        look = Look(view, seq, question.now_ms)
+        return Scan(look, span, turns(), lambda: None, reverse=question.reverse, limit=question.limit)
 
     assert [row async for row in scan().rows()] == expected
     assert [pair async for pair in scan()] == [(row.key, row.value) for row in expected]
@@ -236,15 +229,8 @@ async def writes_during_a_scan(
     model = visible(engine.history, seq, question.now_ms)
     everything = Question(None, None, None, question.reverse, question.limit, 1, question.now_ms)
     expected = [row.key for row in expected_rows(model, everything)]
-    scan = Scan(
-        view,
-        KeyRange(None, None),
-        now_ms=question.now_ms,
-        turns=turns(),
-        check=lambda: None,
-        reverse=question.reverse,
-        limit=question.limit,
-    )
+    look = Look(view, seq, question.now_ms)
+    scan = Scan(look, KeyRange(None, None), turns(), lambda: None, reverse=question.reverse, limit=question.limit)
     steps, found = iter(during), []
     async for batch in scan.batches(question.max_rows):
         found += batch.column("key").to_pylist()

@@ -17,6 +17,7 @@ from slate_async.manifest.state import Checkpoint, ManifestState, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.bounds import KeyRange
+from slate_async.read.look import Look
 from slate_async.read.scan import Scan
 from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
@@ -24,6 +25,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
+from slate_async.types import MAX_SEQ
 from slate_async.write.replay import replay
 from tests.engine import START_MS, runtime
 
@@ -103,5 +105,5 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
         [Run(tuple(table(sst) for sst in run.ssts)) for run in state.runs],
         turns=FairTurns(RUNTIME.clock),
     )
-    scan = Scan(view, KeyRange(None, None), now_ms=START_MS, turns=FairTurns(RUNTIME.clock), check=lambda: None)
+    scan = Scan(Look(view, MAX_SEQ, START_MS), KeyRange(None, None), FairTurns(RUNTIME.clock), check=lambda: None)
     return {key: value async for key, value in scan}

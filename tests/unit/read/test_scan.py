@@ -15,9 +15,10 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.read import scan as scan_module
+from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import CHUNK_ROWS
-from slate_async.types import PUT, Row
+from slate_async.types import MAX_SEQ, PUT, Row
 from tests.read_model import FakeTable, Version, table, turns
 
 ALL = KeyRange(None, None)
@@ -45,7 +46,8 @@ def scan_of(
     limit: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Scan:
-    return Scan(view, span, now_ms=1_000, turns=turns(), check=check, reverse=reverse, limit=limit)
+    max_seq = max((memory.last_seq for memory in view.memtables), default=0) or MAX_SEQ
+    return Scan(Look(view, max_seq, 1_000), span, turns(), check, reverse=reverse, limit=limit)
 
 
 def key_numbers(batches: list[pa.RecordBatch]) -> list[int]:

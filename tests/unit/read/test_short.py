@@ -12,7 +12,8 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.read import KeyRange, ReadView, Run, Scan
-from slate_async.read.short import MOST_SOURCES, first_rows
+from slate_async.read.look import Look
+from slate_async.read.short import MOST_SOURCES, FirstRows, first_rows
 from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
 from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
 
@@ -47,8 +48,24 @@ def loaded(view: ReadView) -> ReadView:
     return view
 
 
-def scan_of(view: ReadView, span: KeyRange = ALL, *, limit: int | None = None, max_seq: int | None = None) -> Scan:
-    return Scan(view, span, now_ms=NOW_MS, turns=turns(), check=lambda: None, limit=limit, max_seq=max_seq)
+def view_of(memtables: list[Memtable], levels: list[Run]) -> ReadView:
+    return ReadView(memtables, [], levels, turns=turns())
+
+
+def first(view: ReadView, count: int) -> FirstRows | None:
+    return first_rows(Look(view, MAX_SEQ, 0), ALL, count, False, False)
+
+
+def scan_of(
+    view: ReadView,
+    span: KeyRange = ALL,
+    *,
+    limit: int | None = None,
+    max_seq: int | None = None,
+    reverse: bool = False,
+) -> Scan:
+    look = Look(view, MAX_SEQ if max_seq is None else max_seq, NOW_MS)
+    return Scan(look, span, turns(), lambda: None, reverse=reverse, limit=limit)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -68,12 +85,21 @@ async def test_scans_that_look_and_scans_that_stream_agree(seed: int, monkeypatc
     for limit in (0, 1, 7, 32, 33, 100, None):
         start = b"%03d" % rng.randrange(300)
         span = rng.choice([ALL, KeyRange(start, None), KeyRange(start, start + b"\xff"), KeyRange(None, start)])
+        reverse = rng.random() < 0.5
         expected = [
-            (key, row.value)
+            row
             for key, row in model.items()
             if (span.start is None or key >= span.start) and (span.end is None or key < span.end)
-        ][:limit]
-        assert [pair async for pair in scan_of(view, span, limit=limit, max_seq=max_seq)] == expected
+        ][:: -1 if reverse else 1][:limit]
+
+        def scan(span: KeyRange = span, limit: int | None = limit, reverse: bool = reverse) -> Scan:
+            return scan_of(view, span, limit=limit, max_seq=max_seq, reverse=reverse)
+
+        assert [pair async for pair in scan()] == [(row.key, row.value) for row in expected]
+        assert [(row.key, row.value, row.seq) async for row in scan().rows()] == [row[:3] for row in expected]
+        batches = [batch async for batch in scan().batches(rng.choice([1, 5, 1000]))]
+        found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        assert found == [row[:3] for row in expected]
     assert not view.pinned
 
 
@@ -101,36 +127,33 @@ async def test_a_long_scan_goes_on_with_streams() -> None:
 
 async def test_what_is_not_at_hand_is_streamed() -> None:
     part = table([Version(b"a", b"", 1)])
-    assert first_rows([], [Run((part,))], ALL, 1, MAX_SEQ, 0) is None
+    assert first(view_of([], [Run((part,))]), 1) is None
     assert [key async for key, _ in scan_of(ReadView([], [part], [], turns=turns()))] == [b"a"]
-    assert first_rows([], [Run((part,))], ALL, 1, MAX_SEQ, 0) is not None
-    assert first_rows([(memtable_of([Version(b"a", b"", 1, MERGE)]), 1)], [], ALL, 1, MAX_SEQ, 0) is None
+    assert first(view_of([], [Run((part,))]), 1) is not None
+    assert first(view_of([memtable_of([Version(b"a", b"", 1, MERGE)])], []), 1) is None
 
 
 def test_too_many_sources_are_streamed() -> None:
     parts = [Run((table([Version(b"a", b"", 1)]),)) for _ in range(MOST_SOURCES + 1)]
     for part in parts:
         part.tables[0].source.loaded = True  # type: ignore[misc]
-    assert first_rows([], parts, ALL, 1, MAX_SEQ, 0) is None
-    assert first_rows([], parts[1:], ALL, 1, MAX_SEQ, 0) is not None
+    assert first(view_of([], parts), 1) is None
+    assert first(view_of([], parts[1:]), 1) is not None
 
 
 def test_keys_that_are_not_in_order_yet() -> None:
     memory = memtable_of([Version(b"%04d" % i, b"", i + 1) for i in range(ORDER_STEP_ROWS + 1)])
-    assert memory.first_rows(None, None, 2, MAX_SEQ, 0) is None
-    assert memory.first_rows(None, None, 2, ORDER_STEP_ROWS, 0) is not None
-    assert memory.first_rows(None, None, 2, MAX_SEQ, 0) is not None
+    assert memory.first_rows(None, None, 2, MAX_SEQ, 0, False, False) is None
+    assert memory.first_rows(None, None, 2, ORDER_STEP_ROWS, 0, False, False) is not None
+    assert memory.first_rows(None, None, 2, MAX_SEQ, 0, False, False) is not None
 
 
 def test_rows_that_are_hidden_are_told_from_the_end() -> None:
     dead = memtable_of([Version(b"%d" % i, b"", i + 1, DELETE) for i in range(5)])
-    pairs, number, last_key = first_rows([(dead, 5)], [], ALL, 3, MAX_SEQ, 0) or (None, None, None)
-    assert (number, last_key) == (0, b"2")
-    assert pairs is not None
-    assert list(pairs) == []
+    assert first(view_of([dead], []), 3) == ([], b"2")
     later = memtable_of([Version(b"a", b"", 9)])
-    assert later.first_rows(None, None, 1, 9, 0) is not None  # puts the key in order
-    assert later.first_rows(None, None, 1, 8, 0) is None
+    assert later.first_rows(None, None, 1, 9, 0, False, False) is not None  # puts the key in order
+    assert later.first_rows(None, None, 1, 8, 0, False, False) is None
 
 
 async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
@@ -138,7 +161,7 @@ async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
         raise FencedError("another writer took over")
 
     view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], turns=turns())
-    steps = aiter(Scan(view, ALL, now_ms=0, turns=turns(), check=check))
+    steps = aiter(Scan(Look(view, MAX_SEQ, 0), ALL, turns(), check))
     with pytest.raises(FencedError):
         await anext(steps)
     with pytest.raises(InvalidError, match="interrupted"):
@@ -158,6 +181,6 @@ async def test_other_tasks_get_turns_during_many_short_scans() -> None:
 
     task = asyncio.create_task(other())
     for _ in range(200):
-        assert [key async for key, _ in Scan(view, ALL, now_ms=0, turns=shared, check=lambda: None)] == [b"a"]
+        assert [key async for key, _ in Scan(Look(view, MAX_SEQ, 0), ALL, shared, lambda: None)] == [b"a"]
     task.cancel()
     assert had >= 10

@@ -9,12 +9,14 @@ import pytest
 from slate_async.errors import FencedError
 from slate_async.read.bounds import KeyRange
 from slate_async.read.live import LiveRows
+from slate_async.read.look import Look
 from slate_async.read.merge import Stream
 from slate_async.read.scan import Scan
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import RunStream
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
+from slate_async.types import MAX_SEQ
 from tests.read_model import StillClock, turns
 from tests.unit.format.rows import R, rows_of, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
@@ -104,7 +106,7 @@ async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
     run, _ = run_of(rows)
     free = FairTurns(StoppedClock())
     view = ReadView([], [], [run], turns=free)
-    scan = Scan(view, KeyRange(None, None), now_ms=0, turns=free, check=lambda: None, limit=limit)
+    scan = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, lambda: None, limit=limit)
     batches = [batch async for batch in scan.batches(max_rows=700)]
     assert [batch.num_rows for batch in batches] == [700, 700, 600 if limit is None else 100]
     assert [key for batch in batches for key in batch.column("key").to_pylist()] == [row.key for row in rows][:limit]
@@ -121,8 +123,9 @@ async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> No
             raise FencedError("another writer")
 
     view = ReadView([], [], [run], turns=free)
-    batches = Scan(view, KeyRange(None, None), now_ms=0, turns=free, check=check).batches(max_rows=100)
+    batches = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, check).batches(max_rows=100)
     await anext(batches)
     fenced = True
     with pytest.raises(FencedError):
         await anext(batches)
+    assert not view.pinned

@@ -191,11 +191,9 @@ async def test_rows_of_later_appends_do_not_show(head_is_empty: bool, reverse: b
 def test_pins() -> None:
     view = ReadView([], [], [], turns=turns())
     one, two = view.pin(), view.pin()
-    one.release()
-    one.release()
     del one
     assert view.pinned
-    two.release()
+    del two
     assert not view.pinned
     forgotten = view.pin()
     assert view.pinned

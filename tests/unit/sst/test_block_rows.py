@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.sst import block_rows
-from slate_async.sst.block_rows import WORTH_LOOKS, BlockRows, Keys
+from slate_async.sst.block_rows import GROUP_ROWS, MOST_BYTES, WORTH_LOOKS, BlockRows
 from slate_async.sst.cache import BlockCache
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NO_KEYS, PUT
 from tests.read_model import Version, columns, newest_first, visible
 from tests.unit.format.rows import R, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
 
+CACHE = BlockCache(1 << 20)
 KEYS = st.binary(max_size=2)
 PUTS = st.tuples(KEYS, st.binary(max_size=3), st.integers(1, 20)).map(lambda row: Version(*row))
 MORTAL = st.tuples(KEYS, st.just(b""), st.integers(1, 20), st.sampled_from([PUT, DELETE]), st.just(5))
@@ -40,14 +41,25 @@ def shown(rows: list[Version], max_seq: int, now_ms: int) -> dict[bytes, bytes |
     count=st.integers(1, 40),
     max_seq=st.integers(0, 21),
     now_ms=st.sampled_from([4, 5]),
-    last=st.booleans(),
+    at_edge=st.booleans(),
+    reverse=st.booleans(),
+    whole=st.booleans(),
 )
 def test_first_rows(
-    rows: list[Version], start: bytes | None, end: bytes | None, count: int, max_seq: int, now_ms: int, last: bool
+    rows: list[Version],
+    start: bytes | None,
+    end: bytes | None,
+    count: int,
+    max_seq: int,
+    now_ms: int,
+    at_edge: bool,
+    reverse: bool,
+    whole: bool,
 ) -> None:
     if start is not None and end is not None and start >= end:
         return
-    found = BlockRows(columns(newest_first(rows))).first(start, end, count, max_seq, now_ms, last=last)
+    block = BlockRows(columns(newest_first(rows)))
+    found = (block.last if reverse else block.first)(start, end, count, max_seq, now_ms, whole, at_edge, CACHE)
     inside = {
         key: value
         for key, value in shown(rows, max_seq, now_ms).items()
@@ -56,16 +68,20 @@ def test_first_rows(
     if found is None:
         assert any(row.seq > max_seq for row in rows)
         return
-    keys, values, hides, ended = found
-    assert len(keys) == len(values) <= count
-    assert list(zip(keys, values, strict=True)) == list(inside.items())[: len(keys)]
-    assert hides or None not in values
+    pairs, hides, ended = found
+    if whole:
+        assert all(hit is None or Version(key, *hit) in rows for key, hit in pairs)
+        pairs = [(key, hit and hit.value) for key, hit in pairs]
+    assert len(pairs) <= count
+    assert pairs == sorted(inside.items(), reverse=reverse)[: len(pairs)]
+    assert hides or None not in [value for _, value in pairs]
     if ended:
-        assert len(keys) == len(inside)
-    elif not keys:
-        assert not last
-        assert start is not None
-        assert all(row.key < start for row in rows)
+        assert len(pairs) == len(inside)
+    elif not pairs:
+        assert not at_edge
+        near = end if reverse else start
+        assert near is not None
+        assert all(row.key >= near if reverse else row.key < near for row in rows)
 
 
 def test_what_every_reader_sees() -> None:
@@ -78,58 +94,82 @@ def test_what_every_reader_sees() -> None:
 
 def test_few_rows_become_objects() -> None:
     rows = [Version(b"%04d" % i, b"v", 1) for i in range(1000)]
-    found = BlockRows(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, last=True)
-    assert found == ([b"0500", b"0501", b"0502"], [b"v"] * 3, False, False)
+    found = BlockRows(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, False, True, CACHE)
+    assert found == ([(b"0500", b"v"), (b"0501", b"v"), (b"0502", b"v")], False, False)
     assert block_rows.SAMPLE_EVERY < 1000
 
 
 def test_a_merge_operand_is_not_for_a_look() -> None:
     rows = columns([Version(b"a", b"+1", 5, MERGE, NO_EXPIRY)])
-    assert BlockRows(rows).first(None, None, 1, 9, 0, last=True) is None
+    assert BlockRows(rows).first(None, None, 1, 9, 0, False, True, CACHE) is None
+    assert BlockRows(rows).last(None, None, 1, 9, 0, False, True, CACHE) is None
 
 
-def test_kept_keys_say_the_same() -> None:
-    rows = [Version(b"%02d" % i, b"v%d" % i, 1) for i in range(0, 60, 2)]
-    plain, keeping = BlockRows(columns(rows)), BlockRows(columns(rows))
-    keeping.keys = Keys(keeping)
-    for last in (False, True):
-        for start in (None, b"", b"10", b"11", b"58", b"59"):
-            for end in (None, b"12", b"58", b"59", b"99"):
-                if start is not None and end is not None and start >= end:
-                    continue
-                for count in (1, 3, 100):
-                    found = keeping.first(start, end, count, MAX_SEQ, 0, last=last)
-                    assert found == plain.first(start, end, count, MAX_SEQ, 0, last=last)
+def test_backwards_a_key_whose_newest_version_was_cut_off_is_left_out() -> None:
+    rows = BlockRows(columns([Version(b"a", b"", 9), Version(b"b", b"new", 3), Version(b"b", b"old", 2)]))
+    assert rows.last(None, None, 1, 9, 0, False, True, CACHE) is None
+    assert rows.last(None, None, 2, 9, 0, False, True, CACHE) == ([(b"b", b"new")], True, False)
 
 
-async def test_a_block_that_is_often_read_in_part_keeps_its_keys() -> None:
+@given(
+    first=st.integers(0, 200),
+    count=st.integers(1, 200),
+    length=st.integers(0, 200),
+    asked=st.integers(1, 130),
+    edge=st.booleans(),
+    open_start=st.booleans(),
+    open_end=st.booleans(),
+)
+def test_groups_say_what_the_block_says(
+    first: int, count: int, length: int, asked: int, edge: bool, open_start: bool, open_end: bool
+) -> None:
+    made = BlockRows(columns([Version(b"%03d" % i, b"v%d" % i, 1) for i in range(0, 2 * count, 2)]))
+    start, end = (None if open_start else b"%03d" % first), (None if open_end else b"%03d" % (first + length + 1))
+    for look in (made.first, made.last):
+        said = [look(start, end, asked, MAX_SEQ, 0, False, edge, CACHE) for _ in range(2)]
+        made._looks = 0
+        (plain, _, plain_ended), (grouped, _, ended) = [one for one in said if one is not None]
+        assert grouped == plain
+        assert plain_ended or not ended
+
+
+async def test_a_block_that_is_read_in_part_again_keeps_groups_of_rows() -> None:
     cache = BlockCache(1 << 20)
     reader = reader_of(
-        CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(20)], block_bytes=4000), cache=cache
+        CountingStore(), sst_of([R(b"%03d" % i, b"v") for i in range(40)], block_bytes=4000), cache=cache
     )
-    assert reader.first_rows(None, None, 1, MAX_SEQ, 0) is None
+    assert reader.first_rows(None, None, 1, MAX_SEQ, 0, False, False) is None
     (block,) = await reader.load_blocks([0], fill_cache=True)
     rows, before = block.for_scans(), cache.stats().bytes
     for _ in range(WORTH_LOOKS):
-        assert rows.keys is None
-        assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
-    kept = rows.keys
-    assert kept is not None
+        assert not rows.groups
+        assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0, False, False) == ([(b"005", b"v")], False, False)
+    kept = rows.groups[0]
+    assert len(kept.pairs) == GROUP_ROWS
     assert cache.stats().bytes == before + kept.nbytes
-    assert reader.first_rows(b"005", None, 1, MAX_SEQ, 0) == ([b"005"], [b"v"], False, False)
+    kept.used = False
+    assert reader.first_rows(b"006", None, 1, MAX_SEQ, 0, False, False) == ([(b"006", b"v")], False, False)
     assert kept.used
-    assert reader.first_rows(b"005", None, 1, 0, 0) is None, "not for readers from before the newest row"
+    assert reader.first_rows(b"005", None, 1, 0, 0, False, False) is None, "not for readers from before the newest row"
     kept.drop()
-    assert rows.keys is None
-    assert reader.first_rows(b"0190", None, 1, MAX_SEQ, 0) == NO_KEYS
+    assert not rows.groups
+    assert reader.first_rows(b"0390", None, 1, MAX_SEQ, 0, False, False) == NO_KEYS
 
 
-async def test_keys_that_the_cache_has_no_room_for_are_not_kept() -> None:
+async def test_groups_that_the_cache_has_no_room_for_are_not_kept() -> None:
     rows = [R(b"%0500d" % i, b"v") for i in range(20)]
     cache = BlockCache(15_000)
     reader = reader_of(CountingStore(), sst_of(rows, block_bytes=40_000), cache=cache)
     (block,) = await reader.load_blocks([0], fill_cache=True)
     assert cache.stats().blocks == 1
     for _ in range(WORTH_LOOKS + 1):
-        assert reader.first_rows(rows[5].key, None, 1, MAX_SEQ, 0) == ([rows[5].key], [b"v"], False, False)
-    assert block.for_scans().keys is None
+        found = reader.first_rows(rows[5].key, None, 1, MAX_SEQ, 0, False, False)
+        assert found == ([(rows[5].key, b"v")], False, False)
+    assert not block.for_scans().groups
+
+
+def test_groups_are_not_made_of_blocks_with_large_rows() -> None:
+    rows = BlockRows(columns([Version(b"a", b"v" * MOST_BYTES, 1)]))
+    for _ in range(WORTH_LOOKS + 1):
+        assert rows.first(None, None, 1, MAX_SEQ, 0, False, True, CACHE) is not None
+    assert not rows.groups
