@@ -69,13 +69,14 @@ class ChangeSource:
     """See the module docstring.
 
     state, mark: what is held, or what there was at the beginning
-    seq: rows above it are delivered
+    seq: rows above it are delivered; those up to snapshot_seq as a snapshot
     hold: ``None`` if nothing is held
     """
 
     def __init__(self, reading: Reading, state: ManifestState, mark: FeedMark, seq: int, hold: Hold | None) -> None:
         self.seq = seq
         self.hold = hold
+        self.snapshot_seq = 0
         self._reading = reading
         self._begin(state, mark)
 
@@ -85,7 +86,8 @@ class ChangeSource:
         self._history = self._reading.history(state)
         self._log_seq = mark.log_seq
         self.position = Position(mark.log_position, mark.log_floor)
-        self.snapshot_seq = state.history_floor if self.seq < min(state.history_floor, mark.log_seq) else 0
+        if self.seq < min(state.history_floor, mark.log_seq):
+            self.snapshot_seq = state.history_floor
 
     @property
     def in_history(self) -> bool:
@@ -114,7 +116,7 @@ class ChangeSource:
     async def _read_history(self, until: int) -> Piece:
         state, seq = self._state, self.seq
         self._reading.stats.selections += 1
-        if seq < state.history_floor and self.snapshot_seq:
+        if seq < state.history_floor:
             found = await self._history.snapshot(seq)
         else:
             found = await self._history.exact(seq, until)
