@@ -1,7 +1,8 @@
 """Rows to stored blocks, many blocks of one `Columns` at a time. The layout is drawn in `slate_async.format.block`.
 
 What holds for every block is looked at once for all rows, so a block itself costs a dozen slices and one copy.
-Invariant: the bytes of a block depend on its own rows and the codec alone.
+Invariant: the raw bytes of a block depend on its own rows alone, and whether they are compressed on the blocks that its
+`Packer` had before it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slate_async.format.block import (
 )
 from slate_async.format.checksum import crc32c, crc32c_of_parts
 from slate_async.format.columns import NO_EXPIRY, Columns
-from slate_async.format.compression import Compression, compress
+from slate_async.format.compression import Compression, Packer
 from slate_async.objectstore.protocol import Buffer
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
 
@@ -59,12 +60,12 @@ def encode_block(columns: Columns, compression: str | Compression = Compression.
 
 
 def encode_blocks(
-    columns: Columns, stops: Sequence[int], compression: str | Compression = Compression.NONE
+    columns: Columns, stops: Sequence[int], compression: str | Compression | Packer = Compression.NONE
 ) -> list[bytes]:
     """``columns`` as stored blocks that end before the rows ``stops``, which rise, the last one to ``len(columns)``.
 
-    As `encode_block` of each part."""
-    codec = Compression.of(compression)
+    As `encode_block` of each part, but that a `Packer`, which may have blocks behind it, says which are compressed."""
+    packer = compression if isinstance(compression, Packer) else Packer(compression)
     keys, values = _heap(columns.keys), _heap(columns.values)
     _check_rows(columns, keys)
     ends = np.asarray(stops, np.int64)
@@ -92,11 +93,11 @@ def encode_blocks(
             ZERO7,
         )
         fixed = [column[start:stop] for column, present in optional if present[at]]
-        blocks.append(_stored([header, key_offsets, value_offsets, *fixed, key_data, value_data], codec))
+        blocks.append(_stored([header, key_offsets, value_offsets, *fixed, key_data, value_data], packer))
     return blocks
 
 
-def _stored(columns: Sequence[Buffer | npt.NDArray[Any]], codec: Compression) -> bytes:
+def _stored(columns: Sequence[Buffer | npt.NDArray[Any]], packer: Packer) -> bytes:
     """One raw block, of which these are header and columns, compressed and checksummed."""
     parts: list[Buffer] = []
     raw_bytes = 0
@@ -110,12 +111,7 @@ def _stored(columns: Sequence[Buffer | npt.NDArray[Any]], codec: Compression) ->
             raw_bytes += -length % 8
     if raw_bytes > MAX_RAW_BYTES:
         raise InvalidError(f"{raw_bytes} bytes of rows do not fit one block")
-    if codec is not Compression.NONE:
-        packed = compress(b"".join(parts), codec)
-        if packed is None:
-            codec = Compression.NONE
-        else:
-            parts = [packed]
+    codec, parts = packer.pack(parts)
     trailer = TRAILER_HEAD.pack(0, codec, 0, raw_bytes, 0)
     checksum = crc32c(trailer, crc32c_of_parts(parts))
     return b"".join((*parts, trailer, _CRC.pack(checksum)))

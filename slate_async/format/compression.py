@@ -20,6 +20,8 @@ except ImportError:  # the extra is not installed; `_need_lz4` says so when it i
     _lz4 = None
 
 ZSTD_LEVEL = 1
+VAIN_BLOCKS = 4
+TRIES_APART = 8
 _LZ4_MAX_INPUT = 0x7E00_0000
 
 
@@ -77,6 +79,36 @@ def compress(raw: bytes, codec: Compression) -> bytes | None:
     else:
         return None
     return packed if len(packed) <= len(raw) - (len(raw) >> 4) else None
+
+
+class Packer:
+    """Compresses the blocks of one object in their order.
+
+    After `VAIN_BLOCKS` that did not shrink only one in `TRIES_APART` is tried, until one does: to compress random bytes
+    in vain costs more than all else that is done to a block. What is tried depends on the blocks before it alone."""
+
+    __slots__ = ("_codec", "_untried", "_vain")
+
+    def __init__(self, codec: str | Compression) -> None:
+        self._codec = Compression.of(codec)
+        self._vain = 0
+        self._untried = 0
+
+    def pack(self, parts: list[Buffer]) -> tuple[Compression, list[Buffer]]:
+        """The next block, of which these are the ``parts``, as it is to be stored, and with which codec.
+
+        Raises as `compress`."""
+        if self._untried:
+            self._untried -= 1
+            return Compression.NONE, parts
+        packed = None if self._codec is Compression.NONE else compress(b"".join(parts), self._codec)
+        if packed is not None:
+            self._vain = 0
+            return self._codec, [packed]
+        self._vain += 1
+        if self._vain >= VAIN_BLOCKS:
+            self._untried = TRIES_APART - 1
+        return Compression.NONE, parts
 
 
 def decompress(packed: Buffer, codec: Compression, raw_bytes: int) -> bytes:

@@ -1,6 +1,7 @@
 """Building an SST from sorted rows, block by block.
 
-Invariant: where blocks are cut depends on the rows alone, not on how they were handed to `SstBuilder.add`.
+Invariant: where blocks are cut, and which are compressed, depends on the rows alone, not on how they were handed to
+`SstBuilder.add`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, stored_
 from slate_async.format.block_encoding import encode_blocks
 from slate_async.format.checksum import crc32c
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
-from slate_async.format.compression import Compression
+from slate_async.format.compression import Compression, Packer
 from slate_async.format.filter import MAX_BITS_PER_KEY, build_filter, key_hashes
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_header
 from slate_async.format.index import BlockEntry, encode_index
@@ -61,7 +62,7 @@ class SstBuilder:
             raise InvalidError(f"filter_bits_per_key must be 0 to {MAX_BITS_PER_KEY}, not {filter_bits_per_key}")
         self._identity = (database_id, object_id, writer_epoch, manifest_version)
         self._block_bytes = block_bytes
-        self._codec = Compression.of(compression)
+        self._packer = Packer(compression)
         self._filter_bits = filter_bits_per_key
         self._body: list[bytes] = []
         self._body_crc = 0
@@ -189,7 +190,7 @@ class SstBuilder:
     def _add_blocks(self, rows: Columns, stops: list[int]) -> None:
         """Blocks of all of ``rows`` that end before the rows ``stops``."""
         start, keys = 0, rows.keys
-        for stop, stored in zip(stops, encode_blocks(rows, stops, self._codec), strict=True):
+        for stop, stored in zip(stops, encode_blocks(rows, stops, self._packer), strict=True):
             first_key: bytes = keys[start].as_py()
             continues = first_key == self._last_block_key
             self._entries.append(

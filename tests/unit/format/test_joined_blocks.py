@@ -16,6 +16,7 @@ from slate_async.format.block import TRAILER_BYTES, decode_block, stored_crc
 from slate_async.format.block_encoding import encode_block, encode_blocks
 from slate_async.format.block_parts import StoredBlock
 from slate_async.format.checksum import crc32c
+from slate_async.format.compression import VAIN_BLOCKS
 from slate_async.format.joined_blocks import decode_blocks
 from slate_async.format.separate_blocks import decode_each
 from tests.unit.format.rows import R, columns_of, row_lists, rows_of, sample_rows
@@ -43,7 +44,7 @@ def test_the_rows_of_all_blocks(parts: list[list[R]], codec: str) -> None:
 @settings(deadline=None, max_examples=100)
 @given(row_lists, st.sampled_from(CODECS), st.data())
 def test_blocks_made_together_are_those_made_one_by_one(rows: list[R], codec: str, data: st.DataObject) -> None:
-    inner = data.draw(st.sets(st.integers(1, len(rows)), max_size=5))
+    inner = data.draw(st.sets(st.integers(1, len(rows)), max_size=VAIN_BLOCKS - 1))
     stops = sorted({*inner, len(rows)})
     whole = columns_of([R(b"before"), *rows], with_expire=True).slice(1, len(rows) + 1)
     starts = [0, *stops[:-1]]
