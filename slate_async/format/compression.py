@@ -85,7 +85,7 @@ class Packer:
     """Compresses the blocks of one object in their order.
 
     After `VAIN_BLOCKS` that did not shrink only one in `TRIES_APART` is tried, until one does: to compress random bytes
-    in vain costs more than all else that is done to a block. What is tried depends on the blocks before it alone."""
+    in vain is a quarter of a compaction's work. What is tried depends on the blocks before it alone."""
 
     __slots__ = ("_codec", "_untried", "_vain")
 
