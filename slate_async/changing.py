@@ -3,6 +3,7 @@ news."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,8 @@ from slate_async.past import check_seq
 from slate_async.place import Place
 from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.write.log_flusher import LogFlusher
 from slate_async.write.rows import Duration
+from slate_async.write.writer import Writer
 
 FromSeq: TypeAlias = int | Literal["now"] | None
 Initial: TypeAlias = Literal["snapshot", "error"]
@@ -256,14 +257,29 @@ class HasFeeds:
 
 
 class WriterNews:
-    """A writer's own news: what it has published."""
+    """A writer's own news: what it has published, and what it has admitted of ingests."""
 
-    def __init__(self, flusher: LogFlusher) -> None:
-        self._flusher = flusher
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._adopted = asyncio.Event()
+
+    def tell(self) -> None:
+        """A manifest state was adopted, or the like."""
+        self._adopted.set()
+        self._adopted = asyncio.Event()
 
     async def more(self, position: Position, seq: int) -> None:
         """See `News`."""
-        await self._flusher.until_published(position.next_id)
+        published = asyncio.ensure_future(self._writer.flusher.until_published(position.next_id))
+        try:
+            while self._writer.state.last_seq <= seq and not published.done():
+                adopted = asyncio.ensure_future(self._adopted.wait())
+                try:
+                    await asyncio.wait([published, adopted], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    adopted.cancel()
+        finally:
+            published.cancel()
 
 
 class FollowerNews:

@@ -70,6 +70,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         self._writer: Writer = opened.writer
         self._intake = opened.writer.intake
         self._register = opened.register
+        self._news = WriterNews(opened.writer)
         feeds = Feeds(
             place,
             opened.driver,
@@ -77,7 +78,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             supervisor,
             pinned=True,
             life_ms=opened.settings.checkpoint_lifetime_ms,
-            news=WriterNews(opened.writer.flusher),
+            news=self._news,
             durable_seq=self._durable_seq,
             check=self._check,
         )
@@ -86,7 +87,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         self._polling = False
         self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
         self._writer.pressure.compactor = lambda: self._compaction.resident.situation
-        self._writer.on_ssts_changed = self._compaction.resident.notify
+        self._writer.on_ssts_changed = self._ssts_changed
         self._writer.start()
         supervisor.spawn("compactor", self._compaction.resident.run())
         self._poll: Poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
@@ -269,6 +270,10 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         self._check()
         await self._look_at_head()
         self._check()
+
+    def _ssts_changed(self) -> None:
+        self._compaction.resident.notify()
+        self._news.tell()
 
     async def _durable_seq(self) -> int:
         return self._writer.durable_seq

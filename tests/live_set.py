@@ -1,8 +1,8 @@
 """What the store of a database must hold, and what else it holds, found out without the collector's own code.
 
-Lives: the head, checkpoints, compactions, pending ingests, each version's base; the log from its start on and as far as checkpoints
-need it; every fence; registers, pointers, boundaries. With DynamoDB the manifest is in a table, so its stored versions
-are asked of the metastore.
+Lives: the head, checkpoints, compactions, pending ingests and those that feeds are to deliver, each version's base; the
+log from its start on and as far as checkpoints need it; every fence; registers, pointers, boundaries. With DynamoDB the
+manifest is in a table, so its stored versions are asked of the metastore.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ async def _named(driver: ManifestDriver, head: ManifestState) -> tuple[set[str],
     """Own SSTs, versions, and versions that cannot be read."""
     ssts = {sst.location for one in head.compactions for part in one.finished for sst in part.ssts}
     ssts |= {sst.location for ingest in head.ingests for sst in ingest.ssts}
+    ssts |= {sst.location for one in head.checkpoints if one.feed is not None for sst in one.feed.ingests}
     versions, missing = set[VersionRef](), list[str]()
     for ref in dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]):
         stored = await driver.read_stored(ref)

@@ -51,6 +51,7 @@ class ChangeFeed:
         self._chunk: list[Change] = []
         self._ready: Iterator[Change] = iter(self._chunk)
         self._before = 0
+        self._done = self._after = 0
         self._busy = False
         self._closed = False
 
@@ -61,7 +62,10 @@ class ChangeFeed:
         """The last sequence number that was handed out; at first, the one it begins after. Another feed goes on from
         here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
         given = len(self._chunk) - length_hint(self._ready)
-        return self._chunk[given - 1].seq if given else self._before
+        if not given:
+            return self._before
+        following = self._chunk[given].seq if given < len(self._chunk) else self._after
+        return min(self._chunk[given - 1].seq, following - 1)
 
     @property
     def snapshot_seq(self) -> int:
@@ -187,13 +191,13 @@ class ChangeFeed:
 
     async def _batch(self, max_rows: int) -> RecordBatch | None:
         pull = await self._begin()
-        rows = await pull.next(max_rows)
-        if rows is None:
+        found = await pull.next(max_rows)
+        if found is None:
             return None
-        convert = partial(record_batch, rows)
-        batch = convert() if len(rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
+        convert = partial(record_batch, found.rows)
+        batch = convert() if len(found.rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
         pull.taken()
-        self._before = int(rows.seqs[-1])
+        self._before = found.done
         return batch
 
     async def _next_rows(self) -> Iterator[Change] | None:
@@ -204,14 +208,16 @@ class ChangeFeed:
             return self._ready
         if self._rest is None:
             pull = await self._begin()
-            self._rest = await pull.next(BATCH_ROWS)
-            if self._rest is None:
+            found = await pull.next(BATCH_ROWS)
+            if found is None:
                 return None
             pull.taken()
+            self._rest, self._done = found
         rows, rest = self._rest.slice(0, ROWS_PER_STEP), None
         if len(self._rest) > ROWS_PER_STEP:
             rest = self._rest.slice(ROWS_PER_STEP, len(self._rest))
         self._before, self._rest = self.seq, rest
+        self._after = self._done + 1 if rest is None else int(rest.seqs[0])
         self._chunk = changes_of(rows)
         self._ready = iter(self._chunk)
         return self._ready

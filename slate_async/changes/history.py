@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 
+from slate_async.changes.ingested import IngestedRows
 from slate_async.changes.selection import Selected, SeqSource, select
 from slate_async.compaction.reading import read_batches
 from slate_async.format.columns import Columns
@@ -22,6 +23,7 @@ from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.locate import SstOpener
+from slate_async.sst.reader import SstReader
 
 READ_BYTES = 1 << 20
 """Stored bytes of one read."""
@@ -42,6 +44,21 @@ class History:
         sources = [SeqSource(sst.min_seq, sst.max_seq, partial(self._read, sst)) for sst in self.state.ssts()]
         return await select(sources, after, until, self._room_bytes, self._runtime.offload)
 
+    def shared_after(self, seq: int) -> int | None:
+        """The lowest number above ``seq`` that is known to be an ingest's."""
+        known = [sst.global_seq for sst in self.state.ssts() if sst.global_seq is not None]
+        known += [record.seq for record in self.state.ingest_records]
+        return min((one for one in known if one > seq), default=None)
+
+    def ingested(self, seq: int) -> IngestedRows:
+        """The rows of the ingest of that number."""
+        ssts = [sst for sst in self.state.ssts() if sst.min_seq <= seq <= sst.max_seq]
+        return IngestedRows(seq, ssts, self.open)
+
+    def open(self, sst: SstRef) -> SstReader:
+        """A reader of an SST that the state names."""
+        return self._ssts.open(sst, self.state.parents)
+
     async def snapshot(self, after: int) -> Selected:
         """Rows above ``after`` that were alive at the floor, up to it or less; expiry is judged now. Raises as
         `exact`."""
@@ -51,8 +68,7 @@ class History:
 
     async def _read(self, sst: SstRef) -> AsyncIterator[Columns]:
         """All rows of ``sst`` that count."""
-        reader = self._ssts.open(sst, self.state.parents)
-        batches = read_batches(reader, sst.visible_first, sst.visible_end, read_bytes=READ_BYTES)
+        batches = read_batches(self.open(sst), sst.visible_first, sst.visible_end, read_bytes=READ_BYTES)
         async with aclosing(batches):
             async for rows in batches:
                 yield rows

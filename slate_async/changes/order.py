@@ -8,7 +8,6 @@ write time changes, or where a log object ends, never tears one.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from slate_async.errors import CorruptionError
 from slate_async.format.columns import Columns, concat
@@ -47,9 +46,9 @@ def check_gapless(rows: Columns, after: int, *, shared_until: int, source: str) 
         )
 
 
-def last_change(create_ms: npt.NDArray[np.int64]) -> int:
-    """The last place where a write time differs from the one before it; 0 if there is none."""
-    changes = np.flatnonzero(create_ms[1:] != create_ms[:-1])
+def last_cut(rows: Columns) -> int:
+    """The last place where sorted ``rows`` may be cut, and none of a number is left behind; 0 if there is none."""
+    changes = np.flatnonzero((rows.create_ms[1:] != rows.create_ms[:-1]) & (rows.seqs[1:] != rows.seqs[:-1]))
     return int(changes[-1]) + 1 if len(changes) else 0
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slate_async.changes.order import batches_of, up_to
 from slate_async.changes.source import ChangeSource
@@ -44,11 +44,18 @@ class Owner:
     offload: Offload
 
 
+class Batch(NamedTuple):
+    """``done``: with it, all rows up to there were given; less than its last number while more rows share that."""
+
+    rows: Columns
+    done: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """Batches, read up to ``end``; ``more``: there may be more at once."""
 
-    batches: list[Columns]
+    batches: list[Batch]
     end: int
     more: bool
 
@@ -60,13 +67,13 @@ class Pull:
         self.source = source
         self._until = MAX_SEQ if until is None else until
         self._owner = owner
-        self._batches: deque[Columns] = deque()
+        self._batches: deque[Batch] = deque()
         self._end = self._given = source.seq
         self._task: asyncio.Task[_Read] | None = None
         self._more = True
         self._pause_s = 0.0
 
-    async def next(self, max_rows: int) -> Columns | None:
+    async def next(self, max_rows: int) -> Batch | None:
         """The next batch of about ``max_rows`` rows or fewer; ``None`` at the end. What was given before counts as
         consumed. `taken` it before the next call, else it is given again.
 
@@ -88,7 +95,7 @@ class Pull:
 
     def taken(self) -> None:
         """The batch that `next` gave is handed out."""
-        self._given = int(self._batches.popleft().seqs[-1])
+        self._given = self._batches.popleft().done
 
     def _consumed(self) -> None:
         hold = self.source.hold
@@ -140,4 +147,6 @@ async def _read(source: ChangeSource, until: int, max_rows: int, offload: Offloa
     rows = sum(map(len, parts))
     source.count(rows)
     batches = cut() if rows <= INLINE_ROWS else await offload.run(cut)
-    return _Read(batches, piece.end, piece.more)
+    ends = [int(batch.seqs[0]) - 1 for batch in batches[1:]] + [piece.end]  # where the next one begins
+    done = [Batch(batch, min(int(batch.seqs[-1]), end)) for batch, end in zip(batches, ends, strict=False)]
+    return _Read(done, piece.end, piece.more)

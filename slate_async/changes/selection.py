@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from slate_async.changes.order import last_change
+from slate_async.changes.order import last_cut
 from slate_async.format.block import binary_buffers
 from slate_async.format.columns import Columns, concat
 from slate_async.runtime.protocol import Offload
@@ -120,7 +120,7 @@ class _Kept:
         rows = await self._offload.run(self._sorted)
         if self.until == self._last:
             return Selected(rows, self.until)
-        stop = last_change(rows.create_ms)
+        stop = last_cut(rows)
         if stop:
             return Selected(rows.slice(0, stop), int(rows.seqs[stop - 1]))
         return Selected(rows, self.until) if self._room >= ROOM_LIMIT else None

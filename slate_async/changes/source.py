@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from slate_async.changes.history import History
 from slate_async.changes.hold import Hold, HoldStats, Place, gone
+from slate_async.changes.ingested import IngestedRows
 from slate_async.changes.log_rows import LoggedRows, LogRows
 from slate_async.changes.order import above, check_gapless
 from slate_async.errors import CorruptionError, InvalidError
@@ -24,7 +25,7 @@ from slate_async.format.columns import Columns
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.feeds import check_exact
-from slate_async.manifest.state import FeedMark, ManifestState
+from slate_async.manifest.state import FeedMark, ManifestState, SstRef
 from slate_async.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
@@ -77,11 +78,13 @@ class ChangeSource:
         self.seq = seq
         self.hold = hold
         self.snapshot_seq = 0
+        self._ingest: IngestedRows | None = None
         self._reading = reading
         self._begin(state, mark)
 
     def _begin(self, state: ManifestState, mark: FeedMark) -> None:
         self._state = state
+        self._ingest = None
         self._log_start = state.log_start
         self._history = self._reading.history(state)
         self._log_seq = mark.log_seq
@@ -103,9 +106,11 @@ class ChangeSource:
 
         Raises `InvalidError` (the hold is gone, what is missing was compacted, the database was destroyed),
         `CorruptionError`, `UnavailableError`; may be called again."""
-        if not self.in_history:
+        if self._ingest is None and not self.in_history:
             return await self._read_log()
         try:
+            if self._ingest is not None:
+                return await self._read_ingest(self._ingest)
             return await self._read_history(min(self._log_seq, max(until, self.seq + 1)))
         except MissingError as missing:
             await self._look_past(missing)
@@ -116,10 +121,13 @@ class ChangeSource:
     async def _read_history(self, until: int) -> Piece:
         state, seq = self._state, self.seq
         self._reading.stats.selections += 1
+        shared = self._history.shared_after(max(seq, state.history_floor))
         if seq < state.history_floor:
             found = await self._history.snapshot(seq)
+        elif shared == seq + 1:
+            return await self._read_ingest(self._history.ingested(shared))
         else:
-            found = await self._history.exact(seq, until)
+            found = await self._history.exact(seq, until if shared is None else min(until, shared - 1))
             self._check(found.rows, seq, found.end)
         self.seq = found.end
         return Piece([] if found.rows is None else [found.rows], found.end, more=True)
@@ -128,9 +136,17 @@ class ChangeSource:
         """All of ``(after, end]`` must be there."""
         name = f"manifest version {self._state.version}"
         if rows is not None:
-            check_gapless(rows, after, shared_until=0, source=name)
+            check_gapless(rows, after, shared_until=self._state.ingest_seq, source=name)
         if (after if rows is None else int(rows.seqs[-1])) != end:
             raise CorruptionError(f"its SSTs do not hold row {end} of the change feed", object_name=name)
+
+    async def _read_ingest(self, ingest: IngestedRows) -> Piece:
+        """The next part of it; with the last one, its number is done."""
+        parts = await ingest.next()
+        self._ingest = None if ingest.over else ingest
+        if ingest.over:
+            self.seq = ingest.seq
+        return Piece(parts, self.seq, more=True)
 
     async def _look_past(self, missing: MissingError) -> None:
         """An SST is gone. Go on from the head, if the checkpoint that held it is gone, too."""
@@ -158,7 +174,9 @@ class ChangeSource:
             return Piece([], self.seq, more=True)
         if missed is not None:
             raise missed
-        return self._take(read, chunk)
+        if not await self._holds_all(read, chunk, head):
+            return Piece([], self.seq, more=True)
+        return self._take(read, chunk, head)
 
     async def _counts(self, first: int, chunk: Chunk, head: ManifestState, known_start: int) -> bool:
         """Whether what was read at ``first`` is the log, by ``head``, read afterwards; else the source begins anew.
@@ -184,24 +202,52 @@ class ChangeSource:
         kept = head.checkpoint(self.hold.id)
         return MAX_POSITION if kept is None else min(kept.log_start, head.log_start)
 
-    def _take(self, read: list[LoggedRows], chunk: Chunk) -> Piece:
-        """Take over what was read: in one step."""
+    async def _holds_all(self, read: list[LoggedRows], chunk: Chunk, head: ManifestState) -> bool:
+        """Whether the log goes on where we are. If an ingest comes first that is not held, the source begins anew."""
+        seq = self.seq
+        if self._ingest_after(seq, head):
+            return True
+        fresh = [one.rows for one in read if int(one.rows.seqs[-1]) > seq]
+        if fresh:
+            gap = int(above(fresh[0], seq).seqs[0]) > seq + 1
+        else:
+            gap = not chunk.more and seq < head.last_seq and chunk.end.next_id >= head.log_start
+        if gap and seq < head.last_seq:
+            await self._begin_anew(head)
+            return False
+        return True
+
+    def _ingest_after(self, seq: int, head: ManifestState) -> tuple[SstRef, ...]:
+        """The SSTs of the ingest whose number comes next, as they were admitted; empty if no ingest comes next."""
+        if head.ingest_seq <= seq:
+            return ()
+        kept = None if self.hold is None else head.checkpoint(self.hold.id)
+        ssts = head.ssts() if kept is None or kept.feed is None else kept.feed.ingests
+        return tuple(sst for sst in ssts if sst.global_seq == seq + 1)
+
+    def _take(self, read: list[LoggedRows], chunk: Chunk, head: ManifestState) -> Piece:
+        """Take over what was read, up to where an ingest comes first: in one step."""
         parts: list[Columns] = []
         places: list[Place] = []
-        seq = self.seq
+        seq, end = self.seq, chunk.end
         for one in read:
             rows = above(one.rows, seq)
+            if len(rows) and self._ingest_after(seq, head):
+                end = places[-1].position if places else self.position
+                break
             check_gapless(rows, seq, shared_until=0, source=one.key)
             if len(rows):
                 parts.append(rows)
                 seq = int(rows.seqs[-1])
             places.append(Place(max(seq, int(one.rows.seqs[-1])), one.end))
-        self.seq, self.position = seq, chunk.end
-        self._reading.stats.log_objects += len(read)
+        ingest = self._ingest_after(seq, head)
+        self.seq, self.position = seq, end
+        self._ingest = IngestedRows(seq + 1, ingest, self._reading.history(head).open) if ingest else None
+        self._reading.stats.log_objects += len(places)
         if self.hold is not None:
             for place in places:
                 self.hold.passed(place)
-        return Piece(parts, seq, chunk.more or self._log_start > chunk.end.next_id)
+        return Piece(parts, seq, chunk.more or bool(ingest) or self._log_start > chunk.end.next_id)
 
     # ---- the head
 

@@ -63,6 +63,11 @@ def pending_keys(state: ManifestState) -> frozenset[str]:
     return frozenset(sst.location for ingest in state.ingests for sst in ingest.ssts)
 
 
+def fed_keys(state: ManifestState) -> frozenset[str]:
+    """The SSTs of ingests that change feeds have not delivered."""
+    return frozenset(sst.location for one in state.checkpoints if one.feed is not None for sst in one.feed.ingests)
+
+
 class _Kept(NamedTuple):
     """What one stored version keeps: SSTs, and the full version it is a change to."""
 
@@ -89,7 +94,7 @@ class Reach:
                 self._known[ref] = await self._read(ref)
         known = list(self._known.values())
         bases = [one.base for one in known if one.base is not None]
-        waiting = finished_keys(state) | pending_keys(state)
+        waiting = finished_keys(state) | pending_keys(state) | fed_keys(state)
         keys = await self._runtime.offload.run(lambda: waiting.union(*(one.keys for one in known)))
         return Reachable(keys, frozenset([*named, *bases]))
 

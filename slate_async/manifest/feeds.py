@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_async.errors import ConflictError, InvalidError
+from slate_async.errors import ConflictError, InternalError, InvalidError
 from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import THIS_VERSION, Checkpoint, FeedMark, ManifestState
+from slate_async.manifest.state import THIS_VERSION, Checkpoint, FeedMark, ManifestState, SstRef
 
 
 def check_exact(state: ManifestState, seq: int) -> None:
@@ -100,13 +100,22 @@ class MoveHold:
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies while it is there. Its mark is that it stands there, and lives as long."""
         found = held(state, self.id)
-        assert found.feed is not None
-        if found.feed == self.mark and found.expire_ms == self.expire_ms:
-            return None
-        moved = replace(found, feed=self.mark, expire_ms=self.expire_ms)
-        if self.mark.seq >= self.mark.log_seq:
+        if found.feed is None:
+            raise InternalError(f"checkpoint {self.id} is no feed's")
+        later = tuple(sst for sst in found.feed.ingests if sst.max_seq > self.mark.seq)
+        moved = replace(found, feed=replace(self.mark, ingests=later), expire_ms=self.expire_ms)
+        if moved != found and self.mark.seq >= self.mark.log_seq:
             moved = replace(moved, ref=THIS_VERSION, log_start=min(self.mark.log_position, state.log_start))
-        return _replaced(state, found, moved)
+        return None if moved == found else _replaced(state, found, moved)
+
+
+def hold_ingest(checkpoints: tuple[Checkpoint, ...], ssts: tuple[SstRef, ...]) -> tuple[Checkpoint, ...]:
+    """``checkpoints``, with ``ssts`` of an ingest that is admitted held for every feed: it is to find them as they are,
+    however late it comes."""
+    return tuple(
+        one if one.feed is None else replace(one, feed=replace(one.feed, ingests=(*one.feed.ingests, *ssts)))
+        for one in checkpoints
+    )
 
 
 def held(state: ManifestState, hold_id: UUID) -> Checkpoint:

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, InternalError, InvalidError
 from slate_async.manifest.edits import AddL0, WriterPin, check_usable, check_writer, pinned
+from slate_async.manifest.feeds import hold_ingest
 from slate_async.manifest.history import sampled
 from slate_async.manifest.state import (
     AppBatch,
@@ -319,6 +320,7 @@ def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manif
     return replace(
         done,
         l0=(*ssts, *state.l0),
+        checkpoints=hold_ingest(state.checkpoints, ssts),
         last_seq=seq,
         ingest_seq=seq,
         last_tick_ms=tick,

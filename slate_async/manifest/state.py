@@ -92,12 +92,14 @@ class FeedMark:
     log_seq: every row above it is in the log from ``log_position`` on; rows between ``seq`` and it are in the SSTs of
     the checkpoint's version
     log_position: a position of the log; ``log_floor``: the epoch below which objects from there on are a zombie's
+    ingests: SSTs of ingests above ``log_seq``, which were never in the log; as they were admitted
     """
 
     seq: int
     log_seq: int
     log_position: int
     log_floor: int
+    ingests: tuple[SstRef, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 

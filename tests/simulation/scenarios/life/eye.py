@@ -197,11 +197,12 @@ class Eye:
 
 
 def _own(state: ManifestState) -> Iterator[str]:
-    """Locations of a state's SSTs that are its own database's, finished parts of compactions and pending ingests
-    included."""
+    """Locations of a state's SSTs that are its own database's, finished parts of compactions, pending ingests, and
+    those that feeds are to deliver included."""
     finished = (sst for one in state.compactions for part in one.finished for sst in part.ssts)
     pending = (sst for one in state.ingests for sst in one.ssts)
-    return (sst.location for ssts in (state.ssts(), finished, pending) for sst in ssts if sst.database_id is None)
+    fed = (sst for one in state.checkpoints if one.feed is not None for sst in one.feed.ingests)
+    return (sst.location for ssts in (state.ssts(), finished, pending, fed) for sst in ssts if sst.database_id is None)
 
 
 def _pinned(head: ManifestState) -> list[VersionRef]:
