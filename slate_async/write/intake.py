@@ -80,7 +80,9 @@ class Intake:
         self.last_seq = seq
         group = self._leased_group
         group.writes += 1
-        return handle_of(seq, now, group)
+        handle = WriteHandle()  # as `handle_of`, without a call
+        handle.seq, handle._create_ms, handle._group = seq, now, group
+        return handle
 
     async def row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
         """Apply one row, once there is room."""
