@@ -12,6 +12,7 @@ import typer
 
 from slate_async.cli import (
     admin,
+    changes,
     checkpoints,
     collection,
     compaction,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(admin_app, name="admin")
+app.add_typer(changes.commands)
 app.add_typer(checkpoints.commands)
 app.add_typer(lineage.commands)
 app.add_typer(upkeep.commands)

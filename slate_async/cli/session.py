@@ -100,6 +100,10 @@ class Session:
             self._path(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
         )
 
+    def reader(self) -> AbstractAsyncContextManager[slate_async.DbReader]:
+        """The database, followed; what is read is kept from being deleted meanwhile."""
+        return slate_async.open_reader(self._path(), metastore=self.metastore, settings=self.settings())
+
     def compacting(
         self, progress: EventSink, *, automatic: bool = True
     ) -> AbstractAsyncContextManager[slate_async.DbCompactor]:
