@@ -36,7 +36,8 @@ from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
 
 ROW_OVERHEAD_BYTES = 224
 """What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry, the packed
-columns and the key's place in the sorted order (measured on CPython 3.11, rounded up)."""
+columns and the key's place in the sorted order (measured on CPython 3.11, rounded up). Not counted: about 100 bytes a
+row of a table that is scanned or asked for older versions, for its `RowsByKey`."""
 
 STEP_ROWS = 256
 """With `STEP_BYTES` the bounds of one conversion step: a tenth of a millisecond for small rows that have left the
