@@ -18,8 +18,8 @@ VERY_LATE_S = 0.020
 
 
 class Lateness:
-    """Of one loop. ``wakes``: how often it was measured; ``late`` and ``very_late``: how often it was more than `LATE_S`
-    and `VERY_LATE_S` late; ``most_s``: the latest it was, in seconds."""
+    """Of one loop. ``wakes``: how often it was measured; ``late`` and ``very_late``: how often it was late by more than
+    `LATE_S` and `VERY_LATE_S`; ``most_s``: the latest it was, in seconds."""
 
     __slots__ = ("late", "most_s", "very_late", "wakes")
 
