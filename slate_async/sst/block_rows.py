@@ -22,8 +22,9 @@ Pair: TypeAlias = tuple[bytes, bytes]
 SAMPLE_EVERY = 16
 SAMPLES_PER_GROUP = 2
 GROUP_ROWS = SAMPLE_EVERY * SAMPLES_PER_GROUP
-WORTH_LOOKS = 2
-"""Groups are kept of a block from this look on: to make one takes about what a look without it takes."""
+FEW_ROWS = 512
+WORTH_LOOKS = 16
+"""Groups are kept of a block from this look on: making those a look meets takes as long as several looks without."""
 MOST_BYTES = 1 << 18
 """Of larger blocks none are kept: their rows are large, and making a group of them would take long."""
 NOT_SEEN = MAX_SEQ + 1
@@ -144,7 +145,11 @@ class BlockRows:
         return None if found is None else (found[0][::-1], *found[1:])
 
     def _sample(self) -> list[bytes]:
-        self._samples = self.columns.keys[::SAMPLE_EVERY].to_pylist()
+        keys = self.columns.keys
+        if self._rows <= FEW_ROWS:  # then making all takes less than picking some
+            self._samples = keys.to_pylist()[::SAMPLE_EVERY]
+        else:
+            self._samples = keys[::SAMPLE_EVERY].to_pylist()
         return self._samples
 
     def _pairs(self, keys: list[bytes], low: int) -> list[Pair]:

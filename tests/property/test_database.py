@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import slate_async as slate
 from slate_async.read import hot
+from slate_async.sst import block_rows
 from slate_async.types import Row
 from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle
 
@@ -365,6 +366,7 @@ def _soon_hot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Point reads go through hot ranges as soon as that is possible."""
     monkeypatch.setattr(hot, "READS_PER_LOOK", 1)
     monkeypatch.setattr(hot, "WORTH_LOOKUPS", 1)
+    monkeypatch.setattr(block_rows, "WORTH_LOOKS", 2)
 
 
 @pytest.mark.timeout(1800)

@@ -21,6 +21,7 @@ from slate_async.read import KeyRange, ReadView, Run, Scan, Table, hot, key_rang
 from slate_async.read.hot import HotReads
 from slate_async.read.live import live_hit
 from slate_async.read.look import Look
+from slate_async.sst import block_rows
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit
 from tests.read_model import StoredTables, Version, run, table, turns, visible
 
@@ -256,6 +257,7 @@ def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def _soon_hot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot, "READS_PER_LOOK", 1)
     monkeypatch.setattr(hot, "WORTH_LOOKUPS", 2)
+    monkeypatch.setattr(block_rows, "WORTH_LOOKS", 2)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=QUIET)
