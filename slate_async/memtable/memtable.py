@@ -44,7 +44,9 @@ STEP_ROWS = 256
 processor's cache. Several conversions may take a step in one turn of the loop; and for so few rows numpy does not give
 up the interpreter, which a worker would then keep for longer than the step takes."""
 
-INDEX_STEP_ROWS = 4096
+INDEX_STEP_ROWS = 2048
+"""Rows whose keys are gathered in one step: 0.3 ms."""
+
 ORDER_STEP_ROWS = 512
 FIRST_BATCH_ROWS = 32
 SCAN_STEP_ROWS = 1024
