@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from slate_async.cli.encoding import Encoding, json_field, show
 
 KEYS = frozenset(("first_key", "last_key", "visible_first", "visible_end"))
@@ -18,6 +20,8 @@ def plain(value: Any, encoding: Encoding) -> Any:
     """``value`` as dicts, lists, numbers and texts. Fields of newer releases are shown among the others."""
     if is_dataclass(value):
         return _named({one.name: getattr(value, one.name) for one in fields(value)}, encoding)
+    if isinstance(value, msgspec.Struct):
+        return _named({name: getattr(value, name) for name in value.__struct_fields__}, encoding)
     if hasattr(value, "_asdict"):
         return _named(value._asdict(), encoding)
     if isinstance(value, Mapping):

@@ -16,6 +16,8 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
+from msgspec import structs
+
 from slate_async.errors import ConflictError, InternalError, InvalidError
 from slate_async.manifest.edits import AddL0, WriterPin, check_usable, check_writer, pinned
 from slate_async.manifest.feeds import hold_ingest
@@ -312,7 +314,8 @@ class ShowIngests:
 
 def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
     tick = max(state.last_tick_ms, now_ms)
-    ssts = tuple(replace(one, min_seq=seq, max_seq=seq, global_seq=seq, global_create_ms=tick) for one in job.ssts)
+    numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
+    ssts = tuple(structs.replace(one, **numbers) for one in job.ssts)
     rows = sum(one.rows for one in ssts)
     done = _ended(state, job, "admitted", now_ms, seq=seq, rows=rows, shown=False)
     apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))

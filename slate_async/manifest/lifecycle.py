@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from uuid import UUID
 
+from msgspec import structs
+
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InvalidError
 from slate_async.manifest.edits import ClaimWriter
@@ -77,7 +79,7 @@ class CopyContents:
 
 
 def _as_parents(sst: SstRef, database_id: UUID) -> SstRef:
-    return sst if sst.database_id is not None else replace(sst, database_id=database_id)
+    return sst if sst.database_id is not None else structs.replace(sst, database_id=database_id)
 
 
 def _run_as_parents(run: SortedRun, database_id: UUID) -> SortedRun:

@@ -1,4 +1,4 @@
-"""The manifest's dataclasses as MessagePack maps, driven by their type hints.
+"""The manifest's dataclasses and structs as MessagePack maps, driven by their type hints.
 
 A field is stored under its name, and left out when it is ``None``. Fields that this release does not know, which a
 newer one wrote, are kept in ``unknown`` and written again.
@@ -12,6 +12,8 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
+
+import msgspec
 
 from metastores.protocol import VersionRef
 from slate_async.manifest.state import NO_FIELDS
@@ -51,7 +53,7 @@ def conversion(hint: Any) -> Conversion | None:
         return VERSION_PAIR
     if get_origin(hint) is tuple:
         return _of_tuple(get_args(hint))
-    if is_dataclass(hint):
+    if is_dataclass(hint) or isinstance(hint, msgspec.StructMeta):
         shape = Shape[Any](hint)
         return Conversion(shape.pack, shape.unpack)
     return STRING_MAP if get_origin(hint) is Mapping else None
@@ -68,12 +70,13 @@ def _of_tuple(items: tuple[Any, ...]) -> Conversion:
 
 
 class Shape(Generic[T]):
-    """One dataclass, which has a field ``unknown``. ``besides``: fields that are kept elsewhere."""
+    """One dataclass or struct, which has a field ``unknown``. ``besides``: fields that are kept elsewhere."""
 
     def __init__(self, cls: Any, besides: tuple[str, ...] = ()) -> None:
         hints = get_type_hints(cls)
         self._cls: Callable[..., T] = cls
-        self.names = tuple(one.name for one in fields(cls) if one.name not in ("unknown", *besides))
+        names = cls.__struct_fields__ if isinstance(cls, msgspec.StructMeta) else [one.name for one in fields(cls)]
+        self.names = tuple(name for name in names if name not in ("unknown", *besides))
         self._known = frozenset(self.names)
         self.conversions = {name: found for name in self.names if (found := conversion(hints[name])) is not None}
 

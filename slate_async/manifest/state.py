@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
+import msgspec
+
 from metastores.protocol import VersionRef
 from slate_async.errors import InternalError
 
@@ -32,9 +34,9 @@ def no_fields() -> Mapping[str, Any]:
     return NO_FIELDS
 
 
-@dataclass(frozen=True, slots=True)
-class SstRef:
-    """A finished SST: where it is and what it spans, never its block metadata.
+class SstRef(msgspec.Struct, frozen=True, gc=False):
+    """A finished SST: where it is and what it spans, never its block metadata. A struct: there may be a hundred
+    thousand, whose making and whose looking through by the garbage collector would hold the event loop up.
 
     location: key relative to the database's path
     object_id: the 16 bytes its header and footer carry
@@ -67,7 +69,7 @@ class SstRef:
     global_seq: int | None = None
     global_create_ms: int | None = None
     database_id: UUID | None = None
-    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+    unknown: Mapping[str, Any] = NO_FIELDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ looked for, so a collector of the mirror cannot take it before the commit that n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import structs
 
 from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError
@@ -107,12 +109,12 @@ class SstCopier:
             usable = one.size == sst.size and (named or one.base_version >= self._floor)
             if usable and await self._same(source, sst, one.key, own=own):
                 self.tally.kept += 1
-                return replace(sst, location=one.key, database_id=None)
+                return structs.replace(sst, location=one.key, database_id=None)
         key = sst_key(self._base, sst.object_id)
         await self._copy(source, sst, key)
         self.tally.copied += 1
         self.tally.copied_bytes += sst.size
-        return replace(sst, location=key, database_id=None)
+        return structs.replace(sst, location=key, database_id=None)
 
     async def _same(self, source: ObjectStore, sst: SstRef, key: str, *, own: bool) -> bool:
         """Whether the object at ``key`` is the copy of ``sst``: a put is whole or not at all, so its header, with the

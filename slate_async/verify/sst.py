@@ -7,9 +7,11 @@ Memory: one read of `READ_BYTES` (or a block, if that is larger), and the object
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import structs
 
 from slate_async.errors import CorruptionError, InternalError, InvalidError
 from slate_async.format.block import decode_block, stored_raw_bytes
@@ -221,7 +223,8 @@ def _header_against_footer(key: str, header: ObjectHeader, footer: SstFooter) ->
 
 def _ref_against(ref: SstRef, header: ObjectHeader, meta: SstMeta) -> Iterator[Finding]:
     if ref.global_seq is not None:
-        ref = replace(ref, min_seq=meta.stats.min_seq, max_seq=meta.stats.max_seq)  # whatever is stored does not count
+        seqs = {"min_seq": meta.stats.min_seq, "max_seq": meta.stats.max_seq}
+        ref = structs.replace(ref, **seqs)  # whatever is stored does not count
     said = {name: (getattr(ref, name), getattr(meta.stats, name)) for name in COMPARED}
     said["writer_epoch"] = (ref.writer_epoch, header.writer_epoch)
     for name, (named, stored) in said.items():

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import slate_async as slate
 from slate_async.clone.site import Site
@@ -147,7 +148,7 @@ async def test_a_manifest_that_describes_an_sst_wrongly_is_found(field: str) -> 
     state = await town.state(PARENT)
     [run] = state.runs
     value = getattr(run.ssts[0], field)
-    wrong = replace(run.ssts[0], **{field: value + (b"x" if isinstance(value, bytes) else 1)})
+    wrong = structs.replace(run.ssts[0], **{field: value + (b"x" if isinstance(value, bytes) else 1)})
     async with town.process() as open_at, open_at(PARENT) as site:
         await site.driver.commit(Change((("runs", (replace(run, ssts=(wrong,)),)),)))
     assert wrong.location in about(await verified(town))
@@ -204,7 +205,7 @@ async def test_an_sst_whose_parts_do_not_fit_together_is_found(
     spoil(builder)
     encoded = builder.finish()
     await store.put(old.location, encoded.buffers)
-    run = replace(state.runs[0], ssts=(replace(old, size=encoded.size, tombstones=encoded.stats.tombstones),))
+    run = replace(state.runs[0], ssts=(structs.replace(old, size=encoded.size, tombstones=encoded.stats.tombstones),))
     async with town.process() as open_at, open_at(PARENT) as site:
         await site.driver.commit(Change((("runs", (run,)), ("checkpoints", ()))))
     findings = (await verified(town)).findings

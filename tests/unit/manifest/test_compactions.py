@@ -6,6 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
@@ -34,7 +35,7 @@ from tests.unit.manifest.test_codec import sst
 
 
 def keyed(number: int, first: bytes = b"a", last: bytes = b"z") -> SstRef:
-    return replace(sst(number), first_key=first, last_key=last)
+    return structs.replace(sst(number), first_key=first, last_key=last)
 
 
 L0 = (keyed(9), keyed(8), keyed(7))
@@ -218,7 +219,7 @@ def test_history_is_exact_above_what_was_kept() -> None:
 
 @pytest.mark.parametrize(("expires", "floor"), [(None, 500), (900, 1_000), (1_000, 1_000), (1_001, 500)])
 def test_the_expiry_floor_rises_to_where_an_input_may_have_lost_expired_rows(expires: int | None, floor: int) -> None:
-    before = replace(STATE, expiry_floor_ms=500, l0=(*L0[:2], replace(L0[2], min_expire_ms=expires)))
+    before = replace(STATE, expiry_floor_ms=500, l0=(*L0[:2], structs.replace(L0[2], min_expire_ms=expires)))
     assert apply(COMMIT, apply(RegisterCompaction(compaction()), before)).expiry_floor_ms == floor
     no_wal = replace(NO_WAL, expiry_floor_ms=500)
     state = apply(RegisterCompaction(compaction(l0=(), log_end=15)), no_wal)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from metastores import names
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
@@ -235,7 +236,7 @@ async def test_a_pinned_full_manifest_of_before_there_were_ingests_is_read() -> 
     assert state == replace(
         BASE,
         ref=NO_VERSION,
-        l0=(replace(newest, global_create_ms=None), oldest),
+        l0=(structs.replace(newest, global_create_ms=None), oldest),
         ingests=(),
         ingest_records=(),
         ingest_apps=(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from msgspec import structs
+
 from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.read.sst_tables import Levels, SstTables, StoredRun
@@ -52,7 +54,9 @@ def test_shared_runs_and_ssts_are_the_same_objects() -> None:
 
 def test_a_table_of_a_run_is_made_when_a_read_needs_it() -> None:
     shown = tables()
-    ssts = tuple(replace(sst(name), first_key=b"%c1" % ord(name), last_key=b"%c3" % ord(name)) for name in "ABCD")
+    ssts = tuple(
+        structs.replace(sst(name), first_key=b"%c1" % ord(name), last_key=b"%c3" % ord(name)) for name in "ABCD"
+    )
     [run] = shown.levels(state_of("", SortedRun(1, ssts))).runs
     assert isinstance(run, StoredRun)
     assert [run.find(key) for key in (b"@", b"B0", b"E")] == [None, None, None]
@@ -88,7 +92,7 @@ def test_an_sst_that_moves_keeps_its_reader() -> None:
 
 def test_an_sst_of_which_less_counts_has_a_table_of_its_own_and_the_same_reader() -> None:
     shown = tables()
-    cut = replace(sst("A"), last_key=b"m")
+    cut = structs.replace(sst("A"), last_key=b"m")
     [before] = shown.levels(state_of("A")).l0
     [after] = shown.levels(replace(state_of(), l0=(cut,))).l0
     assert (after.last_key, after.source is before.source) == (b"m", True)
