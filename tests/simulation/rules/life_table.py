@@ -23,6 +23,7 @@ from slate_async.manifest.compactions import CommitCompaction
 from slate_async.manifest.edits import AddL0
 from slate_async.manifest.lifecycle import MakeAgain
 from tests.simulation.rules import instead, life_instead
+from tests.simulation.rules.feed_table import FEED_SWITCHES
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
@@ -201,4 +202,5 @@ LIFE_SWITCHES: Sequence[Switch] = (
         stage=_SCRIPTS["remade"],
         behind=(UNASSERTED,),
     ),
+    *FEED_SWITCHES,
 )

@@ -1,0 +1,89 @@
+"""Switches of what the change feed rests on, and what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from slate_async.changes import source
+from slate_async.changes.hold import Hold
+from slate_async.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.manifest import feeds
+from slate_async.manifest.state import FeedMark, ManifestState
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.protocol import Scenario
+
+
+def forget_what_is_held(self: EpochPrefixedLog, claimed: ManifestState) -> int:
+    """A take-over drops what is compacted, held or not."""
+    return claimed.log_start
+
+
+def hold_what_is_not_read(self: Hold) -> FeedMark:
+    """The mark stands where was read, acknowledged or not."""
+    seq, (position, floor) = self._places[-1]
+    return replace(self._mark, seq=self.acknowledged, log_seq=seq, log_position=position, log_floor=floor)
+
+
+def anything(state: ManifestState, seq: int) -> None:
+    """Whatever is asked for is there."""
+
+
+def _feed(**fixed: Any) -> Scenario:
+    return life_scenario("feed", "what a switch runs", **{**_BUSY, **fixed})
+
+
+_BUSY = {
+    "protocol": "contiguous",
+    "wal": True,
+    "ack": "committed",
+    "writers": 3,
+    "rounds": 10,
+    "tasks": 1,
+    "active_seconds": 3.0,
+    "faults": 0.3,
+    "crashes": 0.3,
+    "freezes": 0.1,
+    "compactors": 1,
+    "collectors": 1,
+    "readers": 0,
+    "keepers": 0,
+    "cloners": 0,
+    "resident": False,
+    "retention_ms": 0,
+    "min_age_ms": 0,
+    "l0_rows": 1,
+    "l0_flushes": 0.3,
+    "width": 1,
+    "feeds": 1,
+}
+"""Everything leaves the log at once, is compacted and collected; one consumer with a hold by name."""
+
+FEED_SWITCHES: Sequence[Switch] = (
+    Switch(
+        "feed-mark",
+        "feeds",
+        "a feed holds what it has not read, acknowledged or not",
+        (Patch(Hold, "_wanted", property(hold_what_is_not_read)),),
+        within=30,
+        stage=_feed(),
+    ),
+    Switch(
+        "feed-ranges",
+        "feeds",
+        "a take-over forgets whose the positions are that feeds hold",
+        (Patch(EpochPrefixedLog, "_held_from", forget_what_is_held),),
+        within=30,
+        stage=_feed(protocol="epoch_prefixed", feeds=3),
+    ),
+    Switch(
+        "feed-exact",
+        "feeds",
+        "a feed without a hold goes on wherever history was compacted",
+        (Patch(source, "check_exact", anything), Patch(feeds, "check_exact", anything)),
+        within=30,
+        stage=_feed(feeds=3),
+    ),
+)
