@@ -15,7 +15,7 @@ from slate_async.collector import GarbageCollector
 from slate_async.compaction.progress import CompactionEvent
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
-from slate_async.entry import open_admin, open_compactor, open_gc, open_reader
+from slate_async.entry import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.entry import open_database as open
 from slate_async.environment import Environment, OpeningDb
 from slate_async.errors import (
@@ -29,6 +29,10 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
+from slate_async.ingest.manage import IngestInfo, NotAdmittedError
+from slate_async.ingest.orphans import IngestObject
+from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.ingesting import IngestJob, IngestTask
 from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.sst import BlockInspection, SstInspection
@@ -71,6 +75,12 @@ __all__ = [
     "Garbage",
     "GarbageCollector",
     "HoldingCompaction",
+    "IngestInfo",
+    "IngestJob",
+    "IngestObject",
+    "IngestSpec",
+    "IngestTask",
+    "IngestedSst",
     "InternalError",
     "InvalidError",
     "LogEntry",
@@ -78,6 +88,7 @@ __all__ = [
     "ManifestInspection",
     "MirrorProgress",
     "MirrorReport",
+    "NotAdmittedError",
     "OpeningDb",
     "Readable",
     "ReaderStatus",
@@ -101,4 +112,6 @@ __all__ = [
     "open_compactor",
     "open_reader",
     "open_gc",
+    "open_ingest",
+    "open_ingest_task",
 ]

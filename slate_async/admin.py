@@ -21,6 +21,8 @@ from slate_async.compacting import merge_range
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.errors import InvalidError
 from slate_async.follow.picture import Picture
+from slate_async.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
+from slate_async.ingest.orphans import IngestObject, ingest_objects
 from slate_async.inspection.log import LogInspection, inspect_log
 from slate_async.inspection.manifest import ManifestInspection, RunInspection, inspect_manifest, inspect_runs
 from slate_async.inspection.sst import SstInspection, inspect_sst
@@ -28,6 +30,7 @@ from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.edits import check_usable
+from slate_async.manifest.ingests import ForgetApp
 from slate_async.member import Member
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
@@ -111,6 +114,29 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await to_the_end(each_of(closers))
+
+    async def list_ingests(self) -> list[IngestInfo]:
+        """Bulk ingests on their way, the oldest first; then the last ones that have ended, the latest first."""
+        self._check()
+        return all_jobs(await self._while_open(self._driver.existing(self._name)))
+
+    async def withdraw_ingest(self, job_id: str) -> IngestInfo:
+        """End an ingest that was not admitted yet; see `IngestJob.withdraw`."""
+        self._check()
+        check_job(job_id)
+        return await self._while_open(withdraw(self._driver, self._place.runtime.clock, job_id))
+
+    async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
+        """SSTs that tasks of one ingest, or of all, have uploaded and no compaction has rewritten: also those of
+        attempts that failed, which a collector deletes when the job has ended. Asks the store about each."""
+        self._check()
+        state = await self._while_open(self._driver.existing(self._name))
+        return [one async for one in ingest_objects(self._place.store, state, job_id)]
+
+    async def forget_ingest_app(self, app_id: str) -> None:
+        """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
+        self._check()
+        await self._while_open(self._driver.commit(ForgetApp(app_id)))
 
     async def inspect_manifest(self) -> ManifestInspection:
         """The newest version of the manifest as it is stored."""

@@ -15,6 +15,7 @@ from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.compaction.resident import Resident, resident_token
+from slate_async.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.format.compression import Compression
 from slate_async.log.protocol import LogReader
 from slate_async.manifest.belonging import check_belonging
@@ -126,7 +127,9 @@ def resident_beside(
         return writer.log_sst_count >= settings.l0_compact_ssts
 
     def due() -> bool:
-        return writer.l0_count >= settings.l0_compact_ssts or bool(writer.state.compactions)
+        state = writer.state
+        full = writer.l0_count >= settings.l0_compact_ssts
+        return full or bool(state.compactions) or oldest_is_large_ingest(state, settings.sst_bytes)
 
     async def head() -> ManifestState | None:
         return driver.head

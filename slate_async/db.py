@@ -338,6 +338,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             compactor=self._compaction.resident.situation,
             compactions=len(state.compactions),
             l0_stall=writer.pressure.reason,
+            ingests=sum(not one.pending for one in state.ingests),
+            pending_ingests=sum(one.pending for one in state.ingests),
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -360,6 +362,9 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             "l0.written_bytes": writer.l0.stats.bytes,
             "l0.stalls": writer.pressure.stalls,
             "l0.stalled_seconds": writer.pressure.stalled_seconds,
+            "ingest.admitted": writer.ingests.stats.admitted,
+            "ingest.rows": writer.ingests.stats.rows,
+            "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
             "backpressure.stalls": writer.admission.stalls,
             **self._compaction.stats.metrics(),
             **self._feed_metrics(),

@@ -13,13 +13,18 @@ from slate_async.collector import GarbageCollector
 from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
-from slate_async.environment import Environment, Opening, OpeningDb, Path, require_loop
+from slate_async.environment import Environment, OpeningDb, Path, require_loop
 from slate_async.errors import InvalidError
+from slate_async.ingest.manage import check_job
+from slate_async.ingest.spec import IngestSpec
+from slate_async.ingesting import DAY_S, IngestJob, IngestTask
 from slate_async.member import Member
+from slate_async.openings import Opening
 from slate_async.reader import DbReader
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
+from slate_async.write.rows import Duration
 
 M = TypeVar("M", bound=Member)
 
@@ -110,6 +115,45 @@ def open_gc(
         runtime,
         lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
     )
+
+
+def open_ingest(
+    path: Path,
+    *,
+    job_id: str | None = None,
+    lifetime: Duration = DAY_S,
+    metastore: str | MetaStoreFactory | None = None,
+    settings: Settings | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[IngestJob]:
+    """Begin a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest`."""
+    check_arguments(path, metastore, settings, False, None, name)
+    if job_id is not None:
+        check_job(job_id)
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_ingest(
+            path, job_id=job_id, lifetime=lifetime, metastore=metastore, settings=settings, name=name
+        ),
+    )
+
+
+def open_ingest_task(
+    path: Path,
+    spec: IngestSpec | str,
+    *,
+    settings: Settings | None = None,
+    name: str | None = None,
+    environment: Environment | None = None,
+    runtime: Runtime | None = None,
+) -> Opening[IngestTask]:
+    """A task of a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest_task`."""
+    check_arguments(path, None, settings, False, None, name)
+    told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
+    return opening_in(environment, runtime, lambda env: env.open_ingest_task(path, told, settings=settings, name=name))
 
 
 def open_reader(

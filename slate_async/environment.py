@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from metastores.factories import parse_metastore
@@ -31,6 +30,9 @@ from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import prepare
+from slate_async.ingest.manage import check_job
+from slate_async.ingest.spec import IngestSpec
+from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.manifest.driver import translating
 from slate_async.member import Member
 from slate_async.objectstore.neighbours import Neighbours
@@ -40,6 +42,7 @@ from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import open_writer
+from slate_async.openings import Opening
 from slate_async.place import Place
 from slate_async.reader import DbReader
 from slate_async.reading import open_reading
@@ -52,6 +55,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
+from slate_async.write.rows import Duration, seconds
 
 M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)
@@ -232,6 +236,56 @@ class Environment:
             return Admin(part.place, part.supervisor, part.release, partial(self._open_site, part))
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_ingest(
+        self,
+        path: Path,
+        *,
+        job_id: str | None = None,
+        lifetime: Duration = DAY_S,
+        metastore: str | MetaStoreFactory | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+    ) -> Opening[IngestJob]:
+        """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
+
+        job_id: its name, 1 to 200 characters; one that is known is the same job, whoever opened it before. By default
+        a new one
+        lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
+
+        Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
+        check_arguments(path, metastore, settings, False, None, name)
+        chosen = self.runtime.ids.token() if job_id is None else job_id
+        check_job(chosen)
+        lifetime_ms = max(1, round(seconds(lifetime, "lifetime") * 1000))
+
+        async def begin(part: Part) -> IngestJob:
+            opened = await begin_ingest(part.place, part.supervisor, chosen, lifetime_ms)
+            own = part.place.settings.replace(compactor=False)
+            writer = partial(self.open, path, metastore=metastore, settings=own, create=False, name=name)
+            return IngestJob(
+                part.place, chosen, opened, part.supervisor, part.release, lifetime_ms=lifetime_ms, writer=writer
+            )
+
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+
+    def open_ingest_task(
+        self,
+        path: Path,
+        spec: IngestSpec | str,
+        *,
+        settings: Settings | None = None,
+        name: str | None = None,
+    ) -> Opening[IngestTask]:
+        """A task of a bulk ingest, which writes SSTs at ``path`` as ``spec`` says: `IngestJob.spec`, or its JSON. It
+        sends nothing before it is asked to write. Raises `InvalidError`."""
+        check_arguments(path, None, settings, False, None, name)
+        told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
+
+        async def begin(part: Part) -> IngestTask:
+            return IngestTask(part.place, told, part.supervisor, part.release)
+
+        return Opening(lambda: self._open_member(path, None, settings, name, begin))
 
     @asynccontextmanager
     async def _open_site(self, part: Part, path: str, metastore: str | MetaStoreFactory | None) -> AsyncIterator[Site]:
@@ -425,41 +479,6 @@ async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaita
             await supervisor.close()
     finally:
         await release()
-
-
-class Opening(Generic[M]):
-    """What `open` and its kin return: await it for what it opens, or enter it, and it is closed at the end. Once."""
-
-    def __init__(self, start: Callable[[], Awaitable[M]]) -> None:
-        self._start = start
-        self._used = False
-        self._member: M | None = None
-
-    def __await__(self) -> Generator[object, None, M]:
-        return self._once().__await__()
-
-    def _once(self) -> Awaitable[M]:
-        if self._used:
-            raise InvalidError("this opening was used already; call open() again")
-        self._used = True
-        return self._start()
-
-    def __getattr__(self, name: str) -> object:
-        raise AttributeError(f"{name!r}: the database is not open yet; use `db = await open(...)` or `async with`")
-
-    def __del__(self) -> None:
-        if not self._used:
-            warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
-
-    async def __aenter__(self) -> M:
-        self._member = await self._once()
-        return await self._member.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._member is not None:
-            await self._member.__aexit__(kind, error, traceback)
 
 
 OpeningDb: TypeAlias = Opening[Db]

@@ -25,6 +25,7 @@ class Status:
     compactor: what compacts the database, in words
     compactions: compactions under way, here or elsewhere
     l0_stall: why the writer waits for compaction, ``None`` if it does not
+    ingests, pending_ingests: bulk ingests whose SSTs are being made; those that wait to be admitted
     """
 
     path: str
@@ -49,6 +50,8 @@ class Status:
     compactor: str
     compactions: int
     l0_stall: str | None
+    ingests: int = 0
+    pending_ingests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.environment import Opening, OpeningDb
+from slate_async.environment import OpeningDb
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import Edit
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
@@ -26,6 +26,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.openings import Opening
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds

@@ -10,10 +10,10 @@ them).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slate_async.compaction.draft import Draft, span
-from slate_async.manifest.state import SortedRun, SstRef
+from slate_async.manifest.state import ManifestState, SortedRun, SstRef, l0_units
 
 SMALLEST_BYTES = 1 << 20
 """Runs of this size and below are of class 0: merging them costs next to nothing."""
@@ -34,15 +34,28 @@ def _push_top(draft: Draft) -> None:
     """Plan that the oldest sources of the top become a run once there are enough. A large ingest stays by itself: it
     becomes a run as it is, at once when nothing older is left in the top."""
     config = draft.config
-    large = next((at for at, source in enumerate(reversed(draft.top)) if _is_large(source, config.sst_bytes)), None)
+    large = next(
+        (at for at, source in enumerate(reversed(draft.top)) if is_large_ingest(source, config.sst_bytes)), None
+    )
     if large == 0:
         draft.add(top=1)
     elif len(draft.top) >= config.l0_compact_ssts:
         draft.add(top=min(len(draft.top) if large is None else large, config.max_width))
 
 
-def _is_large(source: tuple[SstRef, ...], sst_bytes: int) -> bool:
+def is_large_ingest(source: Sequence[SstRef], sst_bytes: int) -> bool:
+    """Whether a source of the top is an ingest that is worth a run of its own."""
     return source[0].global_seq is not None and sum(sst.size for sst in source) >= sst_bytes
+
+
+def oldest_is_large_ingest(state: ManifestState, sst_bytes: int) -> bool:
+    """Whether one may become a run at once, however few SSTs L0 has."""
+    return (
+        state.compaction == "size_tiered"
+        and bool(state.l0)
+        and state.l0[-1].global_seq is not None
+        and is_large_ingest(l0_units(state.l0)[-1], sst_bytes)
+    )
 
 
 def size_class(run: SortedRun, width: int) -> int:

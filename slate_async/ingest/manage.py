@@ -119,7 +119,7 @@ def _is_name(value: object) -> bool:
 
 async def register(
     driver: ManifestDriver, runtime: Runtime, settings: Settings, job_id: str, lifetime_ms: int
-) -> tuple[IngestSpec | None, ManifestState]:
+) -> IngestSpec | None:
     """Begin the job, or go on with it; what its tasks must know: ``None`` if it has ended already, with effect.
 
     Raises `InvalidError`, `UnavailableError`."""
@@ -127,8 +127,8 @@ async def register(
     state = await driver.commit(RegisterIngest(job_id, now_ms, now_ms + lifetime_ms))
     job = find_ingest(state, job_id)
     if job is None:
-        return None, state
-    spec = IngestSpec(
+        return None
+    return IngestSpec(
         job_id,
         state.database_id,
         job.base_version,
@@ -139,7 +139,6 @@ async def register(
         settings.compression,
         settings.filter_bits_per_key,
     )
-    return spec, state
 
 
 async def commit(
@@ -159,6 +158,11 @@ async def commit(
     return _known(await driver.commit(edit), spec.job_id)
 
 
+async def info(driver: ManifestDriver, job_id: str) -> IngestInfo:
+    """The job as it is now. Raises `ConflictError` if nothing is known of it."""
+    return _known(await driver.existing(f"the database of ingest {job_id!r}"), job_id)
+
+
 async def withdraw(driver: ManifestDriver, clock: Clock, job_id: str) -> IngestInfo:
     """End the job before it is admitted; what has become of it: it may have been admitted before. Deletes nothing.
 
@@ -167,8 +171,8 @@ async def withdraw(driver: ManifestDriver, clock: Clock, job_id: str) -> IngestI
     if job_info(state, job_id) is None:
         raise InvalidError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
     state = await driver.commit(WithdrawIngest(job_id, clock.now_ms()))
-    info, record = _known(state, job_id), find_record(state, job_id)
-    return info if record is None else replace(info, state=record.outcome)
+    found, record = _known(state, job_id), find_record(state, job_id)
+    return found if record is None else replace(found, state=record.outcome)
 
 
 async def until_admitted(
@@ -180,19 +184,19 @@ async def until_admitted(
     deadline = clock.monotonic() + timeout_s
     while True:
         state = await driver.existing(f"the database of ingest {job_id!r}")
-        info = _known(state, job_id)
-        waits = info.state == "pending" or (info.state == "repeated" and not _batch_is_in(state, info))
-        if info.done and not waits:
-            return info
+        found = _known(state, job_id)
+        waits = found.state == "pending" or (found.state == "repeated" and not _batch_is_in(state, found))
+        if found.done and not waits:
+            return found
         if not waits:
-            raise ConflictError(f"ingest {job_id!r} was {info.state}", outcome="not_applied")
+            raise ConflictError(f"ingest {job_id!r} is {found.state}, not committed", outcome="not_applied")
         left = deadline - clock.monotonic()
         if left <= 0:
             raise NotAdmittedError(
                 f"ingest {job_id!r} is committed, and no writer has admitted it within {timeout_s:g} s. It stays: a"
                 " writer admits it soon after it opens the database. To do it at once, commit again with"
                 " exclusive=True, which fences a writer that lives; or withdraw it",
-                info,
+                found,
             )
         await clock.sleep(min(left, poll_s))
 

@@ -64,8 +64,7 @@ class Writer:
         turns: FairTurns,
     ) -> None:
         self.turns = turns
-        self.state = inherited.state
-        self.epoch = encoder.epoch
+        self.state, self.epoch = inherited.state, encoder.epoch
         self.pins = pins
         self._ssts = ssts
         self._log = log
@@ -122,13 +121,21 @@ class Writer:
             adopt=self.adopt,
             room=self.pressure.room,
         )
-        self.ingests = IngestAdmission(
+        self.ingests = self._ingest_admission(driver, runtime)
+        self._encoder = encoder
+        self.tables.on_frozen = self._table_frozen
+        self.tables.on_crowd = self.flusher.notify
+        self._hot = HotReads(ssts.cache)
+        self.view = self._picture()
+
+    def _ingest_admission(self, driver: ManifestDriver, runtime: Runtime) -> IngestAdmission:
+        return IngestAdmission(
             epoch=self.epoch,
             tables=self.tables,
             intake=self.intake,
             flusher=self.flusher,
             l0=self.l0,
-            pins=pins,
+            pins=self.pins,
             driver=driver,
             state=lambda: self.state,
             adopt=self.adopt,
@@ -136,11 +143,6 @@ class Writer:
             room=self.pressure.room,
             now=runtime.clock.monotonic,
         )
-        self._encoder = encoder
-        self.tables.on_frozen = self._table_frozen
-        self.tables.on_crowd = self.flusher.notify
-        self._hot = HotReads(ssts.cache)
-        self.view = self._picture()
 
     async def settle(self) -> None:
         """Before the first read: see that everything reads may meet is pinned. Raises `FencedError`."""

@@ -68,7 +68,7 @@ class View:
 
     writes: (write id, sequence number of its marker), any order
     values: contended keys that are there
-    at: when the scan ended; began: when it began, 0 if nobody noted that
+    at: when the scan ended; began: when the opening of the database began that it was made through, 0 if nobody noted
     """
 
     observer: str

@@ -11,7 +11,8 @@ A case::
 
 Above the line is the database, newest first: ``log`` (objects without a WAL), ``L0``, then runs of level 0 (``run``)
 and of levels (``L1``...). ``A64[c-k]t50x`` is SST ``A`` of 64 MiB with keys ``c`` to ``k`` (else ``a`` to ``z``),
-50 % tombstones, and a row that has expired (``y``: one that expires later). ``busy E F -> L1`` is a compaction under
+50 % tombstones, and a row that has expired (``y``: one that expires later). SSTs of L0 in brackets, ``(A64 B64)``, are
+one ingest's. ``busy E F -> L1`` is a compaction under
 way. ``config`` changes what planners decide by, ``style`` is ``leveled`` or ``size_tiered`` (the default),
 ``retention`` keeps all of that history, ``call`` plans by hand.
 
@@ -82,7 +83,7 @@ class _Drawing:
             else:
                 self._words[word] = rest
         self._log = [LogSst(100 - index, self._sst(one)) for index, one in enumerate(self._words.get("log", []))]
-        self._l0 = tuple(self._sst(one) for one in self._words.get("L0", []))
+        self._l0 = tuple(self._ingested(self._words.get("L0", [])))
 
     def log(self) -> tuple[LogSst, ...]:
         return tuple(self._log)
@@ -110,6 +111,15 @@ class _Drawing:
             compaction="leveled" if self._words.get("style") == ["leveled"] else "size_tiered",
         )
         return replace(state, compactions=tuple(self._compaction(state, busy) for busy in self._busy))
+
+    def _ingested(self, words: list[str]) -> Iterator[SstRef]:
+        """SSTs of L0; those between brackets are one ingest's."""
+        seq: int | None = None
+        for word in words:
+            sst = self._sst(word.strip("()"))
+            seq = sst.max_seq if word.startswith("(") else seq
+            yield sst if seq is None else replace(sst, global_seq=seq)
+            seq = None if word.endswith(")") else seq
 
     def _sst(self, text: str) -> SstRef:
         match = _SST.fullmatch(text)

@@ -73,7 +73,7 @@ class Ingester:
         site, node, handle = self._site, self._node, self._handle
         clock, rng = node.runtime.clock, node.rng
         settings = site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
-        spec, _ = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
+        spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
         assert spec is not None
         ssts = await self._make(spec, write)
         if rng.random() < 0.2:

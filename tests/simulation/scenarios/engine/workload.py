@@ -39,6 +39,7 @@ class Session:
         self.snapshots = 0
         self._db: slate.Db | None = None
         self._attempt: Attempt | None = None
+        self._began = 0.0
 
     @property
     def db(self) -> slate.Db:
@@ -50,7 +51,8 @@ class Session:
 
     async def open(self) -> bool:
         """Take over; whether that succeeded. Notes what was found there."""
-        attempt = self._attempt = self.site.attempts.begin(self.node.name, self.history.now())
+        self._began = self.history.now()
+        attempt = self._attempt = self.site.attempts.begin(self.node.name, self._began)
         try:
             self._db = await self.site.open(self.node, self._poll_ms)
         except (FencedError, UnavailableError):
@@ -68,7 +70,6 @@ class Session:
         durable = kind is not Kind.MEMORY
         if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
             kind = Kind.MEMORY  # a take-over may undo what was flushed
-        began = self.history.now()
         try:
             with self._reading():
                 async with self.db.snapshot(durable=durable) as snapshot:
@@ -81,7 +82,7 @@ class Session:
         if [scanned.get(key) for key in CONTENDED_KEYS] != got:
             raise Violation("value", f"{self.node.name}: one snapshot was scanned as {scanned} and read as {got}")
         epoch = self.epoch if kind is Kind.OPENED else None
-        record_view(self.history, self.node.name, kind, rows, epoch, began)
+        record_view(self.history, self.node.name, kind, rows, epoch, self._began)
         return True
 
     async def close(self) -> None:

@@ -1,0 +1,211 @@
+"""`IngestJob` and `IngestTask`: a bulk ingest as its driver and its tasks see it. Wiring only.
+
+See `slate_async.ingest`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+
+from slate_async.counters import shared_counters
+from slate_async.db import Db
+from slate_async.errors import ConflictError, InvalidError, UnavailableError
+from slate_async.ingest import manage
+from slate_async.ingest.manage import IngestInfo
+from slate_async.ingest.rows import Duplicates
+from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.ingest.sst_writer import Batches, write_ssts
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.ingests import RenewIngest
+from slate_async.member import Member
+from slate_async.place import Place
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.write.rows import Duration, seconds
+
+logger = logging.getLogger(__name__)
+DAY_S = 86_400.0
+RENEWALS = 3
+"""An open job is renewed so often in its lifetime."""
+WAIT_S = 60.0
+
+
+class IngestTask(Member):
+    """Made by `slate_async.open_ingest_task` or `Environment.open_ingest_task`, never directly.
+
+    Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads no metadata. Memory: two SSTs and
+    two batches."""
+
+    noun = "ingest task"
+
+    def __init__(
+        self, place: Place, spec: IngestSpec, supervisor: Supervisor, release: Callable[[], Awaitable[None]]
+    ) -> None:
+        Member.__init__(self, place.name, supervisor, release)
+        self._place = place
+        self.spec = spec
+
+    async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
+        """Upload ``batches`` as SSTs; what to tell the job's `IngestJob.commit`, none for no rows.
+
+        batches: record batches or tables of pyarrow, sorted by key over all of them. Columns: ``key``, ``value``, and
+        if wanted ``op`` (``"put"`` or ``"delete"``) and ``expire_time`` (a timestamp, or milliseconds since the Unix
+        epoch; null for never)
+        duplicates: equal keys are an ``"error"``, or the ``"last"`` of them counts
+
+        Raises `InvalidError` for rows that cannot be taken, naming the first, `UnavailableError`."""
+        self._check()
+        place = self._place
+        return await write_ssts(place.store, self.spec, batches, place.runtime, duplicates=duplicates)
+
+    def __repr__(self) -> str:
+        return f"<IngestTask {self._name} {self.spec.job_id!r} {self._state}>"
+
+
+class IngestJob(Member):
+    """Made by `slate_async.open_ingest` or `Environment.open_ingest`, never directly: the driver of a bulk ingest.
+
+    While it is open the job is renewed; closing it ends nothing: it can be opened again, by its id, until it expires.
+    Errors of every method: `InvalidError`, `ClosedError` after closing, `UnavailableError`, `CorruptionError`."""
+
+    noun = "ingest"
+
+    def __init__(
+        self,
+        place: Place,
+        job_id: str,
+        opened: tuple[ManifestDriver, IngestSpec | None],
+        supervisor: Supervisor,
+        release: Callable[[], Awaitable[None]],
+        *,
+        lifetime_ms: int,
+        writer: Callable[[], AbstractAsyncContextManager[Db]],
+    ) -> None:
+        Member.__init__(self, place.name, supervisor, release)
+        self._place = place
+        self._clock = place.runtime.clock
+        self.job_id = job_id
+        self._driver, self._spec = opened
+        self._lifetime_ms = lifetime_ms
+        self._writer = writer
+        self._written: list[IngestedSst] = []
+        self._committed = self._spec is None
+        if self._spec is not None:
+            supervisor.spawn("renew ingest", self._renew())
+
+    @property
+    def spec(self) -> IngestSpec:
+        """What tasks must know. Raises `InvalidError` if the job has ended already."""
+        if self._spec is None:
+            raise InvalidError(f"ingest {self.job_id!r} is in the database already; a new one needs another id")
+        return self._spec
+
+    async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
+        """Upload ``batches`` here, as `IngestTask.write` does elsewhere; `commit` takes them along. Ranges of keys of
+        several calls must not overlap."""
+        self._check()
+        spec, place = self.spec, self._place
+        written = await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates)
+        self._written += written
+        return written
+
+    async def commit(
+        self,
+        ssts: Iterable[IngestedSst] = (),
+        *,
+        batch: tuple[str, int] | None = None,
+        wait: bool = True,
+        timeout: Duration = WAIT_S,
+        exclusive: bool = False,
+    ) -> IngestInfo:
+        """Let everything that tasks have written into the database, as one step for every reader; what became of it.
+
+        ssts: what tasks elsewhere have told; what `write` wrote here goes along
+        batch: ``(app id, number)`` of the batch of a stream that this is. If that one, or a later one of the same app,
+        is in the database or waits to be, nothing happens (``state`` is ``"repeated"``)
+        wait: until the live writer has admitted it; else it may be ``"pending"`` still
+        timeout: seconds or a timedelta to wait
+        exclusive: become the writer, which fences one that lives, admit, and give up
+
+        Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
+        writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
+        withdrawn. `InvalidError` if SSTs overlap, or are another job's. `UnavailableError`: unknown; ask again."""
+        self._check()
+        manage.check_job(self.job_id, batch)
+        limit = seconds(timeout, "timeout")
+        if self._spec is None:
+            info = await manage.info(self._driver, self.job_id)
+        else:
+            info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *ssts], batch)
+        self._committed = True
+        if exclusive and not info.done:
+            async with self._writer():
+                return await self._until_admitted(limit)
+        return await self._until_admitted(limit) if wait else info
+
+    async def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
+        """Wait until what was committed is in the database. Raises as `commit` does."""
+        self._check()
+        return await self._until_admitted(seconds(timeout, "timeout"))
+
+    async def _until_admitted(self, timeout_s: float) -> IngestInfo:
+        poll_s = self._place.settings.manifest_poll_interval_ms / 1000
+        return await manage.until_admitted(
+            self._driver, self._clock, self.job_id, timeout_s=timeout_s, poll_s=min(poll_s, 1.0)
+        )
+
+    async def withdraw(self) -> IngestInfo:
+        """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
+        collectors take what nothing names. Raises `ConflictError` if a later batch of its stream waits."""
+        self._check()
+        self._committed = True
+        return await manage.withdraw(self._driver, self._clock, self.job_id)
+
+    async def info(self) -> IngestInfo:
+        """The job as it is now. Raises `ConflictError` if nothing is known of it any more."""
+        self._check()
+        return await manage.info(self._driver, self.job_id)
+
+    async def _renew(self) -> None:
+        """Keep the job alive until it is committed. One that cannot be renewed is told by `commit`."""
+        while True:
+            await self._clock.sleep(self._lifetime_ms / 1000 / RENEWALS)
+            if self._committed:
+                return
+            try:
+                await self._driver.commit(RenewIngest(self.job_id, self._clock.now_ms() + self._lifetime_ms))
+            except UnavailableError as error:
+                logger.warning("%s: ingest %s could not be renewed: %s", self._name, self.job_id, error)
+            except ConflictError as error:
+                logger.warning("%s: %s", self._name, error)
+                return
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
+        return {
+            "ingest.ssts": len(self._written),
+            "ingest.rows": sum(one.rows for one in self._written),
+            "ingest.written_bytes": sum(one.size for one in self._written),
+            **shared_counters(self._place, self._driver, None),
+        }
+
+    def _closers(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self._driver.close]
+
+    def __repr__(self) -> str:
+        return f"<IngestJob {self._name} {self.job_id!r} {self._state}>"
+
+
+async def begin_ingest(
+    place: Place, supervisor: Supervisor, job_id: str, lifetime_ms: int
+) -> tuple[ManifestDriver, IngestSpec | None]:
+    """Register the job; see `Environment.open_ingest`."""
+    driver = place.driver(supervisor)
+    try:
+        check_usable(await driver.existing(place.name))
+        return driver, await manage.register(driver, place.runtime, place.settings, job_id, lifetime_ms)
+    except BaseException:
+        await to_the_end(driver.close())
+        raise

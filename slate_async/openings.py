@@ -1,0 +1,48 @@
+"""`Opening`: what ``open`` and its kin return at once, before anything is open."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from slate_async.errors import InvalidError
+from slate_async.member import Member
+
+M = TypeVar("M", bound=Member)
+
+
+class Opening(Generic[M]):
+    """What `open` and its kin return: await it for what it opens, or enter it, and it is closed at the end. Once."""
+
+    def __init__(self, start: Callable[[], Awaitable[M]]) -> None:
+        self._start = start
+        self._used = False
+        self._member: M | None = None
+
+    def __await__(self) -> Generator[object, None, M]:
+        return self._once().__await__()
+
+    def _once(self) -> Awaitable[M]:
+        if self._used:
+            raise InvalidError("this opening was used already; call open() again")
+        self._used = True
+        return self._start()
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"{name!r}: the database is not open yet; use `db = await open(...)` or `async with`")
+
+    def __del__(self) -> None:
+        if not self._used:
+            warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
+
+    async def __aenter__(self) -> M:
+        self._member = await self._once()
+        return await self._member.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._member is not None:
+            await self._member.__aexit__(kind, error, traceback)

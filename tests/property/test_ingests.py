@@ -1,0 +1,147 @@
+"""As `tests.property.test_database`, with bulk ingests and compactions among everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, seed
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+
+import slate_async as slate
+from tests.engine import KINDS, Kind, runtime
+from tests.property.test_database import KEYS, VALUES, DatabaseMachine, Write
+
+EXPIRIES = st.none() | st.none() | st.integers(1, 500)
+ROWS = st.dictionaries(KEYS, st.none() | st.tuples(VALUES, EXPIRIES), min_size=1, max_size=6)
+Rows = dict[bytes, tuple[bytes, int | None] | None]
+
+
+class IngestMachine(DatabaseMachine):
+    """See the module docstring. ``pending``: what is committed and waits for a writer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending: list[tuple[str, Rows, int]] = []
+        self.jobs = 0
+
+    @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
+    def ingest(self, rows: Rows, sst_bytes: int) -> None:
+        """Beside the live writer, which admits it as soon as it looks at the manifest."""
+        self.commit(rows, sst_bytes)
+        self.run(self.db.confirm())
+        self.admitted()
+        self.compare(self.db, self.current())
+
+    @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
+    def ingest_that_nobody_looks_for(self, rows: Rows, sst_bytes: int) -> None:
+        self.commit(rows, sst_bytes)
+
+    @precondition(lambda self: bool(self.pending))
+    @rule()
+    def look_at_the_manifest(self) -> None:
+        self.run(self.db.confirm())
+        self.admitted()
+
+    @rule(full=st.booleans())
+    def compact(self, full: bool) -> None:
+        self.run(self.db.compact(full=full))
+        if self.pending:
+            self.admitted()  # it has looked at the manifest
+        self.acknowledged = self.writes[-1].seq if self.writes else 0
+
+    def commit(self, rows: Rows, sst_bytes: int) -> None:
+        self.jobs += 1
+        job_id, now_ms = f"job-{self.jobs}", self.clock.wall_ms
+        settings = slate.Settings(sst_bytes=sst_bytes, block_bytes=1)
+
+        async def work() -> None:
+            async with self.open_job(job_id, settings) as job:
+                await job.write([table(rows, now_ms)])
+                assert (await job.commit(wait=False)).state == "pending"
+
+        self.run(work())
+        self.pending.append((job_id, rows, now_ms))
+
+    def open_job(self, job_id: str, settings: slate.Settings) -> Any:
+        return slate.open_ingest(
+            self.store, job_id=job_id, name="memory://test", settings=settings, runtime=runtime(self.clock)
+        )
+
+    def admitted(self) -> None:
+        """Wait until everything pending is admitted; everything written before is durable by then."""
+
+        async def wait() -> list[slate.IngestInfo]:
+            infos: list[slate.IngestInfo] = []
+            for job_id, _, _ in self.pending:
+                async with self.open_job(job_id, slate.Settings(manifest_poll_interval_ms=10)) as job:
+                    infos.append(await job.wait())
+            return infos
+
+        for info, (_, rows, now_ms) in zip(self.run(wait()), self.pending, strict=True):
+            self.writes = [write for write in self.writes if write.seq < info.seq]
+            self.add(info.seq, info.since_ms, rows, now_ms)
+        self.pending = []
+        self.acknowledged = self.writes[-1].seq
+
+    def add(self, seq: int, create_ms: int, rows: Rows, begun_ms: int) -> None:
+        assert seq == (self.writes[-1].seq if self.writes else 0) + 1
+        assert self.tick_ms <= create_ms
+        self.tick_ms = create_ms
+        self.highest_tick_ms = max(self.highest_tick_ms, create_ms)
+        keys = sorted(rows)
+        for key in keys:
+            value, ttl = rows[key] or (None, None)
+            expire = None if ttl is None else begun_ms + ttl
+            self.writes.append(Write(key, value, seq, create_ms, expire, key == keys[-1]))
+
+    def come_back(self) -> None:
+        """Whoever opens the database admits what waits before it does anything else."""
+        if not self.pending:
+            super().come_back()
+            return
+        self.db = self.run(self.opened())
+        acknowledged, before = self.acknowledged, self.writes
+        self.admitted()
+        assert [write for write in before if write.seq <= acknowledged] == self.writes[: _until(before, acknowledged)]
+        self.compare(self.db, self.current())
+
+
+def _until(writes: list[Write], seq: int) -> int:
+    return sum(write.seq <= seq for write in writes)
+
+
+def table(rows: Rows, now_ms: int) -> pa.Table:
+    """Sorted, with deletes and times of expiry."""
+    keys = sorted(rows)
+    values = [rows[key] for key in keys]
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array([None if row is None else row[0] for row in values], pa.binary()),
+            "op": ["delete" if row is None else "put" for row in values],
+            "expire_time": pa.array(
+                [None if row is None or row[1] is None else now_ms + row[1] for row in values], pa.int64()
+            ),
+        }
+    )
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_ingests_take_their_place_among_the_writes(kind: Kind, full: bool, slice_seed: int) -> None:
+    machine = type("Machine", (IngestMachine,), {"kind": kind})
+    run_state_machine_as_test(
+        seed(slice_seed)(machine),
+        settings=hypothesis_settings(
+            max_examples=1000 if full else 15,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
