@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from slate_async.read.bounds import KeyRange
@@ -37,7 +38,7 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
     total = sum(one.nbytes for one in samples) if samples else sum(sst.size for sst in ssts)
     count = _count(total, nbytes)
     bounds = [span.start, *balanced_bounds(samples, count), span.end]
-    return [Split(start, end, total // (len(bounds) - 1)) for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [Split(start, end, total // (len(bounds) - 1)) for start, end in pairwise(bounds)]
 
 
 def _count(total: int, nbytes: int) -> int:
