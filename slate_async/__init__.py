@@ -35,6 +35,7 @@ from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingesting import IngestJob, IngestTask
 from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
+from slate_async.inspection.rows import RowStatistics
 from slate_async.inspection.sst import BlockInspection, SstInspection
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.read.readable import Readable
@@ -94,6 +95,7 @@ __all__ = [
     "ReaderStatus",
     "RecordBatch",
     "Row",
+    "RowStatistics",
     "RunInspection",
     "Scan",
     "Settings",

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
+from slate_async.inspection.rows import RowStatistics, row_statistics
 from slate_async.read.bounds import BytesLike, key_range
 from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
@@ -145,6 +146,25 @@ class ViewReads:
         pin = look.view.pin()
         try:
             return await self._stored(look, durable, lambda now: split_view(now.view, span, nbytes))
+        finally:
+            del pin
+
+    async def row_statistics(
+        self,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        *,
+        prefix: BytesLike | None = None,
+        durable: bool = False,
+    ) -> RowStatistics:
+        """How many rows there are in the range of keys, live and otherwise, and of which sizes. Reads all of them, and
+        every version that is stored. Arguments and errors as of `scan`."""
+        self._reads += 1
+        span = key_range(start, end, prefix)
+        look = self._look(durable)
+        pin = look.view.pin()
+        try:
+            return await self._stored(look, durable, lambda now: row_statistics(now, span, self._turns))
         finally:
             del pin
 

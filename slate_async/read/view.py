@@ -18,7 +18,7 @@ from slate_async.read.bounds import KeyRange
 from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
-from slate_async.read.merge import Stream
+from slate_async.read.merge import MergedRows, Stream
 from slate_async.read.sources import Run, Table, TableSource
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
@@ -274,16 +274,30 @@ class ReadView:
         The caller holds a pin meanwhile, and closes the stream.
         """
         seen = self.max_seq if max_seq is None else max_seq
-        streams: list[Stream] = []
-        if not span.empty:
-            for memtable, limit in self.memory(seen):
-                rows = MemtableStream(memtable, span, limit, reverse, self._turns)
-                streams.append(Stream(rows, local=True))
-            stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
-            for run, numbers in stored:
-                rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
-                streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
+        streams = self._streams(span, seen, reverse, hurried)
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
+
+    def versions(self, span: KeyRange, max_seq: int) -> MergedRows:
+        """Every version that SSTs hold of the keys of ``span``, tombstones too, also some above ``max_seq``; of each
+        memtable the newest one up to it. Does nothing until iterated.
+
+        The caller holds a pin meanwhile, and closes it.
+        """
+        return MergedRows(self._streams(span, max_seq, reverse=False, hurried=True))
+
+    def _streams(self, span: KeyRange, max_seq: int, reverse: bool, hurried: bool) -> list[Stream]:
+        """One for each source with rows of ``span``, newest first."""
+        streams: list[Stream] = []
+        if span.empty:
+            return streams
+        for memtable, limit in self.memory(max_seq):
+            rows = MemtableStream(memtable, span, limit, reverse, self._turns)
+            streams.append(Stream(rows, local=True))
+        stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
+        for run, numbers in stored:
+            rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
+            streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
+        return streams
 
 
 async def _probe_or_get(source: TableSource, key: bytes, hashed: int, max_seq: int) -> RowHit | None:
