@@ -17,6 +17,7 @@ from slate_async.cli import (
     collection,
     compaction,
     demo,
+    ingests,
     inspection,
     keyvalue,
     lineage,
@@ -46,6 +47,7 @@ app.add_typer(changes.commands)
 app.add_typer(checkpoints.commands)
 app.add_typer(lineage.commands)
 app.add_typer(upkeep.commands)
+app.add_typer(ingests.commands)
 app.add_typer(inspection.commands, name="inspect")
 
 BESIDE = "A writer that runs elsewhere is not disturbed."

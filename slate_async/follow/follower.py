@@ -91,7 +91,7 @@ class Follower:
             await self._adopt(head)
             return True
         await self._refuse_lost(chunk.gap, head)
-        if head.ingest_seq > self.picture.state.ingest_seq:  # rule 30: it comes before the rows that follow
+        if lacks_ingest(self.picture.state, head):
             await self._adopt(head)
             if self.picture.position.next_id != first:
                 return True
@@ -181,7 +181,12 @@ class Follower:
             raise missing
 
 
+def lacks_ingest(state: ManifestState, head: ManifestState) -> bool:
+    """Rule 30: whether ``head`` has admitted an ingest that ``state`` lacks, and that log rows behind it follow."""
+    return head.ingest_seq > state.ingest_seq
+
+
 def _names(state: ManifestState, key: str) -> bool:
-    if key.startswith(PREFIX):
-        return position_of(key) >= state.log_start
+    if key.startswith(PREFIX) and position_of(key) >= state.log_start:
+        return True
     return any(sst.location == key for sst in state.ssts())

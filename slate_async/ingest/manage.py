@@ -24,6 +24,8 @@ from slate_async.runtime.protocol import Clock, Runtime
 from slate_async.settings import Settings
 
 MAX_NAME = 200
+SHORTEST_POLL_S = 0.02
+"""A writer that polls as often as it may has admitted a small ingest soon."""
 IngestState = Literal["registered", "pending", "admitted", "withdrawn", "expired", "repeated"]
 
 
@@ -178,10 +180,11 @@ async def withdraw(driver: ManifestDriver, clock: Clock, job_id: str) -> IngestI
 async def until_admitted(
     driver: ManifestDriver, clock: Clock, job_id: str, *, timeout_s: float, poll_s: float
 ) -> IngestInfo:
-    """Wait until the job's rows are in the database.
+    """Wait until the job's rows are in the database; looks are rarer and rarer, at last ``poll_s`` apart.
 
     Raises `NotAdmittedError` after ``timeout_s``, `ConflictError` if the job ends otherwise, `UnavailableError`."""
     deadline = clock.monotonic() + timeout_s
+    pause_s = min(SHORTEST_POLL_S, poll_s)
     while True:
         state = await driver.existing(f"the database of ingest {job_id!r}")
         found = _known(state, job_id)
@@ -198,7 +201,8 @@ async def until_admitted(
                 " exclusive=True, which fences a writer that lives; or withdraw it",
                 found,
             )
-        await clock.sleep(min(left, poll_s))
+        await clock.sleep(min(left, pause_s))
+        pause_s = min(2 * pause_s, poll_s)
 
 
 def _batch_is_in(state: ManifestState, info: IngestInfo) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.scenarios.engine import DUEL, ENGINE, INGEST
@@ -12,7 +13,7 @@ from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.tiny import TINY
 
-_RULES = [scenario for switch in (*SWITCHES, *LIFE_SWITCHES) for scenario in switch.scenarios()]
+_RULES = [scenario for switch in (*SWITCHES, *LIFE_SWITCHES, *INGEST_SWITCHES) for scenario in switch.scenarios()]
 _ALL = (*TINY, RECREATED, *ENGINE, *INGEST, *LIFE, *INGEST_LIFE, *FEEDS, DUEL, *SCRIPTS, *LIFE_SCRIPTS, *_RULES)
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL}

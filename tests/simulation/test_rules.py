@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.rules.table import SWITCHES
@@ -21,7 +22,7 @@ FULL_SEEDS = 500
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("switch", [*SWITCHES, *LIFE_SWITCHES], ids=lambda switch: switch.name)
+@pytest.mark.parametrize("switch", [*SWITCHES, *LIFE_SWITCHES, *INGEST_SWITCHES], ids=lambda switch: switch.name)
 def test_a_rule_switched_off_is_caught(switch: Switch) -> None:
     for seed in range(switch.within):
         if run_seed(f"rule-{switch.name}", seed).failed:

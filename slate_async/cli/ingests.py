@@ -1,0 +1,156 @@
+"""``ingest``, ``list-ingests`` and ``withdraw-ingest``: bulk ingests beside whoever writes."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import typer
+
+from slate_async.cli.durations import parse_duration
+from slate_async.cli.failures import OK
+from slate_async.cli.output import Output
+from slate_async.cli.session import Session
+from slate_async.errors import InvalidError
+from slate_async.ingest.manage import IngestInfo
+from slate_async.ingest.rows import COLUMNS
+
+commands = typer.Typer()
+BATCH_ROWS = 65_536
+ARROW = (".arrow", ".feather", ".ipc")
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRequest:
+    """What ``slate ingest`` was asked to do. wait: until it is admitted, ``timeout_s`` long."""
+
+    file: Path
+    job_id: str | None
+    sort: bool
+    wait: bool
+    timeout_s: float
+    exclusive: bool
+
+
+@commands.command(
+    "ingest",
+    help="Let the rows of a Parquet or Arrow IPC file in as one step, beside the live writer. Columns: key, value, and"
+    " if wanted op (put or delete) and expire_time; sorted by key.",
+)
+def ingest_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A .parquet, .arrow, .feather or .ipc file.")],
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="ID", help="The job's name; one that is known is gone on with.")
+    ] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the rows first, in memory.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the writer has admitted it.")] = True,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait.")] = "1min",
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="Become the writer for it: one that runs elsewhere is fenced and stops.")
+    ] = False,
+) -> None:
+    """See ``help``."""
+    session: Session = context.obj
+
+    async def command() -> int:
+        seconds = parse_duration(timeout, what="--timeout") / 1000
+        return await ingest(session, IngestRequest(file, job, sort, wait, seconds, exclusive))
+
+    raise typer.Exit(session.run(command()))
+
+
+@commands.command("list-ingests", help="Show bulk ingests on their way, and the last ones that have ended.")
+def list_ingests(context: typer.Context) -> None:
+    """See ``help``."""
+    _finish(context, listed(context.obj))
+
+
+@commands.command("withdraw-ingest", help="End a bulk ingest that was not admitted yet.")
+def withdraw_ingest(context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
+    """See ``help``."""
+    _finish(context, withdraw(context.obj, job))
+
+
+def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
+    session: Session = context.obj
+    raise typer.Exit(session.run(command))
+
+
+async def ingest(session: Session, wanted: IngestRequest) -> int:
+    """Write the file's rows, commit, and say what became of them."""
+    batches = _batches(wanted.file, sort=wanted.sort)
+    async with session.ingesting(wanted.job_id) as job:
+        info = await job.info()
+        if info.state == "registered":
+            await job.write(batches)
+        info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
+    _show(session.output, info)
+    return OK
+
+
+async def listed(session: Session) -> int:
+    """Show all, one a line."""
+    async with session.administering() as admin:
+        found = await admin.list_ingests()
+    if session.output.as_json:
+        for one in found:
+            session.output.json(_fields(one))
+        return OK
+    columns = ("job", "state", "rows", "number", "since")
+    rows = [(one.job_id, one.state, f"{one.rows:,}", str(one.seq or "-"), _time(one.since_ms)) for one in found]
+    session.output.table("ingests", columns, rows)
+    return OK
+
+
+async def withdraw(session: Session, job_id: str) -> int:
+    """End one and show it."""
+    async with session.administering() as admin:
+        info = await admin.withdraw_ingest(job_id)
+    _show(session.output, info)
+    return OK
+
+
+def _batches(file: Path, *, sort: bool) -> Iterator[pa.RecordBatch]:
+    """The columns of ``file`` that an ingest takes. Raises `InvalidError` if it cannot be read."""
+    if not file.is_file():
+        raise InvalidError(f"there is no file {file}")
+    try:
+        if file.suffix.lower() in ARROW:
+            return _chosen(pa.ipc.open_file(str(file)).read_all(), sort=sort)
+        parquet = pq.ParquetFile(file)
+        names = [name for name in COLUMNS if name in parquet.schema_arrow.names]
+        if sort:
+            return _chosen(parquet.read(columns=names), sort=True)
+        batches: Iterator[pa.RecordBatch] = parquet.iter_batches(BATCH_ROWS, columns=names)
+        return batches
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidError(f"{file} is no Parquet or Arrow IPC file that can be read: {error}") from error
+
+
+def _chosen(table: pa.Table, *, sort: bool) -> Iterator[pa.RecordBatch]:
+    chosen = table.select([name for name in COLUMNS if name in table.column_names])
+    return iter((chosen.sort_by("key") if sort else chosen).to_batches(BATCH_ROWS))
+
+
+def _show(output: Output, info: IngestInfo) -> None:
+    output.fields("ingest", _fields(info))
+
+
+def _fields(info: IngestInfo) -> dict[str, Any]:
+    fields = asdict(info)
+    times = {
+        "since": _time(fields.pop("since_ms")),
+        "expires": None if (expire_ms := fields.pop("expire_ms")) is None else _time(expire_ms),
+    }
+    return {**fields, **times}
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

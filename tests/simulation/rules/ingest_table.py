@@ -1,0 +1,91 @@
+"""Switches of rule 30: what bulk ingests beside a live writer rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slate_async.follow import follower as following
+from slate_async.gc import reachable
+from slate_async.ingest import manage
+from slate_async.manifest import driver, ingests
+from slate_async.manifest.ingests import AdmitIngests
+from slate_async.write.intake import Intake
+from tests.simulation.rules import ingest_instead, instead
+from tests.simulation.rules.life_table import _ALONE
+from tests.simulation.rules.switch import Patch, Switch
+from tests.simulation.scenarios.engine import follower
+from tests.simulation.scenarios.life.play import life_scenario
+
+UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
+_INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
+_QUIET = {"writers": 1, "followers": 0, "compactors": 0, "log_collectors": 0, "crashes": 0.0, "freezes": 0.0}
+_LIFE = {**_ALONE, **_INGESTED}
+
+INGEST_SWITCHES: Sequence[Switch] = (
+    Switch(
+        "30-number",
+        "30",
+        "an ingest takes the number of the last row that was flushed",
+        (Patch(AdmitIngests, "apply", ingest_instead.under_the_last_number),),
+        _INGESTED,
+        within=60,
+        behind=(UNASSERTED,),
+    ),
+    Switch(
+        "30-pause",
+        "30",
+        "writes go on while an ingest is admitted; the manifest's assertions are off",
+        (Patch(Intake, "paused", ingest_instead.never_paused),),
+        {**_INGESTED, "wal": True, "tasks": 3, "l0_rows": 4},
+        within=150,
+        behind=(UNASSERTED,),
+    ),
+    Switch(
+        "30-after",
+        "30",
+        "rows that are written after an ingest may have its number",
+        (Patch(Intake, "continue_after", ingest_instead.number_left_alone),),
+        _INGESTED,
+        within=60,
+    ),
+    Switch(
+        "30-follower",
+        "30",
+        "a follower shows log rows before the ingest that they follow",
+        (Patch(follower, "admits_more", instead.never),),
+        {**_INGESTED, "followers": 2, "lag": 8},
+        within=60,
+    ),
+    Switch(
+        "30-reader",
+        "30",
+        "a `DbReader` shows log rows before the ingest that they follow",
+        (Patch(following, "lacks_ingest", instead.never),),
+        within=100,
+        stage=life_scenario("life", "what a switch runs", **{**_LIFE, "readers": 2}),
+    ),
+    Switch(
+        "30-pending",
+        "26, 30",
+        "a collector forgets pending ingests",
+        (Patch(reachable, "pending_keys", ingest_instead.nothing_pending),),
+        within=60,
+        stage=life_scenario("life", "what a switch runs", **{**_LIFE, "collectors": 2}),
+    ),
+    Switch(
+        "30-batch",
+        "30",
+        "a batch is taken whether it is in or not",
+        (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
+        {**_INGESTED, "faults": 1.5},
+        within=100,
+    ),
+    Switch(
+        "30-told",
+        "30",
+        "an ingest is told before the writer's own reads see it",
+        (Patch(manage, "_of_record", ingest_instead.told_at_once),),
+        {**_INGESTED, **_QUIET, "ack": "committed", "delayed": 0.5, "faults": 1.0, "tasks": 3},
+        within=200,
+    ),
+)

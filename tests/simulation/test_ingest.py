@@ -1,0 +1,38 @@
+"""Bulk ingests in the simulator, beside writers, followers, compactors and collectors.
+
+CI runs a slice that moves with every commit; ``--full``, or ``scripts/simulate --seeds 2000``, more of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.runner import run_seeds
+from tests.simulation.scenarios.engine import INGEST
+from tests.simulation.scenarios.life import INGEST_LIFE
+from tests.slices import seeds
+
+SLICE_SEEDS = 10
+FULL_SEEDS = 2_000
+COVERAGE_SEEDS = 8
+OFTEN = ("ingests-admitted", "ingests-pending", "ingests-withdrawn-on-withdrawal", "ingest-errors", "crashes")
+
+
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("scenario", [one.name for one in (*INGEST, *INGEST_LIFE)])
+def test_all_rules_on(scenario: str, full: bool) -> None:
+    results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
+    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+
+
+def test_every_part_of_an_ingest_happens() -> None:
+    """On seeds that stay the same."""
+    happened = Counter[str]()
+    for scenario in INGEST:
+        for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
+            happened.update(one.stats)
+    for what in OFTEN:
+        assert happened[what] > COVERAGE_SEEDS, f"{what} hardly ever happens: {happened}"
+    assert happened["ingests-repeated"], f"no batch was ever repeated: {happened}"
