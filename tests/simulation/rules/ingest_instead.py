@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
-from slate_async.ingest import manage
-from slate_async.ingest.manage import IngestInfo
 from slate_async.manifest import ingests
 from slate_async.manifest.ingests import AdmitIngests, find_ingest
-from slate_async.manifest.state import IngestRecord, ManifestState
+from slate_async.manifest.state import ManifestState
 from slate_async.write.intake import Intake
 
 
@@ -50,12 +47,3 @@ def nothing_pending(state: ManifestState) -> frozenset[str]:
 def no_batch(state: ManifestState, app_id: str) -> int | None:
     """No batch of any stream was ever there."""
     return None
-
-
-_of_record = manage._of_record
-
-
-def told_at_once(record: IngestRecord) -> IngestInfo:
-    """An ingest is told as soon as it is in the manifest, whatever the writer's own reads see."""
-    shown: Any = ingests.replace(record, shown=True)
-    return _of_record(shown)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from slate_async.follow import follower as following
 from slate_async.gc import reachable
-from slate_async.ingest import manage
 from slate_async.manifest import driver, ingests
 from slate_async.manifest.ingests import AdmitIngests
 from slate_async.write.intake import Intake
@@ -18,7 +17,6 @@ from tests.simulation.scenarios.life.play import life_scenario
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
-_QUIET = {"writers": 1, "followers": 0, "compactors": 0, "log_collectors": 0, "crashes": 0.0, "freezes": 0.0}
 _LIFE = {**_ALONE, **_INGESTED}
 
 INGEST_SWITCHES: Sequence[Switch] = (
@@ -79,13 +77,5 @@ INGEST_SWITCHES: Sequence[Switch] = (
         (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
         {**_INGESTED, "faults": 1.5},
         within=100,
-    ),
-    Switch(
-        "30-told",
-        "30",
-        "an ingest is told before the writer's own reads see it",
-        (Patch(manage, "_of_record", ingest_instead.told_at_once),),
-        {**_INGESTED, **_QUIET, "ack": "committed", "delayed": 0.5, "faults": 1.0, "tasks": 3},
-        within=200,
     ),
 )

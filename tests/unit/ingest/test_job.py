@@ -12,6 +12,7 @@ import pytest
 import slate_async as slate
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.manifest.ingests import CommitIngest
+from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import CONTIGUOUS, KINDS, ManualClock, commit_elsewhere, memory_store, open_db, runtime, until
@@ -111,6 +112,33 @@ async def test_writes_that_wait_are_told_when_the_writer_ends(store: MemoryStore
             await waiting
         assert error.value.outcome == "not_applied"
     await db.close()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_driver_is_told_only_what_the_writers_own_reads_show(
+    store: MemoryStore, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest has the edit before the writer hears of it: a read that is confirmed then must not be too old."""
+    async with open_db(store, kind) as db, open_job(store) as job:
+        await job.write([table({"a": "1"})])
+        await job.commit(wait=False)
+        cover, heard = db._writer.pins.cover, asyncio.Event()
+
+        async def late(state: ManifestState) -> ManifestState:
+            if state.ingest_seq:
+                await heard.wait()
+            return await cover(state)
+
+        monkeypatch.setattr(db._writer.pins, "cover", late)
+        await db.confirm()
+        async with open_admin(store) as admin:
+            while not (await admin.inspect_manifest()).state.ingest_seq:
+                await asyncio.sleep(0.001)
+        assert await db.get(b"a") is None
+        assert (await job.info()).state == "pending"
+        heard.set()
+        await job.wait()
+        assert await db.get(b"a") == b"1"
 
 
 async def test_tasks_elsewhere_know_no_more_than_json(store: MemoryStore) -> None:
