@@ -82,6 +82,7 @@ class RowChecker:
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         lengths = pc.fill_null(pc.binary_length(keys), 0)
         wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, MAX_KEY_BYTES))
+        self._refuse(pc.is_null(keys), lambda at: "its key is null")
         self._refuse(wrong, lambda at: f"a key has 1 to {MAX_KEY_BYTES} bytes, not {lengths[at].as_py()}")
 
     def _check_values(self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8]) -> pa.BinaryArray:

@@ -71,6 +71,7 @@ def test_milliseconds_are_times_of_expiry_too() -> None:
         ([{"key": ["a"], "value": [""]}, {"key": ["b", ""], "value": ["", ""]}], r"row 2: a key has 1 to"),
         ([{"key": ["a", None], "value": ["", ""]}], r"row 1: a key has 1 to"),
         ([{"key": ["a" * (MAX_KEY_BYTES + 1)], "value": [""]}], rf"row 0: .*not {MAX_KEY_BYTES + 1}"),
+        ([{"key": pa.array(["a", None]), "value": ["1", "2"]}], r"row 1: its key is null"),
         ([{"key": ["a"], "value": pa.nulls(1, pa.binary())}], r"row 0: its value is null"),
         ([{"key": ["a"], "value": [""], "op": ["merge"]}], r"row 0: op is 'merge'"),
         ([{"key": ["a"], "value": [""], "expire_time": pa.array([-1])}], r"row 0: it expires"),
