@@ -19,6 +19,7 @@ from slate_async.changes.pull import Owner, Pull
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import Columns
 from slate_async.read.record_batch import RecordBatch
+from slate_async.runtime.turns import FairTurns
 
 T = TypeVar("T")
 BATCH_ROWS = 65_536
@@ -44,6 +45,7 @@ class ChangeFeed:
         self._begin_once = begin
         self._owner = owner
         self._on_closed = closed
+        self._turns = FairTurns(owner.clock)
         self._pull: Pull | None = None
         self._beginning: asyncio.Task[Pull] | None = None
         self._way: Literal["rows", "batches"] | None = None
@@ -176,12 +178,14 @@ class ChangeFeed:
         self._owner.check()
 
     async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
-        """``step``, unless another is under way."""
+        """``step``, unless another is under way; after a turn for others if it is their time."""
         if self._busy:
             raise InvalidError("another task is waiting for this feed's next change")
         self._busy = True
         try:
             self._ask()
+            if self._turns.overdue():
+                await self._turns.give()
             return await step()
         finally:
             self._busy = False

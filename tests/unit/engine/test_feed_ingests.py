@@ -7,11 +7,9 @@ import pytest
 
 import slate_async as slate
 from slate_async.changes.change import Change
-from slate_async.ingest import manage
-from slate_async.ingest.sst_writer import write_ssts
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, Kind, memory_store, open_db, open_reader, runtime
-from tests.unit.engine.manifests import driver_of, head
+from tests.unit.engine.manifests import head
 from tests.unit.engine.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -20,15 +18,14 @@ Told = list[tuple[int, bytes, bytes | None]]
 
 async def ingest(store: MemoryStore, db: slate.Db, job_id: str, rows: dict[bytes, bytes]) -> int:
     """Bring ``rows`` in beside the writer; the number they have."""
-    run, driver = runtime(), driver_of(store)
-    settings = slate.Settings(sst_bytes=300, block_bytes=64)
-    spec, _ = await manage.register(driver, run, settings, job_id, 60_000)
-    assert spec is not None
     table = pa.record_batch({"key": pa.array(rows, pa.binary()), "value": pa.array(rows.values(), pa.binary())})
-    await manage.commit(driver, run.clock, spec, await write_ssts(store, spec, [table], run))
-    while (info := manage.job_info(await head(store), job_id)) is None or not info.seq:
+    settings = slate.Settings(manifest_poll_interval_ms=10, sst_bytes=300, block_bytes=64)
+    opening = slate.open_ingest(store, job_id=job_id, name="memory://test", settings=settings, runtime=runtime())
+    async with opening as job:
+        await job.write([table])
+        await job.commit(wait=False)
         await db.confirm()  # it looks at the manifest, and admits
-    return info.seq
+        return (await job.wait()).seq
 
 
 async def collected(store: MemoryStore, db: slate.Db) -> int:
