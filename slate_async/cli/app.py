@@ -26,6 +26,7 @@ from slate_async.cli import (
 )
 from slate_async.cli.arguments import AnywhereJson, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
+from slate_async.cli.executors import ExecutorName, ExecutorRequest
 from slate_async.cli.failures import USAGE
 from slate_async.cli.log import show_log
 from slate_async.cli.output import Output
@@ -59,6 +60,23 @@ AtCheckpoint = Annotated[
     str | None, typer.Option("--checkpoint", metavar="ID", help="Read it as that checkpoint (id or name) kept it.")
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Print bytes as they are stored.")]
+
+
+Where = Annotated[
+    ExecutorName,
+    typer.Option(
+        "--executor",
+        help="What merges key ranges, compaction_parallelism at a time: this process, or Spark.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Spark's master, as of spark-submit. Default: what Spark's configuration says."),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; repeat it. No credentials here."),
+]
 
 
 class Billing(StrEnum):
@@ -250,9 +268,15 @@ def gc(
     help="Compact for as long as the command runs, as the compactor of the database: one that runs elsewhere is fenced"
     " and stops. What was begun goes on where it stopped."
 )
-def compactor(context: typer.Context) -> None:
+def compactor(
+    context: typer.Context,
+    executor: Where = ExecutorName.LOCAL,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+) -> None:
     """See ``help``."""
-    _finish(context, compaction.compactor(context.obj))
+    where = ExecutorRequest(executor, master, spark_conf or [])
+    _finish(context, compaction.compactor(context.obj, where))
 
 
 @app.command(
@@ -267,13 +291,17 @@ def compact(
         typer.Option("--range", metavar="START END", help="Whatever holds keys from START on, before END."),
     ] = None,
     level: Annotated[int | None, typer.Option(min=0, help="All of this level into the next; 0 is L0.")] = None,
+    executor: Where = ExecutorName.LOCAL,
+    master: Master = None,
+    spark_conf: SparkConf = None,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
     encoding = _encoding(context, hexadecimal, base64_)
     wanted = compaction.CompactRequest(full, span, level, encoding)
-    _finish(context, compaction.compact(context.obj, wanted))
+    where = ExecutorRequest(executor, master, spark_conf or [])
+    _finish(context, compaction.compact(context.obj, wanted, where))
 
 
 @app.command("demo", help="Write, close, take over, read back and scan on a temporary folder.")

@@ -9,6 +9,7 @@ from uuid import UUID
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from slate_async.cli.encoding import Encoding, parse
+from slate_async.cli.executors import ExecutorRequest, executing
 from slate_async.cli.failures import OK
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
@@ -25,22 +26,28 @@ class CompactRequest:
     encoding: Encoding
 
 
-async def compactor(session: Session) -> int:
+async def compactor(session: Session, where: ExecutorRequest) -> int:
     """Compact for as long as the process lives, or until another compactor takes over (exit code 5)."""
     with Progressing(session.output, lines=True) as progressing:
-        async with session.compacting(progressing.tell) as running:
+        async with (
+            executing(session, where) as executor,
+            session.compacting(progressing.tell, executor=executor) as running,
+        ):
             session.output.note(f"compacting {running.status().path}, epoch {running.status().epoch}; Ctrl-C ends it")
             await running.wait_closed()
     return OK
 
 
-async def compact(session: Session, wanted: CompactRequest) -> int:
+async def compact(session: Session, wanted: CompactRequest, where: ExecutorRequest) -> int:
     """Compact once, and say what that came to."""
     start, end = (
         (None, None) if wanted.span is None else (parse(key, wanted.encoding, what="--range") for key in wanted.span)
     )
     with Progressing(session.output, lines=False) as progressing:
-        async with session.compacting(progressing.tell, automatic=False) as running:
+        async with (
+            executing(session, where) as executor,
+            session.compacting(progressing.tell, automatic=False, executor=executor) as running,
+        ):
             count = await running.compact(full=wanted.full, start=start, end=end, level=wanted.level)
             metrics, status = running.metrics(), running.status()
     session.output.fields(

@@ -19,6 +19,7 @@ import slate_async
 from slate_async.cli import failures
 from slate_async.cli.output import Output
 from slate_async.cli.signals import Terminated, until_terminated
+from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
@@ -89,7 +90,7 @@ class Session:
 
     def writing(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
         """The database, opened as its writer. With ``create`` a missing one is made."""
-        return slate_async.open(self._path(), metastore=self.metastore, settings=self.settings(), create=create)
+        return slate_async.open(self.database(), metastore=self.metastore, settings=self.settings(), create=create)
 
     def reading(
         self, *, checkpoint: str | None = None, pin: bool = False
@@ -97,21 +98,24 @@ class Session:
         """The database, to look at as it is now, or at a checkpoint. With ``pin`` what is read is kept from being
         deleted meanwhile, which writes to the manifest."""
         return slate_async.open_reader(
-            self._path(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
+            self.database(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
         )
 
     def reader(self) -> AbstractAsyncContextManager[slate_async.DbReader]:
         """The database, followed; what is read is kept from being deleted meanwhile."""
-        return slate_async.open_reader(self._path(), metastore=self.metastore, settings=self.settings())
+        return slate_async.open_reader(self.database(), metastore=self.metastore, settings=self.settings())
 
     def compacting(
-        self, progress: EventSink, *, automatic: bool = True
+        self, progress: EventSink, *, automatic: bool = True, executor: Executor | None = None
     ) -> AbstractAsyncContextManager[slate_async.DbCompactor]:
-        """The database's compactor, from now on; with ``automatic`` it compacts what is due without being asked."""
+        """The database's compactor, from now on; with ``automatic`` it compacts what is due without being asked.
+
+        executor: what merges key ranges; ``None`` for this process"""
         return slate_async.open_compactor(
-            self._path(),
+            self.database(),
             metastore=self.metastore,
             settings=self.settings(),
+            executor=executor,
             progress=progress,
             automatic=automatic,
         )
@@ -122,9 +126,10 @@ class Session:
 
     def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:
         """The database's administration, which claims no role."""
-        return slate_async.open_admin(self._path(), metastore=self.metastore, settings=self.settings())
+        return slate_async.open_admin(self.database(), metastore=self.metastore, settings=self.settings())
 
-    def _path(self) -> str:
+    def database(self) -> str:
+        """Where it is. Raises `InvalidError` if nobody said so."""
         if not self.path:
             raise InvalidError("which database? Give --path URL before the command, or set SLATE_PATH")
         return self.path

@@ -79,6 +79,28 @@ def test_there_is_nothing_to_compact_without_a_database(slate: Run, tmp_path: Pa
     assert slate("compact", path=str(tmp_path / "none")).code == 2
 
 
+def test_without_the_extra_it_says_what_spark_needs(slate: Run, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("slate_async.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    refused = slate("compactor", "--executor", "spark", path=path)
+    assert (refused.code, "pip install 'slate-async[spark]'" in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--master", "local[2]"), "belong to --executor spark"),
+        (("--executor", "spark", "--spark-conf", "spark.ui.enabled"), "NAME=VALUE"),
+    ],
+)
+def test_options_of_spark_are_checked_before_it_is_started(
+    slate: Run, path: str, wrong: tuple[str, ...], said: str
+) -> None:
+    refused = slate("compact", *wrong, path=path)
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_compactor_runs_until_it_is_told_to_end(path: str, end: signal.Signals, code: int) -> None:
     with subprocess.Popen(
