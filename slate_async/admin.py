@@ -6,13 +6,16 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TypeAlias
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import own_path
+from slate_async.changes.feed import BATCH_ROWS
+from slate_async.changes.hold import FeedPlace
+from slate_async.changing import read_changes
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.checkpoint.manage import Scope
@@ -31,12 +34,14 @@ from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.ingests import ForgetApp
+from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment, seq_to_time, time_to_seq
 from slate_async.place import Place
 from slate_async.read.look import Look
+from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
@@ -208,12 +213,44 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         self._check()
         return await merge_range(self._place, task, progress)
 
+    async def read_changes(
+        self, hold: str, after: FeedPlace, until_seq: int, *, max_rows: int = BATCH_ROWS
+    ) -> AsyncGenerator[RecordBatch, None]:
+        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name ``hold``
+        and is at or past that number: record batches as of `ChangeFeed.batches`. Nothing is written; who has the hold
+        keeps it, and acknowledges nothing of this meanwhile.
+
+        Raises `InvalidError` besides when the hold is gone, or they were acknowledged."""
+        self._check()
+        head = await self._head()
+        register = self._known_register(head)
+        batches = read_changes(
+            self._place,
+            self._driver,
+            register,
+            head,
+            hold=hold,
+            after=after,
+            until_seq=until_seq,
+            max_rows=max_rows,
+        )
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
+
     async def _log_extent(self) -> LogExtent:
+        register = self._known_register(await self._head())
+        return await find_extent(self._place.store, self._driver.load, register)
+
+    async def _head(self) -> ManifestState:
         head = await self._driver.existing(self._name)
         check_usable(head)
+        return head
+
+    def _known_register(self, head: ManifestState) -> Register | None:
         if self._register is None:
             self._register = self._place.register(head)
-        return await find_extent(self._place.store, self._driver.load, self._register)
+        return self._register
 
     # ---- its life (see `Member`)
 

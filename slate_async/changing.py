@@ -4,7 +4,8 @@ news."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
@@ -13,8 +14,9 @@ from weakref import WeakSet
 from metastores.protocol import Register
 from slate_async.changes.feed import ChangeFeed
 from slate_async.changes.history import History
-from slate_async.changes.hold import Hold, Made, committed, named
+from slate_async.changes.hold import FeedPlace, Hold, Made, committed, gone, named
 from slate_async.changes.log_rows import LogRows
+from slate_async.changes.part import read_part
 from slate_async.changes.pull import News, Owner, Pull
 from slate_async.changes.source import ChangeSource, Reading, SourceStats
 from slate_async.checkpoint.manage import MAX_NAME, lifetime_ms
@@ -27,6 +29,7 @@ from slate_async.manifest.feeds import OpenHold, TakeHold, check_exact, feed_nam
 from slate_async.manifest.state import FeedMark, ManifestState
 from slate_async.past import check_seq
 from slate_async.place import Place
+from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.write.rows import Duration
@@ -195,16 +198,48 @@ class Feeds:
         return hold, made
 
     def _reading(self, state: ManifestState, wanted: Wanted) -> Reading:
-        place = self._place
-        ssts = place.ssts(state.database_id)
-        return Reading(
-            driver=self._driver,
-            tail=tail_of(place, state, self._register),
-            log=LogRows(state, ssts, place.runtime.offload),
-            history=lambda of: History(of, ssts, place.runtime, wanted.room_bytes),
-            stats=self.stats,
-            path=place.name,
-        )
+        return _reading(self._place, self._driver, self._register, state, wanted.room_bytes, self.stats)
+
+
+def _reading(
+    place: Place,
+    driver: ManifestDriver,
+    register: Register | None,
+    state: ManifestState,
+    room_bytes: int,
+    stats: SourceStats,
+) -> Reading:
+    ssts = place.ssts(state.database_id)
+    return Reading(
+        driver=driver,
+        tail=tail_of(place, state, register),
+        log=LogRows(state, ssts, place.runtime.offload),
+        history=lambda of: History(of, ssts, place.runtime, room_bytes),
+        stats=stats,
+        path=place.name,
+    )
+
+
+async def read_changes(
+    place: Place,
+    driver: ManifestDriver,
+    register: Register | None,
+    head: ManifestState,
+    *,
+    hold: str,
+    after: FeedPlace,
+    until_seq: int,
+    max_rows: int,
+) -> AsyncGenerator[RecordBatch, None]:
+    """See `slate_async.Admin.read_changes`. ``head``: the newest state."""
+    found = feed_named(head, hold)
+    if found is None:
+        raise gone(hold)
+    made = await named(driver, head, found.id)
+    reading = _reading(place, driver, register, made.state, ROOM_BYTES, SourceStats())
+    async with aclosing(read_part(made, reading, place.runtime, after, until_seq, max_rows)) as batches:
+        async for batch in batches:
+            yield batch
 
 
 def _snapshot(wanted: Wanted, seq: int) -> bool:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from slate_async.changes.change import Change, changes_of, record_batch
-from slate_async.changes.hold import Hold
+from slate_async.changes.hold import FeedPlace, Hold
 from slate_async.changes.pull import Owner, Pull
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import Columns
@@ -79,6 +79,15 @@ class ChangeFeed:
     def acknowledged(self) -> int:
         """Up to where what it holds was given up; 0 before it has begun, and if it holds nothing."""
         return 0 if self._hold is None else self._hold.acknowledged
+
+    @property
+    def place(self) -> FeedPlace:
+        """Where `seq` is: with it another process reads a stretch of what this feed holds (`Admin.read_changes`).
+
+        Raises `InvalidError` for a feed that has not begun, or holds nothing."""
+        if self._hold is None:
+            raise InvalidError("a feed has a place once it has begun, and if it holds what it reads")
+        return self._hold.place_of(self.seq)
 
     @property
     def _hold(self) -> Hold | None:

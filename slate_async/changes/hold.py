@@ -41,6 +41,18 @@ class Place(NamedTuple):
     position: Position
 
 
+class FeedPlace(NamedTuple):
+    """Where a feed stands, for who reads on from there elsewhere. Rows above ``seq`` come next: up to ``log_seq`` from
+    SSTs, if it is larger, and above it from the log, position ``log_position`` on.
+
+    log_floor: the epoch below which objects from there on are a zombie's"""
+
+    seq: int
+    log_seq: int
+    log_position: int
+    log_floor: int
+
+
 @dataclass(slots=True)
 class HoldStats:
     """Counters of the holds of one owner's feeds."""
@@ -101,6 +113,12 @@ class Hold:
         self._places.append(place)
         if len(self._places) > MOST_PLACES:
             self._places = [self._places[0], *self._places[2::2]]  # coarser: a little more is held
+
+    def place_of(self, seq: int) -> FeedPlace:
+        """Where a feed that has given the rows up to ``seq`` stands, as far as is known: perhaps a little before."""
+        last = max(0, bisect_right(self._places, seq, key=lambda place: place.seq) - 1)
+        log_seq, (position, floor) = self._places[last]
+        return FeedPlace(seq, log_seq, position, floor)
 
     def acknowledge(self, seq: int) -> None:
         """Rows up to ``seq`` are not needed any more. Never goes back."""

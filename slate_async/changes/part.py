@@ -1,0 +1,73 @@
+"""A stretch of a change feed, read by another process than the one whose feed it is.
+
+That one holds what it has not acknowledged under a name, and says where the stretch begins (`FeedPlace`) and ends.
+Nothing is written here: the hold is neither taken over nor moved nor lengthened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from slate_async.changes.change import record_batch
+from slate_async.changes.hold import FeedPlace, Hold, Made
+from slate_async.changes.order import batches_of, up_to
+from slate_async.changes.source import ChangeSource, Reading
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.format.columns import Columns
+from slate_async.manifest.feeds import check_exact
+from slate_async.manifest.state import FeedMark, ManifestState
+from slate_async.read.record_batch import RecordBatch
+from slate_async.runtime.protocol import Runtime
+
+LOOKS = 40
+PAUSE_S = 0.25
+"""Between looks for rows that are durable, so there."""
+
+
+class BorrowedHold(Hold):
+    """The hold of a feed elsewhere: never started, so it commits nothing."""
+
+    async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:
+        """What the newest state has, which nothing holds; for what the hold does not have. Raises `InvalidError` if
+        that does not have all of it."""
+        head = await self._driver.existing(self._path)
+        check_exact(head, seq)
+        return head, FeedMark(seq, head.last_seq, head.log_start, head.log_floor)
+
+
+def borrowed(made: Made, reading: Reading, runtime: Runtime) -> BorrowedHold:
+    """The hold ``made`` as one that is another's."""
+    return BorrowedHold(
+        made.checkpoint, reading.driver, runtime, pace_ms=0, life_ms=None, stats=reading.stats, path=reading.path
+    )
+
+
+async def read_part(
+    made: Made, reading: Reading, runtime: Runtime, after: FeedPlace, until: int, max_rows: int
+) -> AsyncGenerator[RecordBatch, None]:
+    """The changes above ``after.seq`` up to ``until``, which are durable, as `ChangeFeed.batches` gives them.
+
+    Raises `InvalidError` if they were acknowledged, `UnavailableError`, `CorruptionError`."""
+    assert made.checkpoint.feed is not None
+    if after.seq < made.checkpoint.feed.seq:
+        raise InvalidError(
+            f"the hold {made.checkpoint.name!r} was acknowledged up to sequence number {made.checkpoint.feed.seq}, so"
+            f" what comes after {after.seq} is not held any more"
+        )
+    mark = FeedMark(after.seq, after.log_seq, after.log_position, after.log_floor)
+    source = ChangeSource(reading, made.state, mark, after.seq, borrowed(made, reading, runtime))
+    looks = 0
+    while source.seq < until:
+        piece = await source.read(until)
+        for rows in await runtime.offload.run(partial(_cut, piece.parts, until, max_rows)):
+            yield await runtime.offload.run(partial(record_batch, rows))
+        if not piece.more and source.seq < until:
+            looks += 1
+            if looks > LOOKS:
+                raise UnavailableError(f"{reading.path}: changes are there up to {source.seq}, and not up to {until}")
+            await runtime.clock.sleep(PAUSE_S)
+
+
+def _cut(parts: list[Columns], until: int, max_rows: int) -> list[Columns]:
+    return batches_of([part for part in (up_to(part, until) for part in parts) if len(part)], max_rows)
