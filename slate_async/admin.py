@@ -132,8 +132,8 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         return await self._while_open(withdraw(self._driver, self._place.runtime.clock, job_id))
 
     async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
-        """SSTs that tasks of one ingest, or of all, have uploaded and no compaction has rewritten: also those of
-        attempts that failed, which a collector deletes when the job has ended. Asks the store about each."""
+        """SSTs that tasks of one ingest, or of all, have uploaded and that are still there: also those of attempts that
+        failed, which a collector deletes when the job has ended. Asks the store about each."""
         self._check()
         state = await self._while_open(self._driver.existing(self._name))
         return [one async for one in ingest_objects(self._place.store, state, job_id)]

@@ -18,8 +18,8 @@ READS_IN_PARALLEL = 16
 class IngestObject:
     """An SST that a task uploaded for ``job_id``, of ``size`` bytes.
 
-    named: the head names it, as pending or as part of the database; else it is of an attempt that failed or lost, or of
-    a job that goes on: a collector deletes it once the job has ended"""
+    named: the head names it, as pending or as part of the database; else it is of an attempt that failed or lost, of a
+    job that goes on, or was compacted: a collector deletes it once nothing may name it any more"""
 
     key: str
     size: int
@@ -30,8 +30,8 @@ class IngestObject:
 async def ingest_objects(
     store: ObjectStore, state: ManifestState, job_id: str | None = None
 ) -> AsyncIterator[IngestObject]:
-    """Those of one job, or of all: only such as no compaction has rewritten. Asks the store about each SST that the
-    head names as an ingest's, or does not name at all."""
+    """Those of one job, or of all, that are still there. Asks the store about each SST that the head names as an
+    ingest's, or does not name at all."""
     pending = {sst.location for job in state.ingests for sst in job.ssts}
     named = {sst.location: sst.global_seq is not None for sst in state.ssts() if sst.database_id is None}
     asked: list[ObjectInfo] = []

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from slate_async.errors import ConflictError
+from slate_async.errors import ConflictError, UnavailableError
 from slate_async.log.protocol import READS_IN_PARALLEL
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
@@ -26,6 +26,7 @@ from slate_async.manifest.ingests import AdmitIngests, LogIntoL0, ShowIngests, p
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.read.sources import Table
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Clock
 from slate_async.sst.reference import stored_sst_ref
 from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import L0Flusher
@@ -37,6 +38,7 @@ SMALL_BYTES = 1 << 20
 """So much in memory is flushed while writes wait."""
 PASSES = 3
 """How often what is in memory is flushed first: a busy writer never has little there."""
+TELL_AGAIN_S = 1.0
 
 
 class Progress(Protocol):
@@ -68,7 +70,7 @@ class IngestStats:
 
 class IngestAdmission:
     """One task. ``log_ssts()``: without a WAL, the log's SSTs with their positions, newest first; ``room`` returns once
-    L0 may have one more source; ``now()``: seconds of a clock that never goes back."""
+    L0 may have one more source."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class IngestAdmission:
         adopt: Callable[[ManifestState], None],
         log_ssts: Callable[[], Sequence[tuple[int, Table]]],
         room: Callable[[], Awaitable[None]],
-        now: Callable[[], float],
+        clock: Clock,
     ) -> None:
         self._epoch = epoch
         self._tables = tables
@@ -97,7 +99,7 @@ class IngestAdmission:
         self._adopt = adopt
         self._log_ssts = log_ssts
         self._room = room
-        self._now = now
+        self._clock = clock
         self._wake = asyncio.Event()
         self._refs: dict[int, SstRef] = {}
         self.stats = IngestStats()
@@ -115,19 +117,28 @@ class IngestAdmission:
             while pending_ingests(self._state()):
                 await self._admit()
             if untold_ingests(self._state()):
-                await self._driver.commit(ShowIngests(self._epoch))
+                await self._tell()
+
+    async def _tell(self) -> None:
+        """Nothing depends on it but who waits, so a store that does not answer is asked again, later."""
+        try:
+            await self._driver.commit(ShowIngests(self._epoch))
+        except UnavailableError as error:
+            logger.warning("ingests that were admitted could not be told yet: %s", error)
+            await self._clock.sleep(TELL_AGAIN_S)
+            self._wake.set()
 
     async def _admit(self) -> None:
         await self._room()
         await self._lighten()
-        began = self._now()
+        began = self._clock.monotonic()
         with self._intake.paused():
             await self._settle()
             if self._state().wal_enabled:
                 await self._with_flush()
             else:
                 await self._commit(self._edit(), log=True)
-        self.stats.paused_seconds += self._now() - began
+        self.stats.paused_seconds += self._clock.monotonic() - began
 
     async def _lighten(self) -> None:
         """Leave little to do while writes wait."""

@@ -141,7 +141,7 @@ class Writer:
             adopt=self.adopt,
             log_ssts=lambda: self._log_ssts,
             room=self.pressure.room,
-            now=runtime.clock.monotonic,
+            clock=runtime.clock,
         )
 
     async def settle(self) -> None:

@@ -14,7 +14,7 @@ from tests.simulation.scenarios.engine import INGEST
 from tests.simulation.scenarios.life import INGEST_LIFE
 from tests.slices import seeds
 
-SLICE_SEEDS = 10
+SLICE_SEEDS = 6
 FULL_SEEDS = 2_000
 COVERAGE_SEEDS = 8
 OFTEN = ("ingests-admitted", "ingests-pending", "ingests-withdrawn-on-withdrawal", "ingest-errors", "crashes")

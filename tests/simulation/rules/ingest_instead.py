@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from slate_async.manifest import ingests
+from slate_async.manifest.edits import check_writer, pinned
 from slate_async.manifest.ingests import AdmitIngests, find_ingest
 from slate_async.manifest.state import ManifestState
 from slate_async.write.intake import Intake
@@ -13,7 +14,7 @@ from slate_async.write.intake import Intake
 
 def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestState | None:
     """An ingest takes the number of the last row that was flushed."""
-    ingests.check_writer(state, self.epoch)
+    check_writer(state, self.epoch)
     jobs = [job for one in self.ids if (job := find_ingest(state, one)) is not None and job.pending]
     if self.flush is not None:
         flushed = self.flush.apply(state)
@@ -26,7 +27,7 @@ def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestS
         state = self._with_log(state, self.log)
     for job in jobs:
         state = ingests._admitted(state, job, max(1, state.last_seq), self.now_ms)
-    return state if self.pin is None else ingests.pinned(state, self.pin)
+    return state if self.pin is None else pinned(state, self.pin)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.manifest.ingests import CommitIngest
+from slate_async.manifest.ingests import CommitIngest, ShowIngests
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -131,14 +131,30 @@ async def test_a_driver_is_told_only_what_the_writers_own_reads_show(
 
         monkeypatch.setattr(db._writer.pins, "cover", late)
         await db.confirm()
-        async with open_admin(store) as admin:
-            while not (await admin.inspect_manifest()).state.ingest_seq:
-                await asyncio.sleep(0.001)
+        await until(lambda: db._driver.head is not None and db._driver.head.ingest_seq > 0, "the edit")
         assert await db.get(b"a") is None
         assert (await job.info()).state == "pending"
         heard.set()
         await job.wait()
         assert await db.get(b"a") == b"1"
+
+
+async def test_telling_is_tried_again(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_db(store) as db, open_job(store) as job:
+        commit, failures = db._driver.commit, [slate.UnavailableError("no answer")]
+
+        async def failing(edit: Any) -> Any:
+            if isinstance(edit, ShowIngests) and failures:
+                raise failures.pop()
+            return await commit(edit)
+
+        monkeypatch.setattr(db._driver, "commit", failing)
+        monkeypatch.setattr("slate_async.write.ingests.TELL_AGAIN_S", 0.001)
+        await job.write([table({"a": "1"})])
+        await job.commit(wait=False)
+        await db.confirm()
+        assert (await job.wait()).state == "admitted"
+        assert not failures
 
 
 async def test_tasks_elsewhere_know_no_more_than_json(store: MemoryStore) -> None:
