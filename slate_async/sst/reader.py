@@ -166,7 +166,7 @@ class SstReader:
             return None
         block = self._cache.get(self._owner, number, count_miss=False)
         if block is not None and block.rows > most_rows:
-            row = block.lower_bound(key)
+            row = min(block.lower_bound(key), block.rows - 1)  # it may be above all keys of the block
             row -= row % most_rows
             start = max(start, block.key(row))
             if row + most_rows < block.rows:

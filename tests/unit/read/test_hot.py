@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slate_async.format.columns import NO_EXPIRY
-from slate_async.read import ReadView, Run
+from slate_async.read import ReadView, Run, hot
 from slate_async.read.hot import MOST_ROWS, READS_PER_LOOK, WORTH_LOOKUPS, HotReads
 from slate_async.types import MAX_SEQ, NEEDS_IO, PUT, RowHit
 from tests.read_model import StoredTables, Version, tombstone, turns
@@ -134,6 +134,16 @@ async def test_many_levels_with_the_same_keys_make_ranges_of_few_rows() -> None:
     assert stored.heat(b"00350") == b"0"
     assert stored.view.look_up(b"00351", MAX_SEQ) == b"0"
     assert sum(len(one.keys) for one in stored.view._hot.ranges) <= MOST_ROWS // len(levels)
+
+
+async def test_a_key_behind_the_last_row_of_a_block_that_is_cut_becomes_hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot, "MOST_ROWS", 20)  # ten of each level
+    first_block = [Version(b"%04d" % i, b"old", i) for i in range(20)]
+    old = [*first_block, Version(b"9", b"x" * 70_000, 98)]
+    stored = Stored([Version(b"5", b"new", 99)], old, sizes=(10, 1000), cache_bytes=8 << 20)
+    await stored.load()
+    assert stored.heat(b"5") == b"new"
+    assert dict(stored.view._hot.rows) == {b"5": b"new"}
 
 
 async def test_ranges_last_as_long_as_the_levels() -> None:
