@@ -115,7 +115,17 @@ class ReadView:
             found = table.find(key, MAX_SEQ)
             if found is not None:
                 return found
-        return self._look_up_stored(key, MAX_SEQ) if self._levels else None
+        if not self._levels:
+            return None
+        hot = self._hot
+        found = hot.rows.get(key)
+        if found is not None:
+            return found
+        spans = hot.whole
+        at = bisect_right(spans.starts, key)  # as ``key in spans``, without a call
+        if at and key < spans.ends[at - 1]:
+            return None
+        return self._look_up_stored(key, MAX_SEQ)
 
     def _look_up_stored(self, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
         hot = self._hot
@@ -123,9 +133,7 @@ class ReadView:
             found = hot.rows.get(key)
             if found is not None:
                 return found
-            spans = hot.whole
-            at = bisect_right(spans.starts, key)  # as ``key in spans``, without a call
-            if at and key < spans.ends[at - 1]:
+            if key in hot.whole:
                 return None
             near = hot.ranges[bisect_right(hot.starts, key) - 1]
             if key < near.end:
