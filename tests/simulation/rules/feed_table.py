@@ -9,7 +9,7 @@ from typing import Any
 from slate_async.changes import source
 from slate_async.changes.hold import Hold
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.manifest import feeds
+from slate_async.manifest import feeds, ingests
 from slate_async.manifest.state import FeedMark, ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
@@ -25,6 +25,11 @@ def hold_what_is_not_read(self: Hold) -> FeedMark:
     """The mark stands where was read, acknowledged or not."""
     seq, (position, floor) = self._places[-1]
     return replace(self._mark, seq=self.acknowledged, log_seq=seq, log_position=position, log_floor=floor)
+
+
+def hold_no_ingest(checkpoints: Any, ssts: Any) -> Any:
+    """An ingest that is admitted is held for no feed."""
+    return checkpoints
 
 
 def anything(state: ManifestState, seq: int) -> None:
@@ -85,5 +90,13 @@ FEED_SWITCHES: Sequence[Switch] = (
         (Patch(source, "check_exact", anything), Patch(feeds, "check_exact", anything)),
         within=30,
         stage=_feed(feeds=3),
+    ),
+    Switch(
+        "feed-ingests",
+        "feeds",
+        "an ingest that is admitted is held for no feed",
+        (Patch(ingests, "hold_ingest", hold_no_ingest),),
+        within=30,
+        stage=_feed(feeds=3, ingesters=2),
     ),
 )

@@ -19,7 +19,7 @@ LIFE: Sequence[Scenario] = tuple(
     for name, fixed in KINDS.items()
 )
 
-_CONSUMED = {"feeds": 3, "cloners": 0, "keepers": 0, "readers": 0, "compactors": 1, "collectors": 1}
+_CONSUMED = {"feeds": 3, "cloners": 0, "keepers": 0, "readers": 0, "compactors": 1, "collectors": 1, "ingesters": 1}
 
 FEEDS: Sequence[Scenario] = tuple(
     life_scenario(f"feed-{name}", f"consumers of the change feed: the log {name}, all faults", **fixed, **_CONSUMED)
