@@ -222,7 +222,11 @@ class Scan:
         if self._refusal is not None or self._exhausted or self._turns.overdue():
             return None
         self._ask()
-        batch = self._rows.at_hand()
+        try:
+            batch = self._rows.at_hand()
+        except BaseException:
+            self._give_up()
+            raise
         if batch is None:
             return None
         batch, self._rest = self._split(batch, count)
@@ -285,11 +289,15 @@ class Scan:
         try:
             self._check()
         except BaseException:
-            self._refusal = self._refusal or INTERRUPTED
-            self._pin = None
-            if self._rows is not None:
-                self._rows.unpin()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """Refuse whatever else is asked for."""
+        self._refusal = self._refusal or INTERRUPTED
+        self._pin = None
+        if self._rows is not None:
+            self._rows.unpin()
 
     async def _next(self) -> Columns | None:
         if self._rows is None:
@@ -348,13 +356,15 @@ class _Steps(AsyncIterator[T], Generic[T]):
 
 
 class _Batches(AsyncIterator[RecordBatch]):
-    """Record batches made from as many rows as are at hand, up to a bound."""
+    """Record batches made from as many rows as are at hand, up to a bound. What a cancelled step has gathered belongs
+    to the next one."""
 
-    __slots__ = ("_begun", "_held", "_max_rows", "_scan", "_times")
+    __slots__ = ("_begun", "_held", "_max_rows", "_parts", "_scan", "_times")
 
     def __init__(self, scan: Scan, max_rows: int, times: bool) -> None:
         self._scan = scan
         self._held: Columns | None = None
+        self._parts: list[Columns] = []
         self._max_rows = max_rows
         self._times = times
         self._begun = False
@@ -364,8 +374,8 @@ class _Batches(AsyncIterator[RecordBatch]):
         if not self._begun:
             scan._begin()
             self._begun = True
-        parts: list[Columns] = []
-        rows = nbytes = 0
+        parts = self._parts
+        rows, nbytes = sum(map(len, parts)), sum(part.nbytes for part in parts)
         while rows < self._max_rows:
             wanted = self._max_rows - rows
             part = self._held or scan._at_hand(wanted) or await scan._take(wanted)
@@ -382,4 +392,6 @@ class _Batches(AsyncIterator[RecordBatch]):
                 break
         if not parts:
             raise StopAsyncIteration
-        return batch_of(parts, scan._reverse, self._times)
+        batch = batch_of(parts, scan._reverse, self._times)
+        self._parts = []
+        return batch

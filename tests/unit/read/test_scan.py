@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import AsyncIterator, Callable
 from typing import get_type_hints
@@ -10,7 +11,7 @@ from typing import get_type_hints
 import pyarrow as pa
 import pytest
 
-from slate_async.errors import FencedError, InvalidError
+from slate_async.errors import FencedError, InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Scan, Table, key_range, merge
@@ -18,10 +19,18 @@ from slate_async.read import scan as scan_module
 from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import CHUNK_ROWS
-from slate_async.types import MAX_SEQ, PUT, Row
-from tests.read_model import FakeTable, Version, table, turns
+from slate_async.runtime.turns import FairTurns
+from slate_async.types import MAX_SEQ, MERGE, PUT, Row
+from tests.read_model import FakeTable, StillClock, StoredTables, Version, table, turns
 
 ALL = KeyRange(None, None)
+
+
+class SlowClock(StillClock):
+    """A tenth of a millisecond a look."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() / 10
 
 
 def view_of(count: int, *, tables: int = 2) -> ReadView:
@@ -256,6 +265,38 @@ async def test_a_cancelled_step_never_looks_like_the_end(turn: int) -> None:
     with pytest.raises(InvalidError, match="interrupted"):
         await anext(steps)
     assert all(part.source.scans_open == 0 for part in view.tables if isinstance(part.source, FakeTable))
+
+
+async def stored_scan(rows: list[Version]) -> Scan:
+    """Of one SST in blocks of a few rows; others get a turn after every fifth."""
+    stored = StoredTables(1 << 20)
+    view = ReadView([], [stored.table(rows)], [], turns=FairTurns(StillClock()))
+    await stored.upload()
+    return Scan(Look(view, MAX_SEQ, 0), ALL, FairTurns(SlowClock()), lambda: None)
+
+
+@pytest.mark.parametrize("turn", range(1, 16))
+async def test_rows_of_a_cancelled_batch_are_not_left_out(turn: int) -> None:
+    batches = (await stored_scan([Version(b"%06d" % i, b"", i) for i in range(300)])).batches(200)
+    step = asyncio.ensure_future(anext(batches))
+    for _ in range(turn):
+        await asyncio.sleep(0)
+    if not step.cancel():
+        assert key_numbers([await step, *[batch async for batch in batches]]) == list(range(300))
+        return
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    with contextlib.suppress(InvalidError):
+        assert key_numbers([batch async for batch in batches]) == list(range(300))
+
+
+async def test_rows_that_cannot_be_read_are_not_passed_over() -> None:
+    rows = [Version(b"%06d" % i, b"", i, MERGE if i == 50 else PUT) for i in range(100)]
+    batches = (await stored_scan(rows)).batches(100)
+    with pytest.raises(InternalError, match="merge operand"):
+        await anext(batches)
+    with pytest.raises(InvalidError, match="interrupted"):
+        await anext(batches)
 
 
 @pytest.mark.parametrize("turn", range(1, 14))
