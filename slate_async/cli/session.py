@@ -122,7 +122,9 @@ class Session:
 
     def ingesting(self, job_id: str | None) -> AbstractAsyncContextManager[slate_async.IngestJob]:
         """A bulk ingest into the database, begun or gone on with."""
-        return slate_async.open_ingest(self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings())
+        return slate_async.open_ingest(
+            self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings()
+        )
 
     def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:
         """The database's administration, which claims no role."""

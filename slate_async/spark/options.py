@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from slate_async.errors import InvalidError
 
 T = TypeVar("T")
 D = TypeVar("D")
+OptionValue: TypeAlias = str | int | float | bool | None
 DEFAULT_PARTITION_BYTES = 128 << 20
 DEFAULT_BATCH_ROWS = 32_768
-MOST_BATCH_ROWS = 1 << 20
+MOST_BATCH_ROWS = 65_536
 DEFAULT_LIFETIME_S = 3600.0
 
 
@@ -61,15 +62,15 @@ class ReadOptions:
             path=given.path(),
             metastore=given.take("metastore", str, None),
             checkpoint=given.take("checkpoint", str, None),
-            lifetime_s=given.take("checkpointLifetime", _seconds, DEFAULT_LIFETIME_S),
+            lifetime_s=given.take("checkpointLifetime", seconds, DEFAULT_LIFETIME_S),
             start=given.take("startKey", key, None),
             end=given.take("endKey", key, None),
             prefix=given.take("prefix", key, None),
             keys_only=given.take("keysOnly", boolean, False),
             at_seq=given.take("atSeq", _natural, None),
             at_time=given.take("atTime", _moment, None),
-            partition_bytes=given.take("partitionBytes", _positive, DEFAULT_PARTITION_BYTES),
-            batch_rows=given.take("batchRows", _positive, DEFAULT_BATCH_ROWS),
+            partition_bytes=given.take("partitionBytes", positive, DEFAULT_PARTITION_BYTES),
+            batch_rows=given.take("batchRows", positive, DEFAULT_BATCH_ROWS),
             push_filters=given.take("pushFilters", boolean, False),
         )
         given.finish()
@@ -126,6 +127,15 @@ class Options:
             )
 
 
+def as_strings(options: Mapping[str, OptionValue]) -> dict[str, str]:
+    """``options`` as Spark hands them over; without those that are ``None``."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
+
+
 def boolean(text: str) -> bool:
     """``true`` or ``false``, as Spark writes them."""
     if text.lower() not in ("true", "false"):
@@ -133,7 +143,8 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
     number = int(text)
     if number < 1:
         raise ValueError("a positive number")
@@ -147,11 +158,12 @@ def _natural(text: str) -> int:
     return number
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
+def seconds(text: str) -> float:
+    """A duration."""
+    number = float(text)
+    if not 0 < number < float("inf"):
         raise ValueError("a positive number of seconds")
-    return seconds
+    return number
 
 
 def _moment(text: str) -> float:

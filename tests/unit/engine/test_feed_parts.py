@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 import slate_async as slate
@@ -54,7 +56,7 @@ async def test_parts_are_what_the_feed_gives_whatever_happened_meanwhile(kind: K
                     break
             await db.compact(full=True)
             await collected(store, db)
-            parts = [await part(store, after, before.seq) for after, before in zip(places, places[1:], strict=False)]
+            parts = [await part(store, after, before.seq) for after, before in pairwise(places)]
             assert [row for rows in parts for row in rows] == [row for rows in whole for row in rows]
             assert len(whole) > 12
             assert len({place.log_position for place in places}) > 3, "they begin where they are, not at the hold"

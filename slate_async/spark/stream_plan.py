@@ -1,0 +1,183 @@
+"""Where the micro-batches of a stream begin and end: `Planner`, which runs ahead of a query beside its driver.
+
+It reads the change feed itself, so a micro-batch ends where a feed's batch does, never inside a `WriteBatch`, and has
+the rows and bytes that were asked for. The tasks read the same again, each its stretch. What is held for them moves
+when Spark says that a micro-batch is done.
+
+Invariant: a range of sequence numbers alone says what is in a micro-batch; the rest of an offset only says where that
+is found quickly, and under which hold. So it does not matter what a planner before this one had read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, TypeAlias
+from uuid import uuid4
+
+import slate_async as slate
+from slate_async.changes.hold import FeedPlace
+from slate_async.spark.stream_options import StreamOptions
+
+OffsetFields: TypeAlias = dict[str, Any]
+Fits: TypeAlias = Callable[[int, int], bool]
+"""Whether so many rows and bytes are within a micro-batch's limit."""
+STEP_ROWS = 16_384
+
+
+class Offset(NamedTuple):
+    """A place in the feed, and the name of the hold that keeps what comes after it."""
+
+    hold: str
+    place: FeedPlace
+
+    @property
+    def seq(self) -> int:
+        """Changes up to here are before it."""
+        return self.place.seq
+
+    def fields(self) -> OffsetFields:
+        """For Spark, which writes it down as JSON."""
+        return {"hold": self.hold, **self.place._asdict()}
+
+    @classmethod
+    def of(cls, fields: OffsetFields) -> Self:
+        """The inverse of `fields`. Raises `InvalidError` for what this never wrote."""
+        try:
+            return cls(str(fields["hold"]), FeedPlace(*(int(fields[name]) for name in FeedPlace._fields)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise slate.InvalidError(f"this is no offset of a slate stream: {fields!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Changes up to ``place``: ``rows`` of them, ``nbytes`` of Arrow data."""
+
+    place: FeedPlace
+    rows: int
+    nbytes: int
+
+
+class Planner:
+    """See the module docstring. On one event loop, one call at a time."""
+
+    def __init__(self, options: StreamOptions, environment: slate.Environment) -> None:
+        self._options = options
+        self._environment = environment
+        self._open = AsyncExitStack()
+        self._reader: slate.DbReader | None = None
+        self._feed: slate.ChangeFeed | None = None
+        self._until: int | None = None
+        self._steps: list[Step] = []
+        """Read by the feed and not done with, in order."""
+
+    # ---- what Spark asks for
+
+    async def begin(self) -> Offset:
+        """Where a new query begins. From here on everything after it is held."""
+        hold = f"spark {uuid4()}"
+        feed = await self._opened(hold, self._options.start)
+        return Offset(hold, feed.place)
+
+    async def stop_at_present(self) -> None:
+        """There is to be nothing but what is durable now."""
+        reader = await self._own_reader()
+        await reader.refresh()
+        self._until = reader.status().last_seq
+        await self._close_feed()
+
+    async def latest(self, start: Offset, fits: Fits) -> Offset:
+        """The end of a micro-batch after ``start``: as much as is durable now and ``fits``, but one step at least;
+        ``start`` itself if there is nothing."""
+        feed = await self._at(start)
+        durable = await self._durable() if self._until is None else self._until
+        end, position, rows, nbytes = start, 0, 0, 0
+        while position < len(self._steps) or await self._read(feed, durable):
+            step = self._steps[position]
+            position += 1
+            if step.place.seq <= start.seq:
+                continue
+            rows, nbytes = rows + step.rows, nbytes + step.nbytes
+            if end is not start and not fits(rows, nbytes):
+                break
+            end = Offset(start.hold, step.place)
+        return end
+
+    def parts(self, start: Offset, end: Offset) -> list[tuple[FeedPlace, int]]:
+        """Stretches of a micro-batch, each from a place up to a number: of ``partition_bytes`` where it is known how
+        much is where, else one."""
+        found: list[tuple[FeedPlace, int]] = []
+        begin, nbytes = start.place, 0
+        for step in self._steps:
+            if not begin.seq < step.place.seq < end.seq:
+                continue
+            nbytes += step.nbytes
+            if nbytes >= self._options.partition_bytes:
+                found.append((begin, step.place.seq))
+                begin, nbytes = step.place, 0
+        return [*found, (begin, end.seq)] if begin.seq < end.seq else found
+
+    async def done(self, end: Offset) -> None:
+        """What is before ``end`` is not needed any more. It is written down soon, and when the query ends."""
+        feed = await self._at(end)
+        await feed.acknowledge(end.seq)
+        self._steps = [step for step in self._steps if step.place.seq > end.seq]
+
+    async def close(self) -> None:
+        """Stop reading; what was not consumed stays held."""
+        await self._close_feed()
+        await self._open.aclose()
+
+    # ---- the feed
+
+    async def _at(self, offset: Offset) -> slate.ChangeFeed:
+        """The feed, no further back than at ``offset``."""
+        feed = self._feed or await self._opened(offset.hold, offset.seq)
+        while await self._read(feed, offset.seq):
+            pass
+        return feed
+
+    async def _opened(self, hold: str, seq: int | str) -> slate.ChangeFeed:
+        reader = await self._own_reader()
+        feed = reader.changes(
+            from_seq=seq,  # type: ignore[arg-type]
+            until_seq=self._until,
+            hold=hold,
+            hold_lifetime=self._options.hold_lifetime_s,
+        )
+        self._feed = await feed.__aenter__()
+        return feed
+
+    async def _own_reader(self) -> slate.DbReader:
+        if self._reader is None:
+            options = self._options
+            opening = self._environment.open_reader(options.path, metastore=options.metastore)
+            self._reader = await self._open.enter_async_context(opening)
+        return self._reader
+
+    async def _durable(self) -> int:
+        """As of the reader's last poll."""
+        reader = await self._own_reader()
+        status = reader.status()
+        if status.state != "open":
+            await reader.refresh()  # says what closed it
+        return status.last_seq
+
+    async def _read(self, feed: slate.ChangeFeed, durable: int) -> bool:
+        """Read one more step, unless the feed is at ``durable``. The rows of an ingest share a number: one step."""
+        before, rows, nbytes = feed.seq, 0, 0
+        if before >= durable:
+            return False
+        async for batch in feed.batches(min(STEP_ROWS, self._options.max_rows or STEP_ROWS)):
+            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+            if feed.seq > before:
+                self._steps.append(Step(feed.place, rows, nbytes))
+                return True
+        return False
+
+    async def _close_feed(self) -> None:
+        feed, self._feed = self._feed, None
+        self._steps.clear()
+        if feed is not None:
+            await feed.aclose()

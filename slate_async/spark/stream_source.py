@@ -1,0 +1,163 @@
+"""``readStream.format("slate-changes")``: the change feed of a database, in micro-batches.
+
+Spark keeps one reader in a process beside the driver for as long as a query runs; its `Planner` lives there. Others,
+fresh ones, read in the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+import slate_async as slate
+from slate_async.changes.hold import FeedPlace
+from slate_async.spark.options import OptionValue, as_strings
+from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
+from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
+from slate_async.spark.worker import this_worker
+
+T = TypeVar("T")
+
+CHANGE = StructType(
+    [
+        StructField("op", StringType(), nullable=False),
+        StructField("key", BinaryType(), nullable=False),
+        StructField("value", BinaryType(), nullable=True),
+        StructField("seq", LongType(), nullable=False),
+        StructField("create_time", TimestampType(), nullable=False),
+        StructField("expire_time", TimestampType(), nullable=True),
+    ]
+)
+"""Each put and delete as it happened (``op``); a delete has no value."""
+ARROW_CHANGE = pa.schema(
+    [
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("create_time", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("expire_time", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+class SlateChangesSource(DataSource):
+    """``spark.readStream.format("slate-changes")``; see docs/spark.md for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "slate-changes"
+
+    def schema(self) -> StructType:
+        """`CHANGE`."""
+        return CHANGE
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of changes."""
+        return ChangesReader(StreamOptions.of(self.options))
+
+
+def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
+    """The changes of the database at ``path`` as a streaming DataFrame (see docs/spark.md for ``options``; ``None`` is
+    as if not given)."""
+    spark.dataSource.register(SlateChangesSource)
+    return spark.readStream.format("slate-changes").options(**as_strings(options)).load(path)
+
+
+class ChangesPartition(InputPartition):
+    """A stretch of the feed that is held under the name ``hold``."""
+
+    def __init__(self, hold: str, after: FeedPlace, until: int) -> None:
+        super().__init__((hold, tuple(after), until))
+        self.hold = hold
+        self.after = after
+        self.until = until
+
+
+class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Implements Spark's reader."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+
+    def initialOffset(self) -> OffsetFields:
+        """Of a query without a checkpoint."""
+        return self._plan(Planner.begin).fields()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say."""
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadMaxRows(self._options.max_rows or DEFAULT_ROWS)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends behind what is durable now."""
+        self._plan(Planner.stop_at_present)
+
+    def latestOffset(self, start: OffsetFields, limit: ReadLimit) -> OffsetFields:
+        """The end of the next micro-batch."""
+
+        def fits(rows: int, nbytes: int) -> bool:
+            if isinstance(limit, ReadMaxRows):
+                return rows <= limit.max_rows
+            return not isinstance(limit, ReadMaxBytes) or nbytes <= limit.max_bytes
+
+        begin = Offset.of(start)
+        end = self._plan(lambda planner: planner.latest(begin, fits))
+        return start if end is begin else end.fields()
+
+    def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
+        """Stretches between them."""
+        begin, stop = Offset.of(start), Offset.of(end)
+
+        async def cut(planner: Planner) -> list[tuple[FeedPlace, int]]:
+            return planner.parts(begin, stop)
+
+        return [ChangesPartition(stop.hold, after, until) for after, until in self._plan(cut)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of one stretch."""
+        if not isinstance(partition, ChangesPartition):
+            return iter(())  # of no partitions Spark makes one of its own
+        return this_worker().iterate(partial(_changes, self._options, partition))
+
+    def commit(self, end: OffsetFields) -> None:
+        """What is before ``end`` was processed for good."""
+        self._plan(lambda planner: planner.done(Offset.of(end)))
+
+    def stop(self) -> None:
+        """The query ended."""
+        if self._planner is not None:
+            self._plan(Planner.close)
+
+    def _plan(self, ask: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
+        async def asked(environment: slate.Environment) -> T:
+            if self._planner is None:
+                self._planner = Planner(self._options, environment)
+            return await ask(self._planner)
+
+        return this_worker().run(asked)
+
+
+async def _changes(
+    options: StreamOptions, partition: ChangesPartition, environment: slate.Environment
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    async with environment.open_admin(options.path, metastore=options.metastore) as admin:
+        async for batch in admin.read_changes(partition.hold, partition.after, partition.until):
+            yield pa.record_batch(
+                [batch.column(field.name).cast(field.type) for field in ARROW_CHANGE], schema=ARROW_CHANGE
+            )

@@ -1,0 +1,151 @@
+"""Where micro-batches end: what `Planner` answers, and that whatever it says, each change is in one micro-batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import slate_async as slate
+from slate_async.spark.stream_options import StreamOptions
+from slate_async.spark.stream_plan import Offset, Planner
+from tests.engine import KINDS, Kind
+
+KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
+Fits = Callable[[int, int], bool]
+
+
+def everything(rows: int, nbytes: int) -> bool:
+    return True
+
+
+def at_most(limit: int) -> Fits:
+    return lambda rows, nbytes: rows <= limit
+
+
+@asynccontextmanager
+async def planning(path: Path, **options: object) -> AsyncIterator[Planner]:
+    """A planner in an environment of its own, as in a process beside a driver."""
+    given = {"path": str(path), **{name: str(value) for name, value in options.items()}}
+    async with slate.Environment() as environment:
+        planner = Planner(StreamOptions.of(given), environment)
+        try:
+            yield planner
+        finally:
+            await planner.close()
+
+
+async def write(db: slate.Db, rng: random.Random, batches: int) -> None:
+    for _ in range(batches):
+        batch = slate.WriteBatch()
+        for _ in range(rng.randint(1, 9)):
+            batch.put(b"%d" % rng.randrange(50), rng.randbytes(rng.randrange(40)))
+        batch.delete(b"%d" % rng.randrange(50))
+        await db.write(batch)
+    await db.flush(l0=True)
+
+
+async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> list[int]:
+    """What the tasks of a micro-batch read."""
+    async with slate.open_admin(path) as admin:
+        return [
+            seq
+            for after, until in planner.parts(begin, end)
+            async for batch in admin.read_changes(begin.hold, after, until)
+            for seq in batch.column("seq").to_pylist()
+        ]
+
+
+@KIND
+async def test_each_change_is_in_one_micro_batch_whoever_plans(kind: Kind, tmp_path: Path) -> None:
+    """Planners come and go, done or not done with a micro-batch, while everything is compacted and collected."""
+    rng = random.Random(3)
+    settings = kind.settings(manifest_poll_interval_ms=20, gc_min_age_ms=0, retention_ms=3_600_000)
+    async with slate.open(tmp_path, settings=settings) as db:
+        await write(db, rng, 10)
+        async with planning(tmp_path) as planner:
+            offset = await planner.begin()
+        seen: list[int] = []
+        for _ in range(4):
+            await write(db, rng, 10)
+            await db.compact(full=True)
+            async with slate.open_gc(tmp_path, settings=settings, periodic=False) as collector:
+                await collector.collect()
+            async with planning(tmp_path, partitionBytes=300) as planner:
+                for _ in range(rng.randint(1, 3)):
+                    end = await planner.latest(offset, at_most(20))
+                    seen += await seqs_of(tmp_path, offset, end, planner)
+                    offset = end
+                if rng.random() < 0.7:
+                    await planner.done(offset)
+        async with planning(tmp_path) as planner:
+            await planner.stop_at_present()
+            while (end := await planner.latest(offset, at_most(50))) is not offset:
+                seen += await seqs_of(tmp_path, offset, end, planner)
+                offset = end
+        assert seen == list(range(1, db.status().last_seq + 1))
+
+
+async def test_micro_batches_have_the_rows_asked_for_and_no_torn_writes(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db, planning(tmp_path, maxRowsPerTrigger=10) as planner:
+        ends = set()
+        for _ in range(30):
+            batch = slate.WriteBatch()
+            for key in range(4):
+                batch.put(b"%d" % key, b"v")
+            ends.add((await db.write(batch)).seq)
+        offset = await planner.begin()
+        await planner.stop_at_present()
+        found = [offset.seq]
+        while (end := await planner.latest(offset, at_most(10))) is not offset:
+            found.append(end.seq)
+            offset = end
+        sizes = [after - before for before, after in pairwise(found)]
+        assert set(found[1:]) <= ends
+        assert max(sizes) <= 10
+        assert sum(sizes) == 120
+
+
+async def test_the_same_start_may_be_asked_for_again(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db, planning(tmp_path) as planner:
+        start = await planner.begin()
+        for _ in range(5):
+            await db.put(b"k", b"v")
+        await planner.stop_at_present()
+        first = await planner.latest(start, everything)
+        assert first.seq == 5
+        assert await planner.latest(start, everything) == first
+        assert await planner.latest(first, everything) is first
+
+
+async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db:
+        for _ in range(5):
+            await db.put(b"k", b"v")
+        async with planning(tmp_path) as planner:
+            start = await planner.begin()
+            await planner.stop_at_present()
+            end = await planner.latest(start, everything)
+            await planner.done(end)
+        async with planning(tmp_path) as planner:
+            with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 5"):
+                await planner.latest(start, everything)
+
+
+async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db, planning(tmp_path, startingSeq="now") as planner:
+        await db.put(b"k", b"before")
+        start = await planner.begin()
+        assert start.seq == 1
+        assert Offset.of(start.fields()) == start
+
+
+def test_what_is_no_offset_is_said() -> None:
+    with pytest.raises(slate.InvalidError, match="no offset of a slate stream"):
+        Offset.of({"seq": 3})
