@@ -51,12 +51,16 @@ class Worker:
 
     def run(self, make: Callable[[slate.Environment], Coroutine[Any, Any, T]]) -> T:
         """What the coroutine of ``make`` returns, run on the loop. An interrupt of the caller cancels it."""
-        future = self._submit(self._run(make))
+        future = self.start(make)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, make: Callable[[slate.Environment], Coroutine[Any, Any, T]]) -> Future[T]:
+        """`run` without waiting. To cancel the future cancels the coroutine."""
+        return self._submit(self._run(make))
 
     def iterate(self, make: Callable[[slate.Environment], AsyncGenerator[T, None]]) -> Iterator[T]:
         """The items of the asynchronous generator, each made on the loop while the caller works on the one before."""

@@ -1,0 +1,157 @@
+"""Bulk loads: tasks make SSTs of ranges of keys, and the driver lets all of them in with one commit.
+
+The driver registers the job, so that collectors spare what its tasks upload; runs them; commits. Killed at any moment,
+it leaves the database as it was, or loaded: called again with the same job id it finds out, and does what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+
+import slate_async as slate
+from slate_async.ingest.rows import Duplicates
+from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
+from slate_async.spark.feed import feed
+from slate_async.spark.worker import this_worker
+from slate_async.write.rows import Duration
+
+logger = logging.getLogger(__name__)
+LoadMode = Literal["ingest", "exclusive"]
+TOLD = "sst string, error binary"
+"""What a task tells: its SSTs as JSON, or what is wrong with its rows."""
+_TOLD = pa.schema([("sst", pa.string()), ("error", pa.binary())])
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def bulk_load(
+    df: DataFrame,
+    path: str,
+    *,
+    key: ColumnLike = KEY,
+    value: ColumnLike = VALUE,
+    op: ColumnLike | None = None,
+    expire: ColumnLike | None = None,
+    ttl: ColumnLike | float | None = None,
+    order: ColumnLike | None = None,
+    sort_mode: SortMode = "global",
+    partitions: int | None = None,
+    target_sst_bytes: int | None = None,
+    mode: LoadMode = "ingest",
+    job_id: str | None = None,
+    batch: tuple[str, int] | None = None,
+    wait: bool = True,
+    timeout: Duration = 60.0,
+    lifetime: Duration = 86_400.0,
+    metastore: str | None = None,
+    settings: slate.Settings | None = None,
+) -> slate.IngestInfo:
+    """Put the rows of ``df`` into the database at ``path``, all in one step for every reader; what became of it.
+
+    key, value, op, expire, ttl, order, sort_mode, partitions: as `arrange` takes them. Without ``order`` equal keys are
+    an error
+    target_sst_bytes: where SSTs are cut; by default the setting ``sst_bytes``
+    mode: ``"ingest"``: beside the live writer, which lets the rows in as if it wrote them then; ``"exclusive"``:
+    without one, or fencing it
+    job_id: a name for this load: asked twice, by whomever, it is loaded once. By default a new one, or ``batch``'s
+    batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
+    wait: until it is admitted; else it may be ``"pending"`` still
+    timeout: seconds or a timedelta to wait
+    lifetime: seconds or a timedelta after which the job of a driver that died has ended
+    metastore, settings: as of `slate_async.open`; the database's settings for SSTs are not known here
+
+    Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
+    stored, naming the first one a task met, and for equal keys; `slate.NotAdmittedError`: nobody admitted it in time,
+    and it stays pending; `ConflictError`: it was withdrawn, or expired; `UnavailableError`: unknown, call again with
+    the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
+    if mode not in ("ingest", "exclusive"):
+        raise slate.InvalidError(f"mode is 'ingest' or 'exclusive', not {mode!r}")
+    rows = arrange(
+        df,
+        key=key,
+        value=value,
+        op=op,
+        expire=expire,
+        ttl=ttl,
+        order=order,
+        sort_mode=sort_mode,
+        partitions=partitions,
+    )
+    name = batch_job(*batch) if job_id is None and batch is not None else job_id
+    chosen = _settings(settings, target_sst_bytes)
+    worker = this_worker()
+
+    async def begin(environment: slate.Environment) -> slate.IngestJob:
+        return await environment.open_ingest(path, job_id=name, lifetime=lifetime, metastore=metastore, settings=chosen)
+
+    job = worker.run(begin)
+    try:
+        ssts = _made(rows, path, job, "error" if order is None else "last")
+
+        async def commit(_: slate.Environment) -> slate.IngestInfo:
+            return await job.commit(ssts, batch=batch, wait=wait, timeout=timeout, exclusive=mode == "exclusive")
+
+        return worker.run(commit)
+    finally:
+        worker.run(lambda _: job.close())
+
+
+def batch_job(app_id: str, batch_id: int) -> str:
+    """The name of the job that loads a batch of a stream, whoever runs it."""
+    return f"{app_id}/{batch_id}"
+
+
+def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> slate.Settings:
+    chosen = slate.Settings() if settings is None else settings
+    return chosen if target_sst_bytes is None else chosen.replace(sst_bytes=target_sst_bytes)
+
+
+def _made(rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicates) -> list[slate.IngestedSst]:
+    """The SSTs of ``rows``; none if the job is committed already. A job whose tasks fail is withdrawn."""
+    worker = this_worker()
+    info = worker.run(lambda _: job.info())
+    if info.state != "registered":
+        logger.info("load %s of %s is %s already", info.job_id, path, info.state)
+        return []
+    try:
+        write = _write_there(path, job.spec.to_json(), duplicates)
+        return _told(rows.mapInArrow(write, TOLD).collect())
+    except BaseException:
+        with suppress(slate.SlateError):  # then it expires
+            worker.run(lambda _: job.withdraw())
+        raise
+
+
+def _told(rows: list[Any]) -> list[slate.IngestedSst]:
+    for row in rows:
+        if row.error is not None:
+            error: slate.SlateError = pickle.loads(row.error)
+            raise error
+    return [slate.IngestedSst.from_json(row.sst) for row in rows]
+
+
+def _write_there(path: str, spec: str, duplicates: Duplicates) -> ArrowFunction:
+    """The function of a Spark task that makes SSTs of its rows. What is wrong with them is a value, for to try again
+    does not help; whatever else is raised Spark tries again, and what the lost attempt uploaded is garbage."""
+
+    async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> list[slate.IngestedSst]:
+        async with environment.open_ingest_task(path, spec) as task:
+            return await task.write(batches, duplicates=duplicates)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            ssts = feed(batches, write)
+        except slate.InvalidError as error:
+            pickled: bytes = cloudpickle.dumps(error)  # type: ignore[no-untyped-call]
+            yield pa.record_batch([[None], [pickled]], schema=_TOLD)
+            return
+        yield pa.record_batch([[sst.to_json() for sst in ssts], [None] * len(ssts)], schema=_TOLD)
+
+    return run

@@ -1,0 +1,202 @@
+"""`slate_spark.bulk_load`: rows of a frame in a database, beside its writer or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import slate_async as slate
+from slate_async import spark as slate_spark
+from slate_async.types import MAX_KEY_BYTES
+from tests.engine import CONTIGUOUS
+
+pytestmark = pytest.mark.timeout(300)
+SETTINGS = CONTIGUOUS.settings(manifest_poll_interval_ms=20)
+ROWS = 4_000
+Rows = list[tuple[bytes, bytes]]
+
+
+async def load(df: DataFrame, path: Path, **more: Any) -> slate.IngestInfo:
+    """The load on a thread, for the writer it waits for runs on this loop."""
+    return await asyncio.to_thread(partial(slate_spark.bulk_load, df, str(path), **more))
+
+
+async def made(path: Path) -> None:
+    async with slate.open(path, settings=SETTINGS) as db:
+        await db.put(b"before", b"1")
+
+
+async def contents(path: Path) -> Rows:
+    async with slate.open_admin(path) as admin:
+        assert (await admin.verify()).findings == ()
+    async with slate.open_reader(path) as reader:
+        return [row async for row in reader.scan()]
+
+
+async def jobs(path: Path) -> list[slate.IngestInfo]:
+    async with slate.open_admin(path) as admin:
+        return await admin.list_ingests()
+
+
+async def objects(path: Path) -> list[slate.IngestObject]:
+    async with slate.open_admin(path) as admin:
+        return await admin.list_ingest_objects()
+
+
+async def collect(path: Path) -> None:
+    """Until nothing more is garbage."""
+    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    async with slate.open_gc(path, settings=settings, periodic=False) as collector:
+        for _ in range(3):
+            await collector.collect()
+
+
+def small(spark: SparkSession, rows: list[tuple[Any, ...]], names: str = "key string, value string") -> DataFrame:
+    return spark.createDataFrame(rows, names).coalesce(1)
+
+
+async def test_rows_come_in_beside_a_live_writer(spark: SparkSession, tmp_path: Path) -> None:
+    """Keys of all bytes in any order, several versions of one by an order column, deletes, and times to live."""
+    rng = random.Random(5)
+    keys = sorted({rng.randbytes(rng.randint(1, 4)) for _ in range(ROWS)} | {b"\x00", b"\x7f", b"\x80", b"\xff" * 9})
+    rows = [
+        (key, rng.randbytes(20), version, rng.random() > 0.1) for key in keys for version in range(rng.randint(1, 2))
+    ]
+    last = {key: (value, put) for key, value, _, put in rows}
+    rng.shuffle(rows)
+    df = spark.createDataFrame(rows, "k binary, v binary, version int, put boolean")
+    async with slate.open(tmp_path, settings=SETTINGS) as db:
+        await db.put(keys[0], b"hidden by the load")
+        info = await load(
+            df,
+            tmp_path,
+            key="k",
+            value=F.when(F.col("put"), F.col("v")),
+            op=F.when(F.col("put"), "put").otherwise("delete"),
+            ttl=3_600,
+            order="version",
+            partitions=3,
+            target_sst_bytes=20_000,
+        )
+        there = [(key, value) for key, (value, put) in last.items() if put]
+        assert (info.state, info.rows) == ("admitted", len(last))
+        stored = [row async for row in db.scan().rows()]
+        assert ([(row.key, row.value) for row in stored] == sorted(there)) is True
+        assert {row.seq for row in stored} == {2}
+        lives = {row.expire_time - row.create_time for row in stored if row.expire_time}
+        assert min(lives) > 3_000
+        assert max(lives) <= 3_600
+        assert len(await objects(tmp_path)) >= 6
+    assert await contents(tmp_path) == sorted(there)
+
+
+async def test_without_a_writer_it_waits_or_takes_over(spark: SparkSession, tmp_path: Path) -> None:
+    await made(tmp_path)
+    df = small(spark, [("a", "1"), ("b", "2")])
+    with pytest.raises(slate.NotAdmittedError, match="exclusive"):
+        await load(df, tmp_path, job_id="one", timeout=0.1)
+    assert (await load(df, tmp_path, job_id="one", wait=False)).state == "pending"
+    assert await contents(tmp_path) == [(b"before", b"1")]
+    assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "admitted"
+    other = small(spark, [("a", "another load of the same name")])
+    assert (await load(other, tmp_path, job_id="one")).rows == 2
+    empty = await load(df.limit(0), tmp_path, batch=("app", 7), mode="exclusive")
+    assert (empty.state, empty.rows) == ("admitted", 0)
+    assert (await load(other, tmp_path, batch=("app", 6), mode="exclusive")).state == "repeated"
+    assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "more", "said"),
+    [
+        ([("a", "1"), (None, "2")], "key string, value string", {}, "its key is null"),
+        ([("", "1")], "key string, value string", {}, "a key has 1 to"),
+        ([("a" * (MAX_KEY_BYTES + 1), "1")], "key string, value string", {}, "a key has 1 to"),
+        ([("a", None)], "key string, value string", {}, "its value is null"),
+        ([("a", "1"), ("a", "2")], "key string, value string", {}, "keys are distinct"),
+        ([("b", "1"), ("a", "2")], "key string, value string", {"sort_mode": "none"}, "sort rows by key"),
+        ([(1, "1")], "key int, value string", {}, "column for key is int"),
+        ([("a", "1", 1.5)], "key string, value string, e double", {"expire": "e"}, "column for expire_time is double"),
+    ],
+)
+async def test_rows_that_cannot_be_stored_are_named(
+    spark: SparkSession, tmp_path: Path, rows: list[Any], names: str, more: Any, said: str
+) -> None:
+    await made(tmp_path)
+    df = small(spark, rows, names)
+    with pytest.raises(slate.InvalidError, match=said):
+        await load(df, tmp_path, mode="exclusive", **{"sort_mode": "partition", **more})
+    assert await contents(tmp_path) == [(b"before", b"1")]
+    assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
+
+
+def failing(df: DataFrame, path: Path, attempts: int) -> DataFrame:
+    """``df``, whose tasks fail in so many attempts, once an SST of them is there."""
+    before = len(ssts(path))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() < attempts:
+            for _ in range(2_000):
+                if len(ssts(path)) > before:
+                    raise RuntimeError("this attempt fails")
+                time.sleep(0.01)
+
+    return df.mapInArrow(run, df.schema)
+
+
+def ssts(path: Path) -> list[Path]:
+    return list(path.glob("sst/*.obj"))
+
+
+@pytest.mark.parametrize("attempts", [1, 9])
+async def test_tasks_that_fail_leave_only_garbage(spark: SparkSession, tmp_path: Path, attempts: int) -> None:
+    await made(tmp_path)
+    rows = spark.range(0, 30_000, 1, 1).select(
+        F.format_string("%06d", "id").alias("key"), F.sha2(F.col("id").cast("string"), 512).alias("value")
+    )
+    df = failing(rows, tmp_path, attempts)
+    loading = load(df, tmp_path, sort_mode="none", mode="exclusive", target_sst_bytes=200_000, job_id="load")
+    if attempts == 1:
+        assert (await loading).rows == 30_000
+    else:
+        with pytest.raises(PySparkException, match="this attempt fails"):
+            await loading
+        assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
+    left = [one for one in await objects(tmp_path) if not one.named]
+    assert left
+    assert {one.job_id for one in left} == {"load"}
+    before = await contents(tmp_path)
+    assert len(before) == (30_001 if attempts == 1 else 1)
+    await collect(tmp_path)
+    assert [one for one in await objects(tmp_path) if not one.named] == []
+    assert await contents(tmp_path) == before
+
+
+async def test_loads_at_once_come_in_one_after_another(spark: SparkSession, tmp_path: Path) -> None:
+    """Two jobs, and two drivers of a third one."""
+    async with slate.open(tmp_path, settings=SETTINGS) as db:
+        loads = [("one", "1"), ("two", "2"), ("three", "3"), ("three", "3")]
+        infos = await asyncio.gather(
+            *[load(small(spark, [("k", value), (job, value)]), tmp_path, job_id=job) for job, value in loads]
+        )
+        assert {info.state for info in infos} == {"admitted"}
+        assert infos[2].seq == infos[3].seq
+        assert {info.seq for info in infos} == {1, 2, 3}
+        newest = max(zip(infos, loads, strict=True), key=lambda one: one[0].seq)
+        assert await db.get(b"k") == newest[1][1].encode()
+    assert [key for key, _ in await contents(tmp_path)] == [b"k", b"one", b"three", b"two"]
