@@ -6,7 +6,30 @@
 
 from slate_async.spark.arrange import arrange
 from slate_async.spark.compaction import SparkExecutor
+from slate_async.spark.decode import decode_arrow, decode_json, decode_with
+from slate_async.spark.export import ExportReport, export_parquet, import_parquet
 from slate_async.spark.load import bulk_load
-from slate_async.spark.source import SlateDataSource, read, register
+from slate_async.spark.report import draw_report, totals
+from slate_async.spark.session import spark_session
+from slate_async.spark.source import SlateDataSource, read, reading, register
+from slate_async.spark.statistics import statistics
 
-__all__ = ["SlateDataSource", "SparkExecutor", "arrange", "bulk_load", "read", "register"]
+__all__ = [
+    "ExportReport",
+    "SlateDataSource",
+    "SparkExecutor",
+    "arrange",
+    "bulk_load",
+    "decode_arrow",
+    "decode_json",
+    "decode_with",
+    "draw_report",
+    "export_parquet",
+    "import_parquet",
+    "read",
+    "reading",
+    "register",
+    "spark_session",
+    "statistics",
+    "totals",
+]

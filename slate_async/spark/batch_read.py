@@ -5,12 +5,10 @@ Spark makes a reader in one Python process, plans in another and reads in others
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -18,9 +16,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType, Tim
 
 import slate_async as slate
 from slate_async.read.bounds import KeyRange, key_range
-from slate_async.spark.lease import keep_checkpoint
 from slate_async.spark.options import ReadOptions
-from slate_async.spark.worker import ReaderName, this_worker
+from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
+from slate_async.spark.worker import this_worker
 
 ROW = StructType(
     [
@@ -43,36 +41,8 @@ ARROW_ROW = pa.schema(
     ]
 )
 ARROW_KEY = pa.schema([ARROW_ROW.field("key")])
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What every task of a job reads alike.
-
-    checkpoint: its id
-    own: whether it was made for this job, so that its tasks lengthen it
-    seq: the newest sequence number that is seen
-    """
-
-    options: ReadOptions
-    checkpoint: str
-    own: bool
-    seq: int
-
-    @property
-    def reader_name(self) -> ReaderName:
-        """The reader its tasks share in a process."""
-        return ReaderName(self.options.path, self.options.metastore, self.checkpoint)
-
-
-class KeyPartition(InputPartition):
-    """One range of keys."""
-
-    def __init__(self, plan: ReadPlan, start: bytes | None, end: bytes | None) -> None:
-        super().__init__((plan, start, end))
-        self.plan = plan
-        self.start = start
-        self.end = end
+BATCH_BYTES = 16 << 20
+"""Batches of large values have fewer rows than asked for."""
 
 
 class BatchReader(DataSourceReader):
@@ -84,7 +54,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Fix what is read, and cut it into ranges of ``partition_bytes``."""
-        return this_worker().run(partial(_plan, self._options, self._span))
+        return this_worker().run(partial(plan_partitions, self._options, self._read_span()))
+
+    def _read_span(self) -> KeyRange:
+        """The keys that are read."""
+        return self._span
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
@@ -93,45 +67,40 @@ class BatchReader(DataSourceReader):
         return this_worker().iterate(partial(_rows, partition))
 
 
-async def _plan(options: ReadOptions, span: KeyRange, environment: slate.Environment) -> list[InputPartition]:
-    async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-        if options.checkpoint is None:
-            made = await admin.create_checkpoint(lifetime=options.lifetime_s, name="spark read")
-            checkpoint = str(made.id)
-        else:
-            checkpoint = options.checkpoint
-    worker = this_worker()
-    reader = await worker.reader(ReaderName(options.path, options.metastore, checkpoint))
-    async with _seen(reader, options.at_seq, options.at_time) as seen:
-        plan = ReadPlan(options, checkpoint, options.checkpoint is None, seen.seq)
-        splits = await seen.splits(span.start, span.end, nbytes=options.partition_bytes)
-    return [KeyPartition(plan, split.start, split.end) for split in splits]
-
-
-@asynccontextmanager
-async def _seen(reader: slate.DbReader, seq: int | None, time: float | None) -> AsyncGenerator[slate.Snapshot, None]:
-    snapshot = reader.snapshot() if seq is None and time is None else reader.at(seq=seq, time=time)
-    async with snapshot:
-        yield snapshot
-
-
 async def _rows(partition: KeyPartition, environment: slate.Environment) -> AsyncGenerator[pa.RecordBatch, None]:
-    plan = partition.plan
-    options = plan.options
-    reader = await this_worker().reader(plan.reader_name)
-    then = options.at_seq is not None or options.at_time is not None
-    async with AsyncExitStack() as stack:
-        if plan.own:
-            await stack.enter_async_context(
-                keep_checkpoint(environment, options.path, options.metastore, UUID(plan.checkpoint), options.lifetime_s)
-            )
-        seen = await stack.enter_async_context(_seen(reader, options.at_seq, options.at_time)) if then else reader
-        scan = await stack.enter_async_context(seen.scan(partition.start, partition.end))
-        async for batch in scan.batches(options.batch_rows, times=True):
-            yield _arrow(batch, options.keys_only)
+    options = partition.plan.options
+    async with open_partition(partition, environment) as seen:
+        async with seen.scan(partition.start, partition.end) as scan:
+            batches = scan.batches(options.batch_rows, times=True)
+            async with aclosing(joined(batches, options.batch_rows)) as large:
+                async for batch in large:
+                    yield _arrow(batch, options.keys_only)
 
 
-def _arrow(batch: Any, keys_only: bool) -> pa.RecordBatch:
+async def joined(batches: AsyncIterator[Any], rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of ``batches``, as many in each batch as go into ``rows`` and `BATCH_BYTES`, at least one batch's."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    async for batch in batches:
+        if held and (held_rows + batch.num_rows > rows or held_bytes + batch.nbytes > BATCH_BYTES):
+            yield _one(held)
+            held, held_rows, held_bytes = [], 0, 0
+        held.append(batch)
+        held_rows += batch.num_rows
+        held_bytes += batch.nbytes
+    if held:
+        yield _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of small ``batches``."""
+    if len(batches) == 1:
+        return batches[0]
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole
+
+
+def _arrow(batch: pa.RecordBatch, keys_only: bool) -> pa.RecordBatch:
     """``batch`` in the types Spark expects."""
     if keys_only:
         return pa.record_batch([batch.column("key")], schema=ARROW_KEY)

@@ -1,40 +1,105 @@
-"""Keeping a checkpoint alive while tasks read it."""
+"""Checkpoints that live for as long as somebody reads them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import slate_async as slate
+from slate_async.spark.worker import this_worker
 
 logger = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def keep_checkpoint(
-    environment: slate.Environment, path: str, metastore: str | None, checkpoint: UUID, lifetime_s: float
-) -> AsyncGenerator[None, None]:
-    """Lengthen the checkpoint to ``lifetime_s`` from then on whenever a quarter of it has passed inside the block.
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A checkpoint that readers lengthen to ``lifetime_s`` from then on, whenever a quarter of it has passed.
 
-    A task that is shorter than that commits nothing. One that cannot lengthen it says so in the log and tries again;
-    if the checkpoint is gone, the read itself fails."""
+    made_ms: wall clock: when it had its whole life before it"""
+
+    path: str
+    metastore: str | None
+    checkpoint: UUID
+    lifetime_s: float
+    made_ms: int
+
+
+async def make_checkpoint(path: str, metastore: str | None, lifetime_s: float, environment: slate.Environment) -> Lease:
+    """A checkpoint of now. Raises what `Admin.create_checkpoint` raises."""
+    made_ms = environment.runtime.clock.now_ms()
+    async with environment.open_admin(path, metastore=metastore) as admin:
+        made = await admin.create_checkpoint(lifetime=lifetime_s, name="spark read")
+    return Lease(path, metastore, made.id, lifetime_s, made_ms)
+
+
+@asynccontextmanager
+async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> AsyncGenerator[None, None]:
+    """Lengthen the checkpoint inside the block, when it is time and nobody else did.
+
+    What is due already happens before the block, so that short tasks do their part, too; those of the first quarter ask
+    and commit nothing. One that cannot lengthen it says so in the log and tries again; if the checkpoint is gone, the
+    read itself fails."""
+    clock, quarter_s = environment.runtime.clock, lease.lifetime_s / 4
 
     async def lengthen() -> None:
-        while True:
-            await asyncio.sleep(lifetime_s / 4)
-            try:
-                async with environment.open_admin(path, metastore=metastore) as admin:
-                    await admin.refresh_checkpoint(checkpoint, lifetime_s)
-            except slate.SlateError as error:
-                logger.warning("checkpoint %s was not lengthened: %s", checkpoint, error)
+        try:
+            await _lengthen(environment, lease, clock.now_ms() / 1000 + 3 * quarter_s)
+        except slate.SlateError as error:
+            logger.warning("checkpoint %s was not lengthened: %s", lease.checkpoint, error)
 
-    keeper = asyncio.create_task(lengthen(), name=f"keep checkpoint {checkpoint}")
+    async def go_on(first_s: float) -> None:
+        await clock.sleep(first_s)
+        while True:
+            await lengthen()
+            await clock.sleep(quarter_s)
+
+    left_s = quarter_s - (clock.now_ms() - lease.made_ms) / 1000
+    if left_s <= 0:
+        await lengthen()
+    first_s = left_s if left_s > 0 else quarter_s
+    keeper = asyncio.create_task(go_on(first_s), name=f"keep checkpoint {lease.checkpoint}")
     try:
         yield
     finally:
         keeper.cancel()
         with suppress(asyncio.CancelledError):
             await keeper
+
+
+async def _lengthen(environment: slate.Environment, lease: Lease, until_s: float) -> None:
+    """If the checkpoint would go before ``until_s``, seconds since the epoch."""
+    async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
+        found = [one for one in await admin.list_checkpoints() if one.id == lease.checkpoint]
+        if not found or (found[0].expire_time is not None and found[0].expire_time <= until_s):
+            await admin.refresh_checkpoint(lease.checkpoint, lease.lifetime_s)
+
+
+@contextmanager
+def held_checkpoint(path: str, metastore: str | None, lifetime_s: float) -> Iterator[str]:
+    """The id of a checkpoint of now, which this process lengthens inside the block and deletes after it. If the process
+    dies, it expires ``lifetime_s`` later at most. Raises what `Admin.create_checkpoint` raises."""
+
+    async def keep(environment: slate.Environment) -> None:
+        async with keep_checkpoint(environment, lease):
+            await asyncio.Event().wait()
+
+    async def delete(environment: slate.Environment) -> None:
+        async with environment.open_admin(path, metastore=metastore) as admin:
+            await admin.delete_checkpoint(lease.checkpoint)
+
+    worker = this_worker()
+    lease = worker.run(partial(make_checkpoint, path, metastore, lifetime_s))
+    keeper = worker.start(keep)
+    try:
+        yield str(lease.checkpoint)
+    finally:
+        keeper.cancel()
+        try:
+            worker.run(delete)
+        except slate.SlateError as error:
+            logger.warning("checkpoint %s stays until it expires: %s", lease.checkpoint, error)

@@ -1,13 +1,18 @@
-"""The data source ``slate`` as Spark finds it by name."""
+"""The data source ``slate`` as Spark finds it by name, and reads by call."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from slate_async.spark.batch_read import KEYS, ROW, BatchReader
-from slate_async.spark.options import ReadOptions
+from slate_async.spark.lease import held_checkpoint
+from slate_async.spark.options import OptionValue, ReadOptions, as_strings
+from slate_async.spark.pushdown import PushdownReader
 
 
 class SlateDataSource(DataSource):
@@ -24,7 +29,8 @@ class SlateDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        return BatchReader(ReadOptions.of(self.options))
+        options = ReadOptions.of(self.options)
+        return PushdownReader(options) if options.push_filters else BatchReader(options)
 
 
 def register(spark: SparkSession) -> None:
@@ -32,8 +38,21 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(SlateDataSource)
 
 
-def read(spark: SparkSession, path: str, **options: str | int | float | bool) -> DataFrame:
-    """A fresh DataFrame of the rows of the database at ``path`` (see docs/spark.md for ``options``): each query of it
-    plans anew."""
+def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
+    """A fresh DataFrame of the rows of the database at ``path`` (see docs/spark.md for ``options``; ``None`` is as if
+    not given)."""
     register(spark)
-    return spark.read.format("slate").options(**options).load(path)
+    return spark.read.format("slate").options(**as_strings(options)).load(path)
+
+
+@contextmanager
+def reading(spark: SparkSession, path: str, **options: OptionValue) -> Iterator[DataFrame]:
+    """As `read`, for the queries inside the block: all of them see the database as it was when the block began, and the
+    checkpoint that sees to it is deleted at the end. This process makes, lengthens and deletes it, so it needs access
+    to the database, too."""
+    wanted = ReadOptions.of({**as_strings(options), "path": path})
+    with ExitStack() as stack:
+        if wanted.checkpoint is None:
+            held = held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s)
+            options = {**options, "checkpoint": stack.enter_context(held)}
+        yield read(spark, path, **options)

@@ -115,19 +115,36 @@ def test_earlier_moments(spark: SparkSession, filled: Filled) -> None:
 
 
 def test_a_checkpoint_by_id_or_name_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    async def prepare() -> str:
+    async def put(value: bytes) -> str:
         async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
-            await db.put(b"k", b"before")
+            for info in await db.list_checkpoints():
+                await db.delete_checkpoint(info.id)
+            await db.put(b"k", value)
             made = await db.create_checkpoint(name="nightly")
-            await db.put(b"k", b"after")
+            await db.put(b"k", b"later")
             return str(made.id)
 
-    made = run(prepare())
-    for checkpoint in (made, "nightly"):
-        assert [row.value for row in collected(slate_spark.read(spark, str(tmp_path), checkpoint=checkpoint))] == [
-            b"before"
-        ]
-    assert [row.value for row in collected(slate_spark.read(spark, str(tmp_path)))] == [b"after"]
+    def values(**options: str) -> list[bytes]:
+        return [row.value for row in collected(slate_spark.read(spark, str(tmp_path), **options))]
+
+    made = run(put(b"monday"))
+    assert values(checkpoint=made) == values(checkpoint="nightly") == [b"monday"]
+    run(put(b"tuesday"))
+    assert values(checkpoint="nightly") == [b"tuesday"]  # in processes that had the other one open
+    assert values() == [b"later"]
+
+
+def test_the_queries_of_a_frame_see_one_moment(spark: SparkSession, tmp_path: Path) -> None:
+    async def put(key: bytes) -> None:
+        async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
+            await db.put(key, b"v")
+
+    run(put(b"a"))
+    df = slate_spark.read(spark, str(tmp_path))
+    assert df.count() == 1
+    run(put(b"b"))
+    assert df.count() == df.filter(df.key >= bytearray(b"a")).count() == 1
+    assert slate_spark.read(spark, str(tmp_path)).count() == 2
 
 
 def test_a_job_makes_a_checkpoint_of_limited_life(spark: SparkSession, filled: Filled) -> None:

@@ -1,0 +1,75 @@
+"""Filters of queries that narrow what is read: by opt-in only, because Spark then answers later queries of the same
+DataFrame from the partitions of the first one (see docs/spark.md).
+
+Filters are only used to read less: Spark applies all of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from slate_async.read.bounds import KeyRange
+from slate_async.spark.batch_read import BatchReader
+from slate_async.spark.options import ReadOptions
+
+
+class PushdownReader(BatchReader):
+    """A `BatchReader` that reads no keys which a query's comparisons of ``key`` exclude.
+
+    Spark asks for it only with ``spark.sql.python.filterPushdown.enabled``, and fails the query without."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._filtered = self._span
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note the range of keys that ``filters`` (all of which hold) leave."""
+        self._filtered = narrowed(self._span, filters)
+        return filters
+
+    def _read_span(self) -> KeyRange:
+        return self._filtered
+
+
+def narrowed(span: KeyRange, filters: Sequence[Filter]) -> KeyRange:
+    """The smallest range that holds all keys of ``span`` which pass ``filters``; of a list of keys, what lies between
+    the first and the last, too."""
+    start, end = span
+    for one in filters:
+        low, high = _bounds(one)
+        start = low if start is None else start if low is None else max(start, low)
+        end = high if end is None else end if high is None else min(end, high)
+    return KeyRange(start, end)
+
+
+def _bounds(one: Filter) -> KeyRange:
+    """The keys from the first to the last one that pass."""
+    if getattr(one, "attribute", None) != ("key",):
+        return KeyRange(None, None)
+    if isinstance(one, In):
+        keys = [bytes(key) for key in one.value if key is not None]
+        return KeyRange(min(keys), _after(max(keys))) if keys else KeyRange(b"", b"")
+    if not isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+        return KeyRange(None, None)
+    key = bytes(cast(bytes, one.value))
+    if isinstance(one, EqualTo):
+        return KeyRange(key, _after(key))
+    if isinstance(one, GreaterThan | GreaterThanOrEqual):
+        return KeyRange(key if isinstance(one, GreaterThanOrEqual) else _after(key), None)
+    return KeyRange(None, key if isinstance(one, LessThan) else _after(key))
+
+
+def _after(key: bytes) -> bytes:
+    """The next key in the order of bytes."""
+    return key + b"\0"

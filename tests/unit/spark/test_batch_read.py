@@ -1,0 +1,69 @@
+"""A batch read without Spark: what tasks do in their processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+import slate_async as slate
+from slate_async.spark.batch_read import BatchReader, joined
+from slate_async.spark.options import ReadOptions
+from slate_async.spark.plan import KeyPartition
+from tests.engine import KINDS
+
+LIFETIME_S = 3_600.0
+
+
+def aged(partition: KeyPartition, seconds: float) -> KeyPartition:
+    """As if it had been planned earlier."""
+    lease = partition.plan.lease
+    assert lease is not None
+    earlier = replace(lease, made_ms=lease.made_ms - int(1000 * seconds))
+    return KeyPartition(replace(partition.plan, lease=earlier), partition.start, partition.end)
+
+
+async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
+    """However short they are: once in a quarter of its life, the first one for all."""
+    async with slate.open(tmp_path, settings=KINDS[0].settings(sst_bytes=2_000, block_bytes=500)) as db:
+        for number in range(300):
+            await db.put(b"%04d" % number, bytes(20), await_durable=False)
+        await db.flush(l0=True)
+    options = {"path": str(tmp_path), "checkpointLifetime": f"{LIFETIME_S}", "partitionBytes": "2000"}
+    reader = BatchReader(ReadOptions.of(options))
+    partitions = [one for one in reader.partitions() if isinstance(one, KeyPartition)]
+    assert len(partitions) > 1
+    async with slate.open_admin(tmp_path) as admin:
+
+        async def expiry() -> float:
+            (info,) = await admin.list_checkpoints()
+            assert info.expire_time is not None
+            return info.expire_time
+
+        made = await expiry()
+        assert sum(batch.num_rows for one in partitions for batch in reader.read(one)) == 300
+        assert await expiry() == made
+        (info,) = await admin.list_checkpoints()
+        await admin.refresh_checkpoint(info.id, LIFETIME_S / 2)
+        list(reader.read(aged(partitions[0], LIFETIME_S / 2)))
+        lengthened = await expiry()
+        assert lengthened >= made
+        list(reader.read(aged(partitions[1], LIFETIME_S / 2)))
+        assert await expiry() == lengthened
+
+
+async def batches(sizes: list[int]) -> AsyncIterator[pa.RecordBatch]:
+    for size in sizes:
+        yield pa.record_batch([pa.array(range(size), pa.int64())], names=["number"])
+
+
+async def test_small_batches_become_large_ones() -> None:
+    assert [one.num_rows async for one in joined(batches([10, 20, 30, 100, 5]), 60)] == [60, 100, 5]
+    assert [one async for one in joined(batches([]), 60)] == []
+
+
+async def test_batches_stay_small_in_bytes() -> None:
+    found = [one.num_rows async for one in joined(batches([1 << 20, 1 << 20, 1 << 20]), 1 << 30)]
+    assert found == [1 << 21, 1 << 20]
