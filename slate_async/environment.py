@@ -316,8 +316,6 @@ class Environment:
         require_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
-        if self._own_runtime:
-            await self.runtime.offload.run(prepare)
         settings = Settings() if settings is None else settings
         give_backs: list[Callable[[], Awaitable[None]]] = []
         opened: list[M] = []
@@ -330,6 +328,8 @@ class Environment:
 
         self._opening += 1
         try:
+            if self._own_runtime:
+                await self.runtime.offload.run(prepare)
             factory = self._factory_of(metastore, settings, give_backs)
             store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
             neighbours = self._neighbours(path, settings, give_backs)

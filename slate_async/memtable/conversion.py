@@ -22,7 +22,8 @@ from slate_async.memtable.memtable import STEP_ROWS, Memtable
 from slate_async.runtime.protocol import Offload
 
 INLINE_ROWS = 2048
-"""Fewer rows than this are sorted on the loop: that takes less time than a hand-over to a thread."""
+INLINE_BYTES = 1 << 20
+"""So many rows of so many bytes are sorted on the loop: that takes less time than a hand-over to a thread."""
 COPIED_BYTES = 256 << 20
 """A larger table is not copied to sort it."""
 SORTED_BYTES = 4 << 20
@@ -65,7 +66,7 @@ async def _sorted_copy(table: Memtable, offload: Offload) -> AsyncIterator[Colum
         pieces.clear()
         return rows, order_of(rows)[0]
 
-    inline = stop <= INLINE_ROWS
+    inline = stop <= INLINE_ROWS and table.nbytes <= INLINE_BYTES
     rows, order = sort() if inline else await offload.run(sort)
     step = max(1, stop * SORTED_BYTES // rows.nbytes)
     for start in range(0, stop, step):

@@ -98,8 +98,9 @@ async def test_whatever_closing_it_raises_does_not_replace_the_error_of_the_body
         await body(None)
 
 
-async def test_it_is_not_closed_under_an_opening(tmp_path: Path) -> None:
-    env = slate.Environment(runtime=runtime())
+@pytest.mark.parametrize("own_threads", [False, True])
+async def test_it_is_not_closed_under_an_opening(tmp_path: Path, own_threads: bool) -> None:
+    env = slate.Environment(runtime=None if own_threads else runtime())
     opening = asyncio.ensure_future(_open(env, tmp_path / "db"))
     await asyncio.sleep(0)
     with pytest.raises(slate.InvalidError, match="being opened"):

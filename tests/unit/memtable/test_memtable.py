@@ -13,7 +13,7 @@ import pytest
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
-from slate_async.memtable.conversion import INLINE_ROWS
+from slate_async.memtable.conversion import INLINE_BYTES, INLINE_ROWS
 from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS
 from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.memtable.spans import STEP_BYTES
@@ -226,6 +226,16 @@ async def test_sorted_columns(count: int) -> None:
     assert tuples([piece async for piece in sorted_columns(table, offload)]) == expected
     assert (offload.calls > 0) == (count > INLINE_ROWS)
     assert tuples(await convert(table, 0, count)) == tuples(table.slices(0, count))
+
+
+async def test_few_rows_of_many_bytes_are_not_sorted_on_the_loop() -> None:
+    table = Memtable()
+    for seq in (1, 2):
+        put(table, b"%d" % (3 - seq), bytes(INLINE_BYTES), seq)
+    offload = InlineOffload()
+    rows = tuples([piece async for piece in sorted_columns(table, offload)])
+    assert [key for key, *_ in rows] == [b"1", b"2"]
+    assert offload.calls
 
 
 async def test_sorted_columns_ignores_rows_appended_meanwhile() -> None:
