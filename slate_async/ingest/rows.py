@@ -67,8 +67,11 @@ class RowChecker:
         return Columns(keys, values, np.arange(1, rows + 1, dtype=np.uint64), kinds, expire, create)
 
     def _binary(self, batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
+        column = batch.column(name)
+        if pa.types.is_fixed_size_binary(column.type) and not column.null_count:
+            return _of_fixed_size(column)
         try:
-            return batch.column(name).cast(pa.binary())
+            return column.cast(pa.binary())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidError(f"column {name} is not binary, or has 2 GiB or more in one batch: {error}") from error
 
@@ -145,3 +148,13 @@ class RowChecker:
         raise InvalidError(
             f"row {self._rows + at}: key {key[:64]!r} comes after {before[:64]!r}; {advice}", outcome="not_applied"
         )
+
+
+def _of_fixed_size(column: pa.FixedSizeBinaryArray) -> pa.BinaryArray:
+    """``column``, without nulls, with offsets and without a copy; a cast takes longer than all else."""
+    width, rows = column.type.byte_width, len(column)
+    if rows * width >= 2**31:
+        raise InvalidError("a column has 2 GiB or more in one batch")
+    data = column.buffers()[1].slice(column.offset * width, rows * width)
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
+    return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), data])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from slate_async.errors import InvalidError
 from slate_async.manifest.state import SstRef
 from slate_async.settings import Compression
 from slate_async.sst.names import parse_sst_key
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,7 @@ class IngestSpec:
     @classmethod
     def from_json(cls, text: str | bytes) -> IngestSpec:
         """Back from `to_json`. Raises `InvalidError`."""
-        values = _object(text, cls, "an ingest's specification")
-        return cls(**{**values, "database_id": UUID(values["database_id"])})
+        return _from_json(text, cls, "an ingest's specification", {"database_id": UUID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,7 @@ class IngestedSst:
     @classmethod
     def from_json(cls, text: str | bytes) -> IngestedSst:
         """Back from `to_json`. Raises `InvalidError`."""
-        values = _object(text, cls, "an ingested SST")
-        return cls(**{**values, **{name: bytes.fromhex(values[name]) for name in _BYTES}})
+        return _from_json(text, cls, "an ingested SST", dict.fromkeys(_BYTES, bytes.fromhex))
 
     @classmethod
     def of(cls, sst: SstRef) -> IngestedSst:
@@ -98,12 +98,15 @@ def _plain(value: object) -> object:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _object(text: str | bytes, cls: Any, what: str) -> Mapping[str, Any]:
+def _from_json(text: str | bytes, cls: type[T], what: str, special: Mapping[str, Callable[[Any], object]]) -> T:
+    """``special``: fields that JSON has no type for, and how they are read."""
+    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
     try:
         values = json.loads(text)
-    except ValueError as error:
-        raise InvalidError(f"{what} is no JSON: {error}") from error
-    known = {one.name for one in fields(cls)}
-    if not isinstance(values, dict) or values.keys() != known:
-        raise InvalidError(f"{what} has the fields {', '.join(sorted(known))}")
-    return values
+        if not isinstance(values, dict) or values.keys() != known:
+            raise InvalidError(f"{what} has the fields {', '.join(sorted(known))}")
+        return cls(**{name: special[name](value) if name in special else value for name, value in values.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        if isinstance(error, InvalidError):
+            raise
+        raise InvalidError(f"{what} cannot be read: {error}") from error

@@ -137,7 +137,7 @@ def test_ingests_take_their_place_among_the_writes(kind: Kind, full: bool, slice
     run_state_machine_as_test(
         seed(slice_seed)(machine),
         settings=hypothesis_settings(
-            max_examples=1000 if full else 15,
+            max_examples=1000 if full else 10,
             stateful_step_count=40,
             deadline=None,
             database=None,

@@ -37,6 +37,11 @@ def test_other_columns_of_bytes_are_taken(kind: pa.DataType) -> None:
     assert pairs(taken(batch)) == [(b"a", b"x"), (b"b", b"y")]
 
 
+def test_columns_of_one_width_may_begin_anywhere() -> None:
+    column = pa.array([b"aa", b"bb", b"cc", b"dd"], pa.binary(2))
+    assert pairs(taken({"key": column[1:3], "value": column[2:4]})) == [(b"bb", b"cc"), (b"cc", b"dd")]
+
+
 def test_deletes_have_no_value() -> None:
     rows = taken({"key": ["a", "b", "c"], "value": ["x", None, "y"], "op": ["delete", "delete", "put"]})
     assert pairs(rows) == [(b"a", b""), (b"b", b""), (b"c", b"y")]
