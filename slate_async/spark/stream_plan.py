@@ -27,10 +27,14 @@ STEP_ROWS = 16_384
 
 
 class Offset(NamedTuple):
-    """A place in the feed, and the name of the hold that keeps what comes after it."""
+    """A place in the feed, and the name of the hold that keeps what comes after it.
+
+    begin: where the query began. Spark writes down where a micro-batch ends, and before the first one is done it asks
+    again where a query begins"""
 
     hold: str
     place: FeedPlace
+    begin: FeedPlace
 
     @property
     def seq(self) -> int:
@@ -39,15 +43,19 @@ class Offset(NamedTuple):
 
     def fields(self) -> OffsetFields:
         """For Spark, which writes it down as JSON."""
-        return {"hold": self.hold, **self.place._asdict()}
+        return {"hold": self.hold, **self.place._asdict(), "begin": self.begin._asdict()}
 
     @classmethod
     def of(cls, fields: OffsetFields) -> Self:
         """The inverse of `fields`. Raises `InvalidError` for what this never wrote."""
         try:
-            return cls(str(fields["hold"]), FeedPlace(*(int(fields[name]) for name in FeedPlace._fields)))
+            return cls(str(fields["hold"]), _place(fields), _place(fields["begin"]))
         except (KeyError, TypeError, ValueError) as error:
             raise slate.InvalidError(f"this is no offset of a slate stream: {fields!r}") from error
+
+
+def _place(fields: OffsetFields) -> FeedPlace:
+    return FeedPlace(*(int(fields[name]) for name in FeedPlace._fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class Planner:
         self._open = AsyncExitStack()
         self._reader: slate.DbReader | None = None
         self._feed: slate.ChangeFeed | None = None
+        self._hold = ""
+        self._begun: Offset | None = None
         self._until: int | None = None
         self._steps: list[Step] = []
         """Read by the feed and not done with, in order."""
@@ -75,10 +85,11 @@ class Planner:
     # ---- what Spark asks for
 
     async def begin(self) -> Offset:
-        """Where a new query begins. From here on everything after it is held."""
-        hold = f"spark {uuid4()}"
-        feed = await self._opened(hold, self._options.start)
-        return Offset(hold, feed.place)
+        """Where a new query begins, however often it is asked. From here on everything after it is held."""
+        if self._begun is None:
+            feed = await self._opened(f"spark {uuid4()}", self._options.start)
+            self._begun = Offset(self._hold, feed.place, feed.place)
+        return self._begun
 
     async def stop_at_present(self) -> None:
         """There is to be nothing but what is durable now."""
@@ -101,14 +112,14 @@ class Planner:
             rows, nbytes = rows + step.rows, nbytes + step.nbytes
             if end is not start and not fits(rows, nbytes):
                 break
-            end = Offset(start.hold, step.place)
+            end = Offset(start.hold, step.place, start.begin)
         return end
 
     def parts(self, start: Offset, end: Offset) -> list[tuple[FeedPlace, int]]:
         """Stretches of a micro-batch, each from a place up to a number: of ``partition_bytes`` where it is known how
         much is where, else one."""
         found: list[tuple[FeedPlace, int]] = []
-        begin, nbytes = start.place, 0
+        begin, nbytes = start.place if start.hold == end.hold else end.begin, 0
         for step in self._steps:
             if not begin.seq < step.place.seq < end.seq:
                 continue
@@ -133,6 +144,8 @@ class Planner:
 
     async def _at(self, offset: Offset) -> slate.ChangeFeed:
         """The feed, no further back than at ``offset``."""
+        if self._hold != offset.hold:
+            await self._give_up_begun()
         feed = self._feed or await self._opened(offset.hold, offset.seq)
         while await self._read(feed, offset.seq):
             pass
@@ -146,7 +159,7 @@ class Planner:
             hold=hold,
             hold_lifetime=self._options.hold_lifetime_s,
         )
-        self._feed = await feed.__aenter__()
+        self._feed, self._hold = await feed.__aenter__(), hold
         return feed
 
     async def _own_reader(self) -> slate.DbReader:
@@ -175,6 +188,15 @@ class Planner:
                 self._steps.append(Step(feed.place, rows, nbytes))
                 return True
         return False
+
+    async def _give_up_begun(self) -> None:
+        """The query had begun already, under another hold than `begin` has made."""
+        await self._close_feed()
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            opening = self._environment.open_admin(self._options.path, metastore=self._options.metastore)
+            async with opening as admin:
+                await admin.delete_checkpoint(begun.hold)
 
     async def _close_feed(self) -> None:
         feed, self._feed = self._feed, None

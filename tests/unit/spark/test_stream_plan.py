@@ -57,7 +57,7 @@ async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> l
         return [
             seq
             for after, until in planner.parts(begin, end)
-            async for batch in admin.read_changes(begin.hold, after, until)
+            async for batch in admin.read_changes(end.hold, after, until)
             for seq in batch.column("seq").to_pylist()
         ]
 
@@ -136,6 +136,30 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
         async with planning(tmp_path) as planner:
             with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 5"):
                 await planner.latest(start, everything)
+
+
+async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp_path: Path) -> None:
+    """Then Spark knows the end of that micro-batch alone, and asks for the beginning once more."""
+    async with slate.open(tmp_path) as db:
+        await db.put(b"k", b"before")
+        async with planning(tmp_path, startingSeq="now") as planner:
+            begun = await planner.begin()
+            assert await planner.begin() == begun
+            await db.put(b"k", b"1")
+            await db.put(b"k", b"2")
+            await planner.stop_at_present()
+            planned = await planner.latest(begun, everything)
+        await db.put(b"k", b"3")
+        async with planning(tmp_path, startingSeq="now") as planner:
+            again = await planner.begin()
+            assert again.seq == 4
+            assert await seqs_of(tmp_path, again, planned, planner) == [2, 3]
+            await planner.done(planned)
+            await planner.stop_at_present()
+            end = await planner.latest(planned, everything)
+            assert await seqs_of(tmp_path, planned, end, planner) == [4]
+        async with slate.open_admin(tmp_path) as admin:
+            assert [one.name for one in await admin.list_checkpoints() if one.owner == "feed"] == [begun.hold]
 
 
 async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
