@@ -34,8 +34,17 @@ async def find_many(
     """The newest version of each of ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
     ``read`` is told each key that was found in memory."""
     found: dict[bytes, RowHit] = {}
-    pending = [(key, key_hash(key), 0) for key in sorted(set(keys))]
-    await load_tables(_candidates(levels, keys))
+    pending: list[tuple[bytes, int, int]] = []
+    unloaded: dict[int, TableSource] = {}
+    for key in sorted(set(keys)):
+        if turns.spent():
+            await turns.give()
+        pending.append((key, key_hash(key), 0))
+        for run in levels:
+            table = run.find(key)
+            if table is not None and not table.source.loaded:
+                unloaded[id(table.source)] = table.source
+    await load_tables(list(unloaded.values()))
     while pending:
         asked: list[tuple[int, bytes, int, TableSource]] = []
         for key, hashed, level in pending:
@@ -65,14 +74,3 @@ async def find_many(
                 pending.append((key, hashed, level + 1))
         pending.sort()
     return found
-
-
-def _candidates(levels: Sequence[Run], keys: Sequence[bytes]) -> list[TableSource]:
-    """The distinct sources that may hold any of ``keys``, in level and key order."""
-    sources: dict[int, TableSource] = {}
-    for level in levels:
-        for key in keys:
-            table = level.find(key)
-            if table is not None:
-                sources[id(table.source)] = table.source
-    return list(sources.values())

@@ -12,6 +12,7 @@ from slate_async.format.columns import NO_EXPIRY
 from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Run, Table
 from slate_async.read.together import AT_ONCE, together
+from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
 from tests.read_model import FakeTable, Version, run, table, tombstone, turns, versions
 
@@ -107,6 +108,18 @@ async def test_get_many() -> None:
     assert await view.get_many([b"a", b"b"], 0, 45) == [b"run", b"l0"]
     assert await view.get_many([], 0) == []
     assert not view.pinned
+
+
+async def test_others_get_turns_while_it_is_found_out_which_tables_hold_many_keys() -> None:
+    stored = table([Version(b"%04d" % i, b"stored", i) for i in range(1000)])
+    view = ReadView([], [stored], [], turns=turns())
+    had = 0
+    read = asyncio.ensure_future(view.get_many([b"%04d" % i for i in range(1000)], 0))
+    while not fake(stored).loads:
+        had += 1
+        await asyncio.sleep(0)
+    assert had >= 1000 / CALLS_PER_LOOK
+    assert await read == [b"stored"] * 1000
 
 
 async def test_get_many_is_of_one_moment() -> None:
