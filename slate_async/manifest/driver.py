@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -35,6 +35,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 OFFLOAD_SSTS = 500
 """Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
+SST_BYTES = 100
+"""What one takes in a manifest, at least."""
 LONGEST_PAUSE_S = 1.28
 SHORTEST_RACE_PAUSE_S = 0.01
 MAX_ATTEMPTS = 1_000
@@ -163,8 +165,7 @@ class ManifestDriver:
         base = await self._base_of(ref, decoded)
         if base is None:
             return None
-        state = codec.apply_delta(base.state, decoded, object_name=_name(ref))
-        return Stored(replace(state, ref=ref), decoded.base)
+        return Stored(await self._applied(base, decoded, record), decoded.base)
 
     def _see(self, state: ManifestState) -> None:
         if self._head is None or state.version > self._head.version:
@@ -186,7 +187,15 @@ class ManifestDriver:
         if base is None:
             return None
         self._see_full(base)
-        return replace(codec.apply_delta(base.state, decoded, object_name=_name(record.ref)), ref=record.ref)
+        return await self._applied(base, decoded, record)
+
+    async def _applied(self, base: Base, delta: codec.Delta, record: Record) -> ManifestState:
+        """``base`` with the changes of ``delta``, which ``record`` holds."""
+
+        def apply() -> ManifestState:
+            return replace(codec.apply_delta(base.state, delta, object_name=_name(record.ref)), ref=record.ref)
+
+        return await self._off_the_loop(apply, record)
 
     async def _base_of(self, ref: VersionRef, delta: codec.Delta) -> Base | None:
         """The full version that ``delta``, version ``ref``, names; ``None`` if it is not there."""
@@ -204,9 +213,12 @@ class ManifestDriver:
         def decode() -> ManifestState | codec.Delta:
             return codec.decode(record.payload, object_name=_name(record.ref))
 
-        if len(record.payload) > OFFLOAD_SSTS * 100:
-            return await self._runtime.offload.run(decode)
-        return decode()
+        return await self._off_the_loop(decode, record)
+
+    async def _off_the_loop(self, work: Callable[[], T], record: Record) -> T:
+        """Do ``work`` on the bytes of ``record``, on the loop if they are few."""
+        large = len(record.payload) > OFFLOAD_SSTS * SST_BYTES
+        return await self._runtime.offload.run(work) if large else work()
 
     async def commit(self, edit: Edit) -> ManifestState:
         """Commit ``edit`` and return a committed state that holds it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from threading import get_ident
 from uuid import UUID
 
 import pytest
@@ -116,6 +117,27 @@ async def test_who_asks_for_full_versions_only_gets_them_however_large(
         stored = await driver_of(store).read_stored(state.ref)
         assert stored is not None
         assert stored.base is None
+
+
+async def test_large_versions_are_decoded_off_the_loop(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = await grown(store, 1)
+    threads: list[int] = []
+    decode, apply_delta = codec.decode, codec.apply_delta
+
+    def decoded(data: bytes, *, object_name: str) -> ManifestState | codec.Delta:
+        threads.append(get_ident())
+        return decode(data, object_name=object_name)
+
+    def applied(base: ManifestState, delta: codec.Delta, *, object_name: str) -> ManifestState:
+        threads.append(get_ident())
+        return apply_delta(base, delta, object_name=object_name)
+
+    monkeypatch.setattr(driver_module, "OFFLOAD_SSTS", 0)
+    monkeypatch.setattr(codec, "decode", decoded)
+    monkeypatch.setattr(codec, "apply_delta", applied)
+    assert await driver_of(store).load() == state
+    assert len(threads) == 3  # the delta, its base, and the one applied to the other
+    assert get_ident() not in threads
 
 
 async def test_old_versions_read_back_with_their_bases(store: MemoryStore) -> None:
