@@ -53,7 +53,6 @@ class ChangeFeed:
         self._chunk: list[Change] = []
         self._ready: Iterator[Change] = iter(self._chunk)
         self._before = 0
-        self._done = self._after = 0
         self._busy = False
         self._closed = False
 
@@ -61,13 +60,15 @@ class ChangeFeed:
 
     @property
     def seq(self) -> int:
-        """The last sequence number that was handed out; at first, the one it begins after. Another feed goes on from
-        here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
+        """All rows up to this sequence number were handed out; at first, the one it begins after. Another feed goes on
+        from here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
         given = len(self._chunk) - length_hint(self._ready)
+        if given == len(self._chunk) and self._rest is None:
+            return 0 if self._pull is None else self._pull.done
         if not given:
             return self._before
-        following = self._chunk[given].seq if given < len(self._chunk) else self._after
-        return min(self._chunk[given - 1].seq, following - 1)
+        following = self._chunk[given].seq if self._rest is None or given < len(self._chunk) else self._rest.seqs[0]
+        return min(self._chunk[given - 1].seq, int(following) - 1)
 
     @property
     def snapshot_seq(self) -> int:
@@ -178,7 +179,6 @@ class ChangeFeed:
             if self._beginning is task:
                 self._beginning = None
                 self._pull = task.result()
-                self._before = self._pull.source.seq
         return self._pull
 
     def _ask(self) -> None:
@@ -210,7 +210,6 @@ class ChangeFeed:
         convert = partial(record_batch, found.rows)
         batch = convert() if len(found.rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
         pull.taken()
-        self._before = found.done
         return batch
 
     async def _next_rows(self) -> Iterator[Change] | None:
@@ -224,13 +223,15 @@ class ChangeFeed:
             found = await pull.next(BATCH_ROWS)
             if found is None:
                 return None
+            self._before = self.seq
             pull.taken()
-            self._rest, self._done = found
+            self._rest = found.rows
+        else:
+            self._before = self.seq
         rows, rest = self._rest.slice(0, ROWS_PER_STEP), None
         if len(self._rest) > ROWS_PER_STEP:
             rest = self._rest.slice(ROWS_PER_STEP, len(self._rest))
-        self._before, self._rest = self.seq, rest
-        self._after = self._done + 1 if rest is None else int(rest.seqs[0])
+        self._rest = rest
         self._chunk = changes_of(rows)
         self._ready = iter(self._chunk)
         return self._ready

@@ -89,9 +89,16 @@ class Pull:
             self._end, self._more = read.end, read.more
             if read.batches:
                 self._pause_s = 0.0
+            else:
+                self._given = read.end
             if read.batches and read.more and read.end < self._until:
                 self._begin(max_rows)
         return self._batches[0]
+
+    @property
+    def done(self) -> int:
+        """All rows up to there are handed out."""
+        return self._given
 
     def taken(self) -> None:
         """The batch that `next` gave is handed out."""
@@ -147,6 +154,6 @@ async def _read(source: ChangeSource, until: int, max_rows: int, offload: Offloa
     rows = sum(map(len, parts))
     source.count(rows)
     batches = cut() if rows <= INLINE_ROWS else await offload.run(cut)
-    ends = [int(batch.seqs[0]) - 1 for batch in batches[1:]] + [piece.end]  # where the next one begins
-    done = [Batch(batch, min(int(batch.seqs[-1]), end)) for batch, end in zip(batches, ends, strict=False)]
-    return _Read(done, piece.end, piece.more)
+    end = min(piece.end, until)
+    ends = [*(int(batch.seqs[0]) - 1 for batch in batches[1:]), end]  # before the next one begins
+    return _Read([Batch(*one) for one in zip(batches, ends, strict=False)], end, piece.more)

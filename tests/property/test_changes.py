@@ -185,7 +185,7 @@ class ChangesMachine(RuleBasedStateMachine):
         """Up to ``count`` of what there is."""
         if number in (READER, FREE):
             self.run((self.reader if number == READER else self.free).refresh())
-        while count and self.seen[number] < len(self.written):
+        while count and self.has_more(number):
             count -= 1
             try:
                 change = self.run(self.next(number))
@@ -195,6 +195,12 @@ class ChangesMachine(RuleBasedStateMachine):
             self.check(number, change)
         if self.seen[number] == len(self.written):
             assert self.feeds[number].seq == len(self.written)
+
+    def has_more(self, number: int) -> bool:
+        """Whether there are rows to come: a snapshot may end before the last number it covers."""
+        snapshot_seq, seen = self.feeds[number].snapshot_seq, self.seen[number]
+        in_snapshot = any(seq > seen for seq in self.alive(snapshot_seq))
+        return max(seen, snapshot_seq) < len(self.written) or in_snapshot
 
     async def next(self, number: int) -> Change:
         return await anext(aiter(self.feeds[number]))

@@ -249,3 +249,19 @@ async def test_it_ends_with_its_owner() -> None:
     await db.close()
     with pytest.raises(slate.ClosedError):
         await waiting
+
+
+@KIND
+@pytest.mark.parametrize("way", ["rows", "batches"])
+async def test_a_whole_snapshot_is_left_behind_though_its_last_rows_are_gone(kind: Kind, way: str) -> None:
+    async with open_db(memory_store(), kind) as db:
+        await db.put(b"a", b"1")
+        await db.put(b"b", b"2")
+        await db.delete(b"b")
+        await db.compact(full=True)
+        async with db.changes(follow=False) as feed:
+            count = len([one async for one in (feed if way == "rows" else feed.batches())])
+            assert (count, feed.seq, feed.snapshot_seq) == (1, 3, 3)
+        await db.put(b"c", b"4")
+        found = await all_of(db.changes(from_seq=feed.seq, follow=False))
+        assert [change.seq for change in found] == [4]
