@@ -9,13 +9,17 @@ from slate_async.spark.compaction import SparkExecutor
 from slate_async.spark.decode import decode_arrow, decode_json, decode_with
 from slate_async.spark.export import ExportReport, export_parquet, import_parquet
 from slate_async.spark.load import bulk_load
+from slate_async.spark.load_plan import LoadPlan, plan_load
 from slate_async.spark.report import draw_report, totals
 from slate_async.spark.session import spark_session
 from slate_async.spark.source import SlateDataSource, read, reading, register
 from slate_async.spark.statistics import statistics
+from slate_async.spark.stream_source import SlateChangesSource, read_changes
 
 __all__ = [
     "ExportReport",
+    "SlateChangesSource",
+    "LoadPlan",
     "SlateDataSource",
     "SparkExecutor",
     "arrange",
@@ -26,7 +30,9 @@ __all__ = [
     "draw_report",
     "export_parquet",
     "import_parquet",
+    "plan_load",
     "read",
+    "read_changes",
     "reading",
     "register",
     "spark_session",

@@ -13,6 +13,7 @@ from slate_async.spark.batch_read import KEYS, ROW, BatchReader
 from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings
 from slate_async.spark.pushdown import PushdownReader
+from slate_async.spark.stream_source import SlateChangesSource
 
 
 class SlateDataSource(DataSource):
@@ -34,8 +35,9 @@ class SlateDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``slate`` a format of this session. Done again, it changes nothing."""
+    """Make ``slate`` and ``slate-changes`` formats of this session. Done again, it changes nothing."""
     spark.dataSource.register(SlateDataSource)
+    spark.dataSource.register(SlateChangesSource)
 
 
 def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
