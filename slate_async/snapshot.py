@@ -142,12 +142,7 @@ class ViewReads:
         if type(nbytes) is not int or nbytes < 1:
             raise InvalidError(f"nbytes is a positive number of bytes, not {nbytes!r}")
         span = key_range(start, end, prefix)
-        look = self._look(durable)
-        pin = look.view.pin()
-        try:
-            return await self._stored(look, durable, lambda now: split_view(now.view, span, nbytes))
-        finally:
-            del pin
+        return await self._stored(self._look(durable), durable, lambda now: split_view(now.view, span, nbytes))
 
     async def row_statistics(
         self,
@@ -161,12 +156,7 @@ class ViewReads:
         every version that is stored. Arguments and errors as of `scan`."""
         self._reads += 1
         span = key_range(start, end, prefix)
-        look = self._look(durable)
-        pin = look.view.pin()
-        try:
-            return await self._stored(look, durable, lambda now: row_statistics(now, span, self._turns))
-        finally:
-            del pin
+        return await self._stored(self._look(durable), durable, lambda now: row_statistics(now, span, self._turns))
 
     def scan(
         self,

@@ -62,13 +62,17 @@ class RowStatistics:
 
 
 async def row_statistics(look: Look, span: KeyRange, turns: FairTurns) -> RowStatistics:
-    """Of what ``look`` shows of ``span``. The caller holds a pin meanwhile. Raises what reading raises."""
+    """Of what ``look`` shows of ``span``. Raises what reading raises."""
     counter = RowCounter(look.max_seq, look.now_ms)
-    async with aclosing(look.view.versions(span, look.max_seq)) as rounds:
-        async for found in rounds:
-            counter.add(found.all())
-            if turns.overdue():
-                await turns.give()
+    pin = look.view.pin()
+    try:
+        async with aclosing(look.view.versions(span, look.max_seq)) as rounds:
+            async for found in rounds:
+                counter.add(found.all())
+                if turns.overdue():
+                    await turns.give()
+    finally:
+        del pin
     return counter.statistics()
 
 

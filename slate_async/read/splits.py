@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from slate_async.read.bounds import KeyRange
 from slate_async.read.view import ReadView
-from slate_async.sst.balance import SizedSst, balanced_bounds, sample
+from slate_async.sst.balance import Sample, SizedSst, balanced_bounds, sample
 
 SPLIT_BYTES = 128 << 20
 """A default: some seconds of work for one reader."""
@@ -28,6 +28,17 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
     Rows in memory count for nothing. None for an empty span. Raises what reading an index raises."""
     if span.empty:
         return []
+    pin = view.pin()
+    try:
+        samples, total, count = await _samples(view, span, nbytes)
+    finally:
+        del pin
+    bounds = [span.start, *balanced_bounds(samples, count), span.end]
+    return [Split(start, end, total // (len(bounds) - 1)) for start, end in pairwise(bounds)]
+
+
+async def _samples(view: ReadView, span: KeyRange, nbytes: int) -> tuple[list[Sample], int, int]:
+    """Where the bytes of ``span`` lie, how many they are, and into how many ranges to cut them."""
     ssts = [
         SizedSst(table.first_key, table.source.size, table.source.load)
         for run in view.levels
@@ -36,9 +47,7 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
     most = _count(sum(sst.size for sst in ssts), nbytes)
     samples = [one for one in await sample(ssts, most) if _inside(one.key, span)] if most > 1 else []
     total = sum(one.nbytes for one in samples) if samples else sum(sst.size for sst in ssts)
-    count = _count(total, nbytes)
-    bounds = [span.start, *balanced_bounds(samples, count), span.end]
-    return [Split(start, end, total // (len(bounds) - 1)) for start, end in pairwise(bounds)]
+    return samples, total, _count(total, nbytes)
 
 
 def _count(total: int, nbytes: int) -> int:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 import slate_async as slate
+from slate_async.inspection.rows import row_statistics
+from slate_async.read import KeyRange, ReadView, Table
+from slate_async.read.look import Look
+from slate_async.read.splits import split_view
+from slate_async.types import MAX_SEQ
 from tests.engine import KINDS, Kind, memory_store
+from tests.read_model import FakeTable, Version, turns
 
 ROWS = 4_000
 
@@ -62,3 +69,23 @@ async def test_splits_of_nothing_and_of_rows_in_memory() -> None:
         assert await db.splits(nbytes=1) == [(None, None, 0)]
         with pytest.raises(slate.InvalidError, match="positive number of bytes"):
             await db.splits(nbytes=0)
+
+
+async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
+    pinned: list[bool] = []
+
+    class Watched(FakeTable):
+        size = 1000
+
+        async def load(self) -> None:
+            pinned.append(view.pinned)
+            raise OSError("lost")
+
+    source: Any = Watched([Version(b"a", b"", 1)])
+    view = ReadView([], [Table(b"a", b"z", source)], [], turns=turns())
+    everything = KeyRange(None, None)
+    with pytest.raises(OSError, match="lost"):
+        await split_view(view, everything, 10)
+    with pytest.raises(OSError, match="lost"):
+        await row_statistics(Look(view, MAX_SEQ, 0), everything, turns())
+    assert pinned == [True, True]
