@@ -149,9 +149,14 @@ def _write_there(path: str, spec: str, duplicates: Duplicates) -> ArrowFunction:
         try:
             ssts = feed(batches, write)
         except slate.InvalidError as error:
-            pickled: bytes = cloudpickle.dumps(error)  # type: ignore[no-untyped-call]
-            yield pa.record_batch([[None], [pickled]], schema=_TOLD)
+            yield pa.record_batch([[None], [pickled(error)]], schema=_TOLD)
             return
         yield pa.record_batch([[sst.to_json() for sst in ssts], [None] * len(ssts)], schema=_TOLD)
 
     return run
+
+
+def pickled(value: object) -> bytes:
+    """For the driver."""
+    made: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return made

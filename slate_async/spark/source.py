@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from slate_async.spark.batch_read import KEYS, ROW, BatchReader
@@ -14,6 +14,8 @@ from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings
 from slate_async.spark.pushdown import PushdownReader
 from slate_async.spark.stream_source import SlateChangesSource
+from slate_async.spark.write import BatchWriter, StreamWriter
+from slate_async.spark.write_options import WriteOptions
 
 
 class SlateDataSource(DataSource):
@@ -32,6 +34,14 @@ class SlateDataSource(DataSource):
         """A batch read."""
         options = ReadOptions.of(self.options)
         return PushdownReader(options) if options.push_filters else BatchReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        return BatchWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A stream's write; Spark makes one for each batch, and another one to commit it."""
+        return StreamWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

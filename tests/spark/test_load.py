@@ -28,7 +28,7 @@ ROWS = 4_000
 Rows = list[tuple[bytes, bytes]]
 
 
-async def load(df: DataFrame, path: Path, **more: Any) -> slate.IngestInfo:
+async def load(df: DataFrame, path: Path | str, **more: Any) -> slate.IngestInfo:
     """The load on a thread, for the writer it waits for runs on this loop."""
     return await asyncio.to_thread(partial(slate_spark.bulk_load, df, str(path), **more))
 
@@ -200,3 +200,15 @@ async def test_loads_at_once_come_in_one_after_another(spark: SparkSession, tmp_
         newest = max(zip(infos, loads, strict=True), key=lambda one: one[0].seq)
         assert await db.get(b"k") == newest[1][1].encode()
     assert [key for key, _ in await contents(tmp_path)] == [b"k", b"one", b"three", b"two"]
+
+
+async def test_a_rehearsal_counts_and_checks(spark: SparkSession) -> None:
+    rows = spark.range(1_000).select(
+        F.format_string("%04d", F.col("id") % 900).alias("key"), F.lit("v").alias("value"), "id"
+    )
+    plan = slate_spark.plan_load(rows, order="id", partitions=2)
+    assert (plan.rows, len(plan.parts)) == (900, 2)
+    assert (plan.parts[0].first_key, plan.parts[1].last_key) == (b"0000", b"0899")
+    assert plan.most_ssts(plan.nbytes) == 2
+    with pytest.raises(slate.InvalidError, match="overlapping keys"):
+        slate_spark.plan_load(rows, sort_mode="partition")

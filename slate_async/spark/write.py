@@ -1,0 +1,179 @@
+"""``df.write.format("slate")`` and ``df.writeStream.format("slate")``: what a load does, through Spark's own interface.
+
+A writer cannot ask Spark to spread or sort rows. Each task sorts what it gets, unless it comes sorted; that partitions
+are ranges of keys is the caller's part, and a commit whose ranges overlap is refused.
+
+Spark calls ``write``, ``commit`` and ``abort`` in processes of their own, on writers made anew for each in a stream.
+So a job is found by its name alone: the tasks begin it, whichever comes first, and keep it alive. ``abort`` may be
+called for a commit that succeeded: it deletes nothing, nor undoes what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+import slate_async as slate
+from slate_async.openings import Opening
+from slate_async.spark.arrange import KEY, ORDER
+from slate_async.spark.feed import feed
+from slate_async.spark.load import batch_job
+from slate_async.spark.worker import this_worker
+from slate_async.spark.write_options import WriteOptions
+
+SORT_BYTES = 1 << 30
+"""Rows of a task that are sorted in its memory, at most."""
+BATCH_ID = "streaming.sql.batchId"
+"""The local property that says which batch of a stream a task works for."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has uploaded, as JSON."""
+
+    ssts: tuple[str, ...]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Implements Spark's writer of a frame."""
+
+    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise slate.InvalidError(
+                'mode("overwrite") would have to delete every row that the frame lacks, and is not supported:'
+                ' mode("append") replaces the rows whose keys it has. For a database of these rows only, load them into'
+                " a new path"
+            )
+        if options.app_id is not None:
+            raise slate.InvalidError("option appId is for streams; name a load with jobId")
+        self._options = options
+        self._job_id = f"spark-{uuid4()}" if options.job_id is None else options.job_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task."""
+        return _write(self._options, self._job_id, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raises unless the rows are in, or wait as asked for."""
+        _commit(self._options, self._job_id, messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """End the job unless it is committed."""
+        options, job_id = self._options, self._job_id
+
+        async def withdraw(environment: slate.Environment) -> None:
+            async with environment.open_admin(options.path, metastore=options.metastore) as admin:
+                begun = [one for one in await admin.list_ingests() if one.job_id == job_id]
+                if begun and begun[0].state == "registered":
+                    await admin.withdraw_ingest(job_id)
+
+        this_worker().run(withdraw)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Implements Spark's writer of a stream: each batch is a job, named by the stream and its number."""
+
+    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise slate.InvalidError('outputMode("complete") is not supported; use "append" or "update"')
+        if options.app_id is None:
+            raise slate.InvalidError(
+                "option appId is missing: a name for this stream, kept for as long as its checkpointLocation; with a"
+                " new checkpointLocation, whose batches begin at 0, comes a new appId"
+            )
+        if options.job_id is not None:
+            raise slate.InvalidError("option jobId is for batch writes; a stream is named by appId")
+        self._options = options
+        self._app_id = options.app_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task."""
+        context = TaskContext.get()
+        said = None if context is None else context.getLocalProperty(BATCH_ID)
+        if said is None:
+            raise slate.InternalError("Spark did not say which batch of the stream this is")
+        return _write(self._options, batch_job(self._app_id, int(said)), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Raises unless the batch is in, or waits as asked for. Done again, it changes nothing."""
+        _commit(self._options, batch_job(self._app_id, batchId), messages, (self._app_id, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: the stream comes back with the same batch, or its job expires."""
+
+
+def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]) -> Written:
+    rows = (_renamed(batch, options) for batch in batches)
+    ordered = (_without_order(batch) for batch in rows) if options.sorted else _sorted(rows)
+
+    async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> Written:
+        async with _open(environment, options, job_id) as job:
+            if (await job.info()).state != "registered":
+                return Written(())  # it is committed already
+            ssts = await job.write(batches, duplicates=options.duplicates)
+            return Written(tuple(sst.to_json() for sst in ssts))
+
+    return feed(ordered, write)
+
+
+def _commit(
+    options: WriteOptions,
+    job_id: str,
+    messages: list[WriterCommitMessage | None],
+    batch: tuple[str, int] | None,
+) -> None:
+    told = [sst for message in messages if isinstance(message, Written) for sst in message.ssts]
+
+    async def commit(environment: slate.Environment) -> None:
+        async with _open(environment, options, job_id) as job:
+            await job.commit(
+                [slate.IngestedSst.from_json(sst) for sst in told],
+                batch=batch,
+                wait=options.wait,
+                timeout=options.timeout_s,
+                exclusive=options.exclusive,
+            )
+
+    this_worker().run(commit)
+
+
+def _open(environment: slate.Environment, options: WriteOptions, job_id: str) -> Opening[slate.IngestJob]:
+    return environment.open_ingest(
+        options.path,
+        job_id=job_id,
+        lifetime=options.lifetime_s,
+        metastore=options.metastore,
+        settings=options.settings,
+    )
+
+
+def _renamed(batch: pa.RecordBatch, options: WriteOptions) -> pa.RecordBatch:
+    return pa.record_batch([batch.column(name) for name in options.columns.values()], names=list(options.columns))
+
+
+def _without_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.drop_columns([ORDER]) if ORDER in batch.schema.names else batch
+
+
+def _sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows by key, then order. Raises `InvalidError` for more than `SORT_BYTES`."""
+    held: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        held.append(batch)
+        nbytes += batch.nbytes
+        if nbytes > SORT_BYTES:
+            raise slate.InvalidError(
+                f"a partition has more than {SORT_BYTES >> 20} MiB, too much to sort in a task's memory: spread it over"
+                " more with repartitionByRange, or load it with bulk_load, which lets Spark sort"
+            )
+    if held:
+        table = pa.Table.from_batches(held)
+        order = [(name, "ascending") for name in (KEY, ORDER) if name in table.schema.names]
+        for batch in table.sort_by(order).to_batches():
+            yield _without_order(batch)

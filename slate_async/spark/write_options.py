@@ -1,0 +1,91 @@
+"""Options of writes with ``format("slate")``, batch or stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+import slate_async as slate
+from slate_async.ingest.rows import Duplicates
+from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
+from slate_async.spark.options import Options, boolean
+
+DEFAULT_LIFETIME_S = 86_400.0
+DEFAULT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a write is asked for; see `slate_async.spark.bulk_load` for what they mean there.
+
+    columns: those of the frame, by what they are for: ``key``, ``value``, ``op``, ``expire_time``, ``order``
+    sorted: whether each partition comes sorted by key, then order, so that none is kept in memory to sort it
+    app_id: of a stream: its name, under which its batches are counted
+    """
+
+    path: str
+    metastore: str | None
+    columns: Mapping[str, str]
+    sorted: bool
+    sst_bytes: int | None
+    exclusive: bool
+    job_id: str | None
+    lifetime_s: float
+    wait: bool
+    timeout_s: float
+    app_id: str | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], schema: StructType) -> WriteOptions:
+        """Raises `InvalidError` for unknown options, wrong values, and columns that cannot be meant, by name."""
+        given = Options(options)
+        given.take("checkpointLocation", str, None)  # Spark's own, of streams
+        write = cls(
+            path=given.path(),
+            metastore=given.take("metastore", str, None),
+            columns=_columns(given, schema),
+            sorted=given.choice("sortMode", ("partition", "none"), "partition") == "none",
+            sst_bytes=given.take("targetSstBytes", int, None),
+            exclusive=given.choice("ingestMode", ("ingest", "exclusive"), "ingest") == "exclusive",
+            job_id=given.take("jobId", str, None),
+            lifetime_s=given.take("jobLifetime", float, DEFAULT_LIFETIME_S),
+            wait=given.take("wait", boolean, True),
+            timeout_s=given.take("timeout", float, DEFAULT_TIMEOUT_S),
+            app_id=given.take("appId", str, None),
+        )
+        given.finish()
+        return write
+
+    @property
+    def settings(self) -> slate.Settings:
+        """Of the job."""
+        return slate.Settings() if self.sst_bytes is None else slate.Settings(sst_bytes=self.sst_bytes)
+
+    @property
+    def duplicates(self) -> Duplicates:
+        """What becomes of equal keys."""
+        return "last" if ORDER in self.columns else "error"
+
+
+def _columns(given: Options, schema: StructType) -> dict[str, str]:
+    needed = {KEY: given.take("keyColumn", str, KEY), VALUE: given.take("valueColumn", str, VALUE)}
+    wanted = {
+        OP: given.take("opColumn", str, None),
+        EXPIRE: given.take("expireColumn", str, None),
+        ORDER: given.take("orderColumn", str, None),
+    }
+    there = {role: role for role in (OP, EXPIRE) if role in schema.names}
+    columns = {**needed, **there, **{role: name for role, name in wanted.items() if name is not None}}
+    for role, name in columns.items():
+        if name not in schema.names:
+            raise slate.InvalidError(f"there is no column {name!r} for {role} among {', '.join(schema.names)}")
+    unused = [name for name in schema.names if name not in columns.values()]
+    if unused:
+        raise slate.InvalidError(
+            f"column {', '.join(unused)} would be lost: a row is stored as key and value. Drop it, or say what it is by"
+            " keyColumn, valueColumn, opColumn, expireColumn or orderColumn"
+        )
+    check_types({role: schema[name].dataType for role, name in columns.items()})
+    return columns

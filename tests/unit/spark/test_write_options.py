@@ -1,0 +1,58 @@
+"""What a write through Spark's interface may be asked for."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+import slate_async as slate
+from slate_async.spark.write import BatchWriter, StreamWriter
+from slate_async.spark.write_options import WriteOptions
+
+PATH = {"path": "/db"}
+
+
+def schema(**columns: type) -> StructType:
+    return StructType([StructField(name, kind()) for name, kind in columns.items()])
+
+
+ROWS = schema(key=BinaryType, value=StringType, id=LongType)
+
+
+def test_columns_are_found_by_name() -> None:
+    there = schema(key=BinaryType, value=BinaryType, op=StringType, expire_time=TimestampType)
+    assert list(WriteOptions.of(PATH, there).columns) == ["key", "value", "op", "expire_time"]
+    asked = {**PATH, "keyColumn": "k", "valueColumn": "v", "orderColumn": "id", "checkpointLocation": "/log"}
+    options = WriteOptions.of(asked, schema(v=StringType, id=LongType, k=StringType))
+    assert options.columns == {"key": "k", "value": "v", "order": "id"}
+    assert options.duplicates == "last"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sortmode": "global", "orderColumn": "id"}, "sortMode='global'"),
+        ({"valueColumn": "id"}, "column for value is bigint"),
+        ({"valueColumn": "nothing"}, "no column 'nothing'"),
+        ({}, "column id would be lost"),
+        ({"opColumn": "id"}, "column for op is bigint"),
+        ({"orderColumn": "id", "secret": "x"}, "unknown option secret"),
+        ({"orderColumn": "id", "path": ""}, "path is missing"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
+    with pytest.raises(slate.InvalidError, match=said):
+        WriteOptions.of({**PATH, **options}, ROWS)
+
+
+def test_batches_and_streams_have_options_of_their_own() -> None:
+    plain = WriteOptions.of({**PATH, "orderColumn": "id"}, ROWS)
+    stream = WriteOptions.of({**PATH, "orderColumn": "id", "appId": "app"}, ROWS)
+    with pytest.raises(slate.InvalidError, match=r"overwrite.*not supported"):
+        BatchWriter(plain, overwrite=True)
+    with pytest.raises(slate.InvalidError, match="appId is for streams"):
+        BatchWriter(stream, overwrite=False)
+    with pytest.raises(slate.InvalidError, match="appId is missing"):
+        StreamWriter(plain, overwrite=False)
+    with pytest.raises(slate.InvalidError, match="complete"):
+        StreamWriter(stream, overwrite=True)
