@@ -32,7 +32,7 @@ def test_columns_are_found_by_name() -> None:
     ("options", "said"),
     [
         ({"sortmode": "global", "orderColumn": "id"}, "sortMode='global'"),
-        ({"valueColumn": "id"}, "column for value is bigint"),
+        ({"valueColumn": "id", "orderColumn": "value"}, "column for value is bigint"),
         ({"valueColumn": "nothing"}, "no column 'nothing'"),
         ({}, "column id would be lost"),
         ({"opColumn": "id"}, "column for op is bigint"),
