@@ -116,6 +116,11 @@ class Run:
         """Table ``number``, counted from 0 in key order."""
         return self._tables[number] or self._make(number)
 
+    def extent(self, number: int) -> tuple[bytes, int]:
+        """The first key of table ``number``, and its bytes."""
+        table = self.table(number)
+        return table.first_key, table.source.size
+
     @property
     def tables(self) -> list[Table]:
         """All of them: for runs that are known to be short."""

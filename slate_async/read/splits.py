@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from slate_async.format.sst import SstMeta
 from slate_async.read.bounds import KeyRange
+from slate_async.read.sources import Run
 from slate_async.read.view import ReadView
 from slate_async.sst.balance import Sample, SizedSst, balanced_bounds, sample
 
@@ -40,14 +43,18 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
 async def _samples(view: ReadView, span: KeyRange, nbytes: int) -> tuple[list[Sample], int, int]:
     """Where the bytes of ``span`` lie, how many they are, and into how many ranges to cut them."""
     ssts = [
-        SizedSst(table.first_key, table.source.size, table.source.load)
+        SizedSst(*run.extent(number), partial(_load, run, number))
         for run in view.levels
-        for table in map(run.table, run.within(*span))
+        for number in run.within(*span)
     ]
     most = _count(sum(sst.size for sst in ssts), nbytes)
     samples = [one for one in await sample(ssts, most) if _inside(one.key, span)] if most > 1 else []
     total = sum(one.nbytes for one in samples) if samples else sum(sst.size for sst in ssts)
     return samples, total, _count(total, nbytes)
+
+
+async def _load(run: Run, number: int) -> SstMeta:
+    return await run.table(number).source.load()
 
 
 def _count(total: int, nbytes: int) -> int:

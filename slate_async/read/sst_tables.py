@@ -40,6 +40,10 @@ class StoredRun(Run):
         made = self._tables[number] = self._make_table(self._ssts[number])
         return made
 
+    def extent(self, number: int) -> tuple[bytes, int]:
+        sst = self._ssts[number]
+        return sst.first_key, sst.size
+
     @property
     def made(self) -> Iterator[_Shown]:
         """The tables that were needed so far, and their SSTs."""

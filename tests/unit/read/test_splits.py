@@ -10,9 +10,12 @@ import pytest
 
 import slate_async as slate
 from slate_async.inspection.rows import row_statistics
+from slate_async.manifest.state import SstRef
 from slate_async.read import KeyRange, ReadView, Table
 from slate_async.read.look import Look
 from slate_async.read.splits import split_view
+from slate_async.read.sst_tables import StoredRun
+from slate_async.sst.balance import SAMPLES_PER_RANGE
 from slate_async.types import MAX_SEQ
 from tests.engine import KINDS, Kind, memory_store
 from tests.read_model import FakeTable, Version, turns
@@ -89,3 +92,14 @@ async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
     with pytest.raises(OSError, match="lost"):
         await row_statistics(Look(view, MAX_SEQ, 0), everything, turns())
     assert pinned == [True, True]
+
+
+async def test_ssts_whose_index_is_not_read_are_not_opened() -> None:
+    ssts = [
+        SstRef(f"sst/{i}", b"%d" % i, 1000, 1, 0, b"%03d" % i, b"%03d" % i, 1, 1, 1)
+        for i in range(SAMPLES_PER_RANGE * 4)
+    ]
+    run = StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))
+    view = ReadView([], [], [run], turns=turns())
+    splits = await split_view(view, KeyRange(None, None), 8000)
+    assert [split.start for split in splits] == [None, b"008", b"016", b"024"]
