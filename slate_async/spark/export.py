@@ -17,7 +17,7 @@ from slate_async.spark.load import bulk_load
 from slate_async.spark.options import OptionValue
 from slate_async.spark.source import reading
 
-SaveMode = Literal["error", "overwrite", "append", "ignore"]
+SaveMode = Literal["error", "overwrite", "append"]
 Reshape = Callable[[DataFrame], DataFrame]
 STORED = ("key", "value", "expire_time")
 """What makes a row, besides when it was written."""
@@ -49,7 +49,7 @@ def export_parquet(
     by default they are written as they are, and `import_parquet` takes them back
     partition_by: columns whose values become folders; by default there is a file for each range of keys, of about
     ``partitionBytes`` as stored
-    mode, compression: as of Spark's writer
+    mode: what to do if there is something at ``target``, as of Spark's writer; ``compression``, too
     options: as of `read`; ``checkpoint`` says which one. Without, one is made, and deleted at the end
 
     Raises what Spark raises; what it has written by then it removes as for any job."""
@@ -60,7 +60,7 @@ def export_parquet(
         if partition_by:
             writer = writer.partitionBy(*partition_by)
         writer.parquet(target)
-        return ExportReport(target, int(counted.get["rows"]))
+        return ExportReport(target, int(counted.get.get("rows", 0)))
 
 
 def import_parquet(

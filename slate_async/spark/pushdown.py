@@ -7,7 +7,6 @@ Filters are only used to read less: Spark applies all of them again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -22,6 +21,8 @@ from pyspark.sql.datasource import (
 from slate_async.read.bounds import KeyRange
 from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.options import ReadOptions
+
+EVERYTHING = KeyRange(None, None)
 
 
 class PushdownReader(BatchReader):
@@ -54,20 +55,28 @@ def narrowed(span: KeyRange, filters: Sequence[Filter]) -> KeyRange:
 
 
 def _bounds(one: Filter) -> KeyRange:
-    """The keys from the first to the last one that pass."""
+    """The keys from the first to the last one that pass; all, if nothing is known of the filter."""
     if getattr(one, "attribute", None) != ("key",):
-        return KeyRange(None, None)
+        return EVERYTHING
     if isinstance(one, In):
         keys = [bytes(key) for key in one.value if key is not None]
         return KeyRange(min(keys), _after(max(keys))) if keys else KeyRange(b"", b"")
-    if not isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-        return KeyRange(None, None)
-    key = bytes(cast(bytes, one.value))
-    if isinstance(one, EqualTo):
-        return KeyRange(key, _after(key))
-    if isinstance(one, GreaterThan | GreaterThanOrEqual):
-        return KeyRange(key if isinstance(one, GreaterThanOrEqual) else _after(key), None)
-    return KeyRange(None, key if isinstance(one, LessThan) else _after(key))
+    value = getattr(one, "value", None)
+    if not isinstance(value, bytes | bytearray):
+        return EVERYTHING
+    key = bytes(value)
+    match one:
+        case EqualTo():
+            return KeyRange(key, _after(key))
+        case GreaterThan():
+            return KeyRange(_after(key), None)
+        case GreaterThanOrEqual():
+            return KeyRange(key, None)
+        case LessThan():
+            return KeyRange(None, key)
+        case LessThanOrEqual():
+            return KeyRange(None, _after(key))
+    return EVERYTHING
 
 
 def _after(key: bytes) -> bytes:

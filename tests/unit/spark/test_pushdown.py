@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.datasource import (
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -27,6 +28,8 @@ ALL = KeyRange(None, None)
         (ALL, [], ALL),
         (ALL, [IsNotNull(KEY)], ALL),
         (ALL, [EqualTo(("value",), b"b")], ALL),
+        (ALL, [EqualTo(KEY, None)], ALL),
+        (ALL, [EqualNullSafe(KEY, b"b")], ALL),
         (ALL, [EqualTo(KEY, bytearray(b"b"))], KeyRange(b"b", b"b\0")),
         (ALL, [GreaterThan(KEY, b"b"), LessThan(KEY, b"d")], KeyRange(b"b\0", b"d")),
         (ALL, [GreaterThanOrEqual(KEY, b"b"), LessThanOrEqual(KEY, b"d")], KeyRange(b"b", b"d\0")),
