@@ -125,11 +125,13 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         self._check()
         return all_jobs(await self._while_open(self._driver.existing(self._name)))
 
-    async def withdraw_ingest(self, job_id: str) -> IngestInfo:
+    async def withdraw_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
         """End an ingest that was not admitted yet; see `IngestJob.withdraw`."""
         self._check()
         check_job(job_id)
-        return await self._while_open(withdraw(self._driver, self._place.runtime.clock, job_id))
+        return await self._while_open(
+            withdraw(self._driver, self._place.runtime.clock, job_id, unless_committed=unless_committed)
+        )
 
     async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
         """SSTs that tasks of one ingest, or of all, have uploaded and that are still there: also those of attempts that

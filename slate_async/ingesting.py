@@ -156,12 +156,14 @@ class IngestJob(Member):
             self._driver, self._clock, self.job_id, timeout_s=timeout_s, poll_s=min(poll_s, 1.0)
         )
 
-    async def withdraw(self) -> IngestInfo:
+    async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
-        collectors take what nothing names. Raises `ConflictError` if a later batch of its stream waits."""
+        collectors take what nothing names. Raises `ConflictError` if a later batch of its stream waits.
+
+        unless_committed: leave it alone once it is committed, by this driver or another one"""
         self._check()
         self._committed = True
-        return await manage.withdraw(self._driver, self._clock, self.job_id)
+        return await manage.withdraw(self._driver, self._clock, self.job_id, unless_committed=unless_committed)
 
     async def info(self) -> IngestInfo:
         """The job as it is now. Raises `ConflictError` if nothing is known of it any more."""

@@ -183,15 +183,18 @@ class CommitIngest:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawIngest:
-    """End job ``id`` before it is admitted. Nothing is deleted: collectors find what nothing names any more."""
+    """End job ``id`` before it is admitted; ``unless_pending``: before it is committed. Nothing is deleted: collectors
+    find what nothing names any more."""
 
     id: str
     now_ms: int
+    unless_pending: bool = False
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Its mark is that the job is not on its way. Raises `ConflictError` if a later batch of its stream waits."""
+        """Its mark is that the job is not on its way, or spared. Raises `ConflictError` if a later batch of its stream
+        waits."""
         job = find_ingest(state, self.id)
-        if job is None:
+        if job is None or (job.pending and self.unless_pending):
             return None
         if job.pending and job.app_id is not None:
             last = committed_batch(state, job.app_id)

@@ -125,7 +125,7 @@ def _made(rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicat
         return _told(rows.mapInArrow(write, TOLD).collect())
     except BaseException:
         with suppress(slate.SlateError):  # then it expires
-            worker.run(lambda _: job.withdraw())
+            worker.run(lambda _: job.withdraw(unless_committed=True))
         raise
 
 

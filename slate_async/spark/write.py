@@ -68,9 +68,8 @@ class BatchWriter(DataSourceArrowWriter):
 
         async def withdraw(environment: slate.Environment) -> None:
             async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-                begun = [one for one in await admin.list_ingests() if one.job_id == job_id]
-                if begun and begun[0].state == "registered":
-                    await admin.withdraw_ingest(job_id)
+                if any(one.job_id == job_id for one in await admin.list_ingests()):
+                    await admin.withdraw_ingest(job_id, unless_committed=True)
 
         this_worker().run(withdraw)
 

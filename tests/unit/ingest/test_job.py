@@ -260,6 +260,19 @@ async def test_a_withdrawn_job_never_shows(store: MemoryStore) -> None:
         assert [one.named for one in await admin.list_ingest_objects("job")] == [False]
 
 
+async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -> None:
+    """A second driver of the same job fails, and knows nothing of the first one's commit."""
+    await (await open_db(store)).close()
+    async with open_job(store) as job, open_job(store) as failed, open_admin(store) as admin:
+        await job.write([table({"a": "1"})])
+        assert (await job.commit(wait=False)).state == "pending"
+        assert (await failed.withdraw(unless_committed=True)).state == "pending"
+        assert (await admin.withdraw_ingest("job", unless_committed=True)).state == "pending"
+        assert (await job.commit(exclusive=True)).state == "admitted"
+    async with open_job(store, "other") as job:
+        assert (await job.withdraw(unless_committed=True)).state == "withdrawn"
+
+
 async def test_the_administration_withdraws_what_nobody_goes_on_with(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     await (await open_job(store)).close()
