@@ -58,7 +58,7 @@ def batch_of(parts: list[Columns], reverse: bool, times: bool = False) -> Record
         columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
     arrays = [columns.keys, columns.values, pa.array(columns.seqs)]
     if times:
-        arrays += [pa.array(columns.create_ms).cast(_TIME), _expire_times(columns)]
+        arrays += [pa.array(columns.create_ms).view(_TIME), _expire_times(columns)]
     batch: RecordBatch = pa.record_batch(arrays, schema=BATCH_SCHEMA_WITH_TIMES if times else BATCH_SCHEMA)
     return batch
 
@@ -67,4 +67,4 @@ def _expire_times(columns: Columns) -> pa.Array:
     """When rows expire; null = never."""
     if columns.expire_ms is None:
         return pa.nulls(len(columns), _TIME)
-    return pa.array(columns.expire_ms, mask=columns.expire_ms == NO_EXPIRY).cast(_TIME)
+    return pa.array(columns.expire_ms, mask=columns.expire_ms == NO_EXPIRY).view(_TIME)

@@ -31,18 +31,20 @@ ROW = StructType(
 )
 """Rows as they are stored. Times have milliseconds; a row without ``expire_time`` never expires."""
 KEYS = StructType(ROW.fields[:1])
+TIME = pa.timestamp("us", tz="UTC")
 ARROW_ROW = pa.schema(
     [
         pa.field("key", pa.binary(), nullable=False),
         pa.field("value", pa.binary(), nullable=False),
         pa.field("seq", pa.int64(), nullable=False),
-        pa.field("create_time", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("expire_time", pa.timestamp("us", tz="UTC")),
+        pa.field("create_time", TIME, nullable=False),
+        pa.field("expire_time", TIME),
     ]
 )
 ARROW_KEY = pa.schema([ARROW_ROW.field("key")])
 BATCH_BYTES = 16 << 20
 """Batches of large values have fewer rows than asked for."""
+LARGE_ROWS = 8192
 
 
 class BatchReader(DataSourceReader):
@@ -78,11 +80,13 @@ async def _rows(partition: KeyPartition, environment: slate.Environment) -> Asyn
 
 
 async def joined(batches: AsyncIterator[Any], rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of ``batches``, as many in each batch as go into ``rows`` and `BATCH_BYTES`, at least one batch's."""
+    """The rows of ``batches``, as many in each batch as go into ``rows`` and `BATCH_BYTES`, at least one batch's.
+    To `LARGE_ROWS` nothing is joined: that would copy them for nothing."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     async for batch in batches:
-        if held and (held_rows + batch.num_rows > rows or held_bytes + batch.nbytes > BATCH_BYTES):
+        full = held_rows + batch.num_rows > rows or held_bytes + batch.nbytes > BATCH_BYTES
+        if held and (full or max(held_rows, batch.num_rows) >= LARGE_ROWS):
             yield _one(held)
             held, held_rows, held_bytes = [], 0, 0
         held.append(batch)
@@ -104,4 +108,11 @@ def _arrow(batch: pa.RecordBatch, keys_only: bool) -> pa.RecordBatch:
     """``batch`` in the types Spark expects."""
     if keys_only:
         return pa.record_batch([batch.column("key")], schema=ARROW_KEY)
-    return pa.record_batch([batch.column(field.name).cast(field.type) for field in ARROW_ROW], schema=ARROW_ROW)
+    columns = [
+        batch.column("key"),
+        batch.column("value"),
+        batch.column("seq").view(pa.int64()),  # numbers are below 2**63
+        batch.column("create_time").cast(TIME),
+        batch.column("expire_time").cast(TIME),
+    ]
+    return pa.record_batch(columns, schema=ARROW_ROW)

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 OPEN_READERS = 4
 """Readers of other checkpoints that stay open; the one used longest ago is closed."""
-CACHE_BYTES = 32 << 20
-"""A task reads each block once."""
+CACHE_BYTES = 4 << 20
+"""A task reads each block once, and large scans go past the cache."""
 CLOSE_LIMIT_S = 5.0
 
 

@@ -28,6 +28,7 @@ from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, Object
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.sst.pieces import in_pieces
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NO_KEYS, NeedsIO, RowHit, Stretch
@@ -225,6 +226,7 @@ class SstReader:
             read_ahead_bytes=read_ahead_bytes,
             reads_ahead=reads_ahead,
             fill_cache=fill_cache,
+            cache_bytes=self._cache.capacity_bytes,
         )
 
     def drop_cached(self) -> None:
@@ -248,9 +250,27 @@ class SstReader:
             found.update(await self._fetch_run(meta, run, fill_cache))
         return [found[number] for number in numbers]
 
+    async def load_pieces(self, numbers: Sequence[int]) -> list[Columns]:
+        """The rows of neighbouring blocks as scans want them (`slate_async.sst.pieces`), with one request, past the
+        cache. Errors as `load`."""
+
+        def cut(batches: list[Columns]) -> list[Columns]:
+            pieces = in_pieces(batches[0], bool(index.continues[numbers[0]]))
+            for later in batches[1:]:  # there is one only of blocks too large to be joined
+                pieces += in_pieces(later, True)
+            return pieces
+
+        index = (await self.load()).index
+        return await self._load_joined(numbers, cut)
+
     async def load_joined(self, numbers: Sequence[int]) -> list[Columns]:
-        """The rows of neighbouring blocks in as few batches as may be, with one request, past the cache. Errors as
-        `load`."""
+        """As `load_pieces`, in as few batches as may be, of which nobody knows who sees them."""
+        return await self._load_joined(numbers, list)
+
+    async def _load_joined(
+        self, numbers: Sequence[int], then: Callable[[list[Columns]], list[Columns]]
+    ) -> list[Columns]:
+        """What ``then`` makes of the rows, in a worker thread."""
         index = (await self.load()).index
         first, last = index.offsets[numbers[0]], numbers[-1]
         data = memoryview(await self._read(first, index.offsets[last] + index.stored_bytes[last] - first))
@@ -264,7 +284,7 @@ class SstReader:
             batches = [self._numbered(one) for one in decode_blocks(blocks, object_name=self.key)]
             if sum(map(len, batches)) != sum(index.rows[number] for number in numbers):
                 raise CorruptionError("blocks and index differ in rows", object_name=self.key, offset=first)
-            return batches
+            return then(batches)
 
         return await self._offload.run(decode)
 

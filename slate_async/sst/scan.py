@@ -6,17 +6,20 @@ decoded. A consumer that says it wants everything (`BlockScan.hurry`) gets large
 many bytes are under way as a store of 500 MB/s sends in 30 ms. The tasks of reads ahead are owned by the iterator and
 end with it, also when it is dropped.
 
-Blocks of which every reader sees every row come as they are. Others are joined from the second read on, because
-whoever has to pick rows out of columns pays for every batch.
+What is read in a hurry of more than the cache can hold goes past it, many blocks decoded as one: keeping it would push
+out what others come back to, and by the end of such a scan its own beginning. Otherwise blocks of which every reader
+sees every row come as they are, and others are joined from the second read on, because whoever has to pick rows out of
+columns pays for every batch.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 from slate_async.format.columns import Columns, concat
 from slate_async.format.index import Index
@@ -45,6 +48,9 @@ class BlockSource(Protocol):
     async def load_blocks(self, numbers: list[int], *, fill_cache: bool) -> list[LoadedBlock]:
         """Some of its blocks, named in ascending order."""
 
+    async def load_pieces(self, numbers: list[int]) -> list[Columns]:
+        """The rows of neighbouring blocks in few pieces (see `slate_async.sst.pieces`), past the cache."""
+
 
 def plan_reads(
     stored_bytes: Sequence[int], numbers: Sequence[int], *, first_bytes: int, most_bytes: int
@@ -66,7 +72,7 @@ def plan_reads(
 
 class BlockScan(AsyncIterator[Columns]):
     """The rows in ``[start, end)``; see `SstReader.scan`. A step that was cancelled or failed leaves it unusable;
-    `aclose` it. ``read_ahead_bytes``: what one read brings at most."""
+    `aclose` it. ``read_ahead_bytes``: what one read brings at most; ``cache_bytes``: what the cache can hold."""
 
     def __init__(
         self,
@@ -78,6 +84,7 @@ class BlockScan(AsyncIterator[Columns]):
         read_ahead_bytes: int,
         reads_ahead: int,
         fill_cache: bool,
+        cache_bytes: int,
     ) -> None:
         self._source = source
         self._start = start
@@ -86,8 +93,8 @@ class BlockScan(AsyncIterator[Columns]):
         self.read_ahead_bytes = max(1, read_ahead_bytes)
         self._reads_ahead = reads_ahead
         self._fill_cache = fill_cache
+        self._cache_bytes = cache_bytes
         self._parts: Iterator[Columns] = iter(())
-        self._blocks = range(0)
         self._reads: _Reads | None = None
         self._hurried = False
         self._starting: asyncio.Task[None] | None = None
@@ -128,18 +135,19 @@ class BlockScan(AsyncIterator[Columns]):
             index = (await self._source.load()).index
             begun = self._hurried or self._reads is not None
             reads = self._reads or self._begin(index)
-            loaded = await reads.next()
-            if loaded is None:
+            parts = await reads.next()
+            if parts is None:
                 raise StopAsyncIteration
-            parts = _parts(index, loaded, self._blocks, self._start, self._end)
-            self._parts = joined(parts, reverse=self._reverse) if begun else parts
+            self._parts = joined(parts, reverse=self._reverse) if begun else iter(parts)
 
     def _begin(self, index: Index) -> _Reads:
-        self._blocks = index.range(self._start, self._end)
-        order = self._blocks[::-1] if self._reverse else self._blocks
+        blocks = index.range(self._start, self._end)
+        wanted = _Wanted(self._source, index, blocks, self._start, self._end, self._reverse, self._fill_cache)
+        past_cache = self._hurried and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
+        order = blocks[::-1] if self._reverse else blocks
         first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
         plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=self.read_ahead_bytes)
-        self._reads = _Reads(self._source, plan, self._reads_ahead, self._fill_cache)
+        self._reads = _Reads(wanted.pieces if past_cache else wanted.by_block, plan, self._reads_ahead)
         if self._hurried:
             self._reads.look_ahead()
         return self._reads
@@ -157,19 +165,51 @@ class BlockScan(AsyncIterator[Columns]):
             await self._reads.aclose()
 
 
-def _parts(
-    index: Index, loaded: list[tuple[int, LoadedBlock]], blocks: range, start: bytes | None, end: bytes | None
-) -> Iterator[Columns]:
-    """The rows of each block of ``loaded`` in ``[start, end)``, which all of ``blocks`` may hold rows of."""
-    for number, block in loaded:
-        rows = block.for_scans().columns
-        first = block.lower_bound(start) if start is not None and number == blocks[0] else 0
-        stop = block.lower_bound(end) if end is not None and number == blocks[-1] else block.rows
-        if stop - first != block.rows:
-            rows = rows.slice(first, max(first, stop))
-        if index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
-            rows = replace(rows, seen_from=None)
-        yield rows
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The rows of a scan: those in ``[start, end)``, of which all of ``blocks`` may hold some."""
+
+    source: BlockSource
+    index: Index
+    blocks: range
+    start: bytes | None
+    end: bytes | None
+    reverse: bool
+    fill_cache: bool
+
+    async def by_block(self, numbers: list[int]) -> Iterable[Columns]:
+        """Those of each of the blocks ``numbers``, in that order."""
+        ordered = sorted(numbers)
+        blocks = await self.source.load_blocks(ordered, fill_cache=self.fill_cache)
+        loaded = zip(ordered, blocks, strict=True)
+        return self._cut_blocks(reversed([*loaded]) if self.reverse else loaded)
+
+    def _cut_blocks(self, loaded: Iterable[tuple[int, LoadedBlock]]) -> Iterator[Columns]:
+        for number, block in loaded:
+            rows = block.for_scans().columns
+            first = block.lower_bound(self.start) if self.start is not None and number == self.blocks[0] else 0
+            stop = block.lower_bound(self.end) if self.end is not None and number == self.blocks[-1] else block.rows
+            if stop - first != block.rows:
+                rows = rows.slice(first, max(first, stop))
+            if self.index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
+                rows = replace(rows, seen_from=None)
+            yield rows
+
+    async def pieces(self, numbers: list[int]) -> Iterable[Columns]:
+        """Those of the blocks ``numbers``, neighbours, past the cache; in reverse from the end."""
+        ordered = sorted(numbers)
+        pieces = await self.source.load_pieces(ordered)
+        if self.start is not None and ordered[0] == self.blocks[0]:
+            pieces = [piece.slice(_lower_bound(piece, self.start), len(piece)) for piece in pieces]
+        if self.end is not None and ordered[-1] == self.blocks[-1]:
+            pieces = [piece.slice(0, _lower_bound(piece, self.end)) for piece in pieces]
+        return pieces[::-1] if self.reverse else pieces
+
+
+def _lower_bound(rows: Columns, key: bytes) -> int:
+    """The first row whose key is ``key`` or greater."""
+    keys = rows.keys
+    return bisect_left(range(len(keys)), key, key=lambda row: keys[row].as_py())
 
 
 def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
@@ -194,38 +234,38 @@ def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
         yield concat(near[::-1] if reverse else near)
 
 
+_Load: TypeAlias = Callable[[list[int]], Coroutine[Any, Any, Iterable[Columns]]]
+
+
 class _Reads:
-    """The reads of a scan in their order, some of them under way before they are asked for.
+    """The reads of a scan in their order, some of them under way before they are asked for. ``load`` gives the rows of
+    the blocks of one, in scan order.
 
     Unless told to `look_ahead`, nothing is read ahead before the second read: a scan that stops early pays for no more
     than it used. ``planned``: the last one is under way or done; ``done``: reads that came."""
 
-    def __init__(self, source: BlockSource, plan: Iterator[list[int]], most_ahead: int, fill_cache: bool) -> None:
-        self._source = source
+    def __init__(self, load: _Load, plan: Iterator[list[int]], most_ahead: int) -> None:
+        self._load = load
         self._plan = plan
         self._most_ahead = most_ahead
-        self._fill_cache = fill_cache
-        self._ahead: deque[tuple[list[int], asyncio.Task[list[LoadedBlock]]]] = deque()
+        self._ahead: deque[asyncio.Task[Iterable[Columns]]] = deque()
         self._eager = False
         self.done = 0
         self.planned = False
 
-    async def next(self) -> list[tuple[int, LoadedBlock]] | None:
-        """The blocks of the next read with their numbers, in the plan's order; ``None`` after the last one."""
+    async def next(self) -> Iterable[Columns] | None:
+        """The rows of the next read; ``None`` after the last one."""
         if self._ahead:
-            numbers, task = self._ahead[0]
-            blocks = await task
+            rows = await self._ahead[0]
             self._ahead.popleft()
-        elif (planned := self._next_planned()) is not None:
-            numbers = planned
-            blocks = await self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
+        elif (numbers := self._next_planned()) is not None:
+            rows = await self._load(numbers)
         else:
             return None
         self.done += 1
         if self.done > 1 or self._eager:
             self.look_ahead()
-        by_number = dict(zip(sorted(numbers), blocks, strict=True))
-        return [(number, by_number[number]) for number in numbers]
+        return rows
 
     def _next_planned(self) -> list[int] | None:
         numbers = next(self._plan, None)
@@ -236,14 +276,13 @@ class _Reads:
         """Let as many reads be under way as may be, from now on."""
         self._eager = True
         while len(self._ahead) < self._most_ahead and (numbers := self._next_planned()) is not None:
-            load = self._source.load_blocks(sorted(numbers), fill_cache=self._fill_cache)
-            task = asyncio.get_running_loop().create_task(load, name="sst-read-ahead")
+            task = asyncio.get_running_loop().create_task(self._load(numbers), name="sst-read-ahead")
             task.add_done_callback(_seen)
-            self._ahead.append((numbers, task))
+            self._ahead.append(task)
 
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
-        tasks = [task for _, task in self._ahead]
+        tasks = [*self._ahead]
         self._ahead.clear()
         for task in tasks:
             task.cancel()
@@ -251,7 +290,7 @@ class _Reads:
             await asyncio.wait(tasks)
 
     def __del__(self) -> None:
-        for _, task in self._ahead:
+        for task in self._ahead:
             loop = task.get_loop()
             if not task.done() and not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)  # any thread may collect what was dropped

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import slate_async as slate
-from slate_async.spark.batch_read import BatchReader, joined
+from slate_async.spark import batch_read
+from slate_async.spark.batch_read import LARGE_ROWS, BatchReader, joined
 from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition
 from tests.engine import KINDS
@@ -64,6 +66,11 @@ async def test_small_batches_become_large_ones() -> None:
     assert [one async for one in joined(batches([]), 60)] == []
 
 
-async def test_batches_stay_small_in_bytes() -> None:
-    found = [one.num_rows async for one in joined(batches([1 << 20, 1 << 20, 1 << 20]), 1 << 30)]
-    assert found == [1 << 21, 1 << 20]
+async def test_batches_stay_small_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_read, "BATCH_BYTES", 8 * 250)
+    assert [one.num_rows async for one in joined(batches([100, 100, 100]), 1_000)] == [200, 100]
+
+
+async def test_large_batches_are_not_copied_to_be_joined() -> None:
+    sizes = [10, LARGE_ROWS, 10, 20, LARGE_ROWS + 1]
+    assert [one.num_rows async for one in joined(batches(sizes), 1 << 20)] == [10, LARGE_ROWS, 30, LARGE_ROWS + 1]

@@ -211,6 +211,7 @@ async def test_large_blocks_are_decoded_by_a_worker() -> None:
     st.booleans(),
     st.integers(1, 2000),
     st.booleans(),
+    st.booleans(),
 )
 async def test_scans_agree_with_the_rows(
     unsorted: list[R],
@@ -220,12 +221,15 @@ async def test_scans_agree_with_the_rows(
     reverse: bool,
     read_ahead: int,
     fill_cache: bool,
+    hurried: bool,
 ) -> None:
     rows = sorted_rows(unsorted)
     cache = BlockCache(1 << 20 if fill_cache else 0)
     reader = reader_of(CountingStore(), sst_of(rows, block_bytes=block_bytes), cache=cache)
-    how = {"reverse": reverse, "read_ahead_bytes": read_ahead, "fill_cache": fill_cache}
-    batches = await scanned(reader, start, end, **how)
+    scan = reader.scan(start, end, reverse=reverse, read_ahead_bytes=read_ahead, fill_cache=fill_cache)
+    if hurried:
+        scan.hurry()
+    batches = [rows_of(batch) async for batch in scan]
     assert all(batches)
     expected = [row for row in rows if (start is None or row.key >= start) and (end is None or row.key < end)]
     assert [row for batch in (batches[::-1] if reverse else batches) for row in batch] == expected

@@ -10,6 +10,7 @@ import pytest
 
 from slate_async.errors import UnavailableError
 from slate_async.format.columns import Columns
+from slate_async.sst.cache import BlockCache
 from slate_async.sst.scan import (
     HURRIED_LEAST_BYTES,
     HURRIED_READS_AHEAD,
@@ -39,6 +40,19 @@ async def test_a_hurried_scan_has_several_reads_under_way_before_the_first_came(
     store.gate.set()
     batches = [await first, *[batch async for batch in scan]]
     assert [row for batch in batches[:: -1 if reverse else 1] for row in rows_of(batch)] == rows
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_a_hurried_scan_of_more_than_the_cache_holds_goes_past_it(reverse: bool) -> None:
+    rows = big_rows(20_000)
+    for cache_bytes, kept in ((200_000, False), (1 << 30, True)):
+        cache = BlockCache(cache_bytes)
+        scan = reader_of(CountingStore(), big_sst(rows), cache=cache).scan(b"00003", b"39990", reverse=reverse)
+        scan.hurry()
+        batches = [rows_of(batch) async for batch in scan]
+        assert [row for batch in batches[:: -1 if reverse else 1] for row in batch] == rows[2:19_995]
+        assert (cache.stats().blocks > 0) == kept
+        assert (len(batches) < 10) != kept
 
 
 async def test_many_hurried_scans_share_what_is_under_way() -> None:
