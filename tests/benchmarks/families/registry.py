@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.families import cold, durable, flush, get, growth, lag, memory, opening, put, scan
+from tests.benchmarks.families import cold, durable, flush, get, growth, lag, memory, opening, put, scan, spark
 from tests.benchmarks.family import Family
 
-MODULES = (put, durable, get, cold, scan, flush, lag, memory, opening, growth)
+MODULES = (put, durable, get, cold, scan, flush, lag, memory, opening, spark, growth)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}

@@ -1,0 +1,17 @@
+"""The benchmark of Spark runs, on a few rows, and has figures for its goals."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.benchmarks.families.spark import FAMILY
+from tests.benchmarks.rounds import Plan, Samples, Turn
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def test_it_measures_what_its_goals_are_about(spark: SparkSession) -> None:
+    samples = Samples()
+    await FAMILY.one_round(Turn(0, Plan(rounds=1, size="tiny"), samples))
+    assert all(goal.measured(samples) is not None for goal in FAMILY.goals)
