@@ -1,0 +1,270 @@
+"""Load, read, compact, stream and export a data set with Spark, and judge that every row is where it belongs.
+
+Processes: this one is a driver with two cores; ``--role write`` writes beside it all the while; ``--role stream`` is
+another driver, which is killed with SIGKILL while it copies one database into another by the change feed, and started
+again. Rows are compared by their number and the sum of the checksums of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+import slate_async as slate
+from slate_async import spark as slate_spark
+from slate_async.spark.stream_source import read_changes
+
+CORES = 2
+ROWS = 2_000_000
+LIVE_PREFIX = b"live:"
+STREAM_BATCH_ROWS = 200_000
+PROCESS_LIMIT_S = 1_800
+Sum = tuple[int, int]
+"""Rows, and the sum of the CRC-32 of each (key and value)."""
+
+
+class Demo:
+    """Where everything is, and what came of it."""
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.source, self.copy = str(folder / "source"), str(folder / "copy")
+        self.checkpoint, self.parquet, self.input = folder / "checkpoint", folder / "parquet", folder / "input"
+        self.console = console
+        self.wrong: list[str] = []
+        self.table = Table(title="What happened")
+        self.table.add_column("step")
+        for heading in ("rows", "seconds", "rows/s"):
+            self.table.add_column(heading, justify="right")
+
+    def row(self, step: str, rows: int, seconds: float) -> None:
+        self.table.add_row(step, f"{rows:,}", f"{seconds:.1f}", f"{rows / max(seconds, 1e-9):,.0f}")
+        self.console.print(f"{step}: {rows:,} rows in {seconds:.1f} s")
+
+    def judge(self, what: str, good: bool) -> None:
+        self.console.print(f"{what}: {'[green]yes[/]' if good else '[red]NO[/]'}")
+        if not good:
+            self.wrong.append(what)
+
+
+def session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("slate_async demo")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(CORES),
+    }.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    slate_spark.register(spark)
+    return spark
+
+
+# ---- sums
+
+
+def sum_of(df: DataFrame) -> Sum:
+    """Of the columns key and value."""
+    row = df.select(F.crc32(F.concat("key", "value")).alias("crc")).agg(F.count("crc"), F.sum("crc")).collect()[0]
+    return int(row[0]), int(row[1] or 0)
+
+
+async def scanned(path: str, *, without_live: bool = False) -> tuple[Sum, float]:
+    """The sum of what ``db.scan`` gives, in seconds of scanning alone."""
+    rows = crcs = 0
+    seconds = 0.0
+    async with slate.open_reader(path) as reader, reader.scan() as scan:
+        began = time.perf_counter()
+        async for batch in scan.batches():
+            keys, values = batch.column("key"), batch.column("value")
+            seconds += time.perf_counter() - began
+            if without_live:
+                kept = pc.invert(pc.starts_with(keys, LIVE_PREFIX))
+                keys, values = keys.filter(kept), values.filter(kept)
+            rows += len(keys)
+            crcs += sum(zlib.crc32(v, zlib.crc32(k)) for k, v in zip(keys.to_pylist(), values.to_pylist(), strict=True))
+            began = time.perf_counter()
+    return (rows, crcs), seconds
+
+
+# ---- the other processes
+
+
+async def write_for_ever(path: str) -> None:
+    """Acknowledged writes in small batches, told one a line; the last word is what was written."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    written = 0
+    async with slate.open(path, settings=slate.Settings(compactor=False)) as db:
+        print("open", flush=True)
+        while not stop.is_set():
+            batch = slate.WriteBatch()
+            for number in range(10):
+                batch.put(LIVE_PREFIX + b"%d" % ((written + number) % 5_000), b"%d" % written)
+            batch.delete(LIVE_PREFIX + b"%d" % (written % 5_000))
+            await db.write(batch)
+            written += 11
+            await asyncio.sleep(0.02)
+    print(written, flush=True)
+
+
+def copying(spark: SparkSession, demo: Demo, **trigger: bool) -> StreamingQuery:
+    """The changes of one database put into another one, each batch in one commit that is recognised when repeated."""
+    changes = read_changes(spark, demo.source, maxRowsPerTrigger=STREAM_BATCH_ROWS)
+    writer = changes.drop("create_time").repartitionByRange(CORES, "key").writeStream.format("slate")
+    writer = writer.option("checkpointLocation", str(demo.checkpoint)).option("appId", "demo")
+    writer = writer.option("orderColumn", "seq").option("ingestMode", "exclusive")
+    return (writer.trigger(**trigger) if trigger else writer).start(demo.copy)
+
+
+@contextmanager
+def process(role: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """This script in another role, killed at the end if it still runs."""
+    command = [sys.executable, __file__, "--role", role, "--folder", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+# ---- steps
+
+
+def data_set(spark: SparkSession, demo: Demo, rows: int, parquet: str | None) -> DataFrame:
+    """In no order of keys, from Parquet."""
+    if parquet is None:
+        wide = spark.range(0, rows, 1, CORES).select(
+            F.md5(F.col("id").cast("string")).alias("key"),
+            F.concat(F.lit('{"id":'), "id", F.lit(',"name":"'), F.repeat(F.sha1(F.col("id").cast("string")), 2)).alias(
+                "value"
+            ),
+        )
+        began = time.perf_counter()
+        wide.write.parquet(str(demo.input))
+        demo.row("generate, as Parquet", rows, time.perf_counter() - began)
+    frame = spark.read.parquet(str(demo.input) if parquet is None else parquet)
+    return frame.select(F.col("key").cast("binary"), F.col("value").cast("binary"))
+
+
+def load_and_read(spark: SparkSession, demo: Demo, frame: DataFrame) -> Sum:
+    """Bulk load beside the writer; then what Spark and the engine read must be what was loaded."""
+    expected = sum_of(frame)
+    began = time.perf_counter()
+    slate_spark.bulk_load(frame, demo.source, partitions=CORES * 2, timeout=300)
+    demo.row("bulk load beside a live writer", expected[0], time.perf_counter() - began)
+    began = time.perf_counter()
+    found = sum_of(slate_spark.read(spark, demo.source).filter(~F.col("key").startswith(F.lit(LIVE_PREFIX))))
+    demo.row("read back with Spark", found[0], time.perf_counter() - began)
+    demo.judge("Spark reads what was loaded", found == expected)
+    found, seconds = asyncio.run(scanned(demo.source, without_live=True))
+    demo.row("read back with db.scan", found[0], seconds)
+    demo.judge("db.scan reads what was loaded", found == expected)
+    return expected
+
+
+async def compact(spark: SparkSession, demo: Demo) -> None:
+    began = time.perf_counter()
+    with slate_spark.SparkExecutor(spark, demo.source) as executor:
+        settings = slate.Settings(compaction_parallelism=CORES)
+        async with slate.open_compactor(demo.source, settings=settings, executor=executor) as compactor:
+            await compactor.compact(full=True)
+            rows = int(compactor.metrics()["compaction.rows_in"])
+    demo.row(f"compact on local[{CORES}]", rows, time.perf_counter() - began)
+    async with slate.open_admin(demo.source) as admin:
+        demo.judge("verify finds nothing wrong", (await admin.verify()).clean)
+
+
+def until_committed(demo: Demo, count: int, running: subprocess.Popen[str]) -> None:
+    """Wait until Spark has committed so many micro-batches."""
+    deadline = time.monotonic() + PROCESS_LIMIT_S
+    while not (demo.checkpoint / "commits" / str(count - 1)).exists():
+        if running.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit("the streaming process did not come so far")
+        time.sleep(0.05)
+
+
+def stream(spark: SparkSession, demo: Demo, folder: Path, writer: subprocess.Popen[str]) -> None:
+    """Copy all changes while the writer writes, with a driver that is killed twice; then let it come to the end."""
+    began = time.perf_counter()
+    for kills in (1, 2):
+        with process("stream", folder) as running:
+            until_committed(demo, kills * 2, running)
+            running.send_signal(signal.SIGKILL)
+        demo.console.print(f"the streaming driver was killed after {kills * 2} micro-batches or more")
+    writer.send_signal(signal.SIGTERM)
+    assert writer.stdout is not None
+    demo.console.print(f"the writer wrote {int(writer.stdout.readline()):,} rows all the while")
+    writer.wait(PROCESS_LIMIT_S)
+    copying(spark, demo, availableNow=True).awaitTermination()
+    seconds = time.perf_counter() - began
+    (source, _), (copy, _) = asyncio.run(scanned(demo.source)), asyncio.run(scanned(demo.copy))
+    demo.row("stream into another database, killed twice (starts included)", copy[0], seconds)
+    demo.judge("the copy is equal", source == copy)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--parquet", help="a data set with columns key and value, instead of generated rows")
+    parser.add_argument("--folder", type=Path, default=Path("demo-data/spark"), help="emptied first")
+    parser.add_argument("--role", choices=("drive", "write", "stream"), default="drive", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    demo = Demo(given.folder.resolve(), Console())
+    if given.role == "write":
+        asyncio.run(write_for_ever(demo.source))
+        return 0
+    if given.role == "stream":
+        copying(session(), demo).awaitTermination()
+        return 0
+    shutil.rmtree(given.folder, ignore_errors=True)
+    asyncio.run(make(demo.copy))
+    spark = session()
+    frame = data_set(spark, demo, given.rows, given.parquet)
+    with process("write", given.folder) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        load_and_read(spark, demo, frame)
+        asyncio.run(compact(spark, demo))
+        stream(spark, demo, given.folder, writer)
+    began = time.perf_counter()
+    report = slate_spark.export_parquet(spark, demo.copy, str(demo.parquet))
+    demo.row("export to Parquet", report.rows, time.perf_counter() - began)
+    demo.judge(
+        "the files are equal", sum_of(spark.read.parquet(str(demo.parquet))) == asyncio.run(scanned(demo.copy))[0]
+    )
+    spark.stop()
+    demo.console.print(demo.table)
+    return 1 if demo.wrong else 0
+
+
+async def make(path: str) -> None:
+    """An empty database."""
+    async with slate.open(path):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())
