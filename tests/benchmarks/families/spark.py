@@ -27,7 +27,7 @@ PARQUET, ALONE = "parquet", "one core, no Spark"
 READ, READ_RUNS, INGEST, COMPACTION = "read", "read, four runs", "ingest", "compaction"
 RANGES = 4
 """Of an ingest, and files of the sort that writes Parquet."""
-CONF = {
+CONF: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
