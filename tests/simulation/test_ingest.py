@@ -35,4 +35,3 @@ def test_every_part_of_an_ingest_happens() -> None:
             happened.update(one.stats)
     for what in OFTEN:
         assert happened[what] > COVERAGE_SEEDS, f"{what} hardly ever happens: {happened}"
-    assert happened["ingests-repeated"], f"no batch was ever repeated: {happened}"

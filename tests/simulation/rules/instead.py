@@ -213,10 +213,17 @@ _claim = codec.WriterRegister.claim
 
 
 def start_behind_inherited(
-    self: codec.WriterRegister, epoch: int, token: str, *, inherited_end: int, log_start: int
+    self: codec.WriterRegister,
+    epoch: int,
+    token: str,
+    *,
+    inherited_end: int,
+    log_start: int,
+    held_from: int | None = None,
 ) -> codec.WriterRegister:
     """Rule 16: ``starting_sst`` behind what is inherited, wherever the manifest's log starts."""
-    return _claim(self, epoch, token, inherited_end=inherited_end, log_start=min(log_start, inherited_end + 1))
+    start = min(log_start, inherited_end + 1)
+    return _claim(self, epoch, token, inherited_end=inherited_end, log_start=start, held_from=held_from)
 
 
 _commit = ManifestDriver.commit

@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
+from msgspec import structs
+
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef
 
@@ -118,7 +120,7 @@ class _Drawing:
         for word in words:
             sst = self._sst(word.strip("()"))
             seq = sst.max_seq if word.startswith("(") else seq
-            yield sst if seq is None else replace(sst, global_seq=seq)
+            yield sst if seq is None else structs.replace(sst, global_seq=seq)
             seq = None if word.endswith(")") else seq
 
     def _sst(self, text: str) -> SstRef:
