@@ -80,6 +80,7 @@ class _Kept:
         self._offload = offload
         self._parts: list[Columns] = []
         self._nbytes = 0
+        self._limit = 2 * room
 
     @property
     def full(self) -> bool:
@@ -94,8 +95,9 @@ class _Kept:
         self._parts.append(rows)
         self._nbytes += rows.nbytes
         self.newest = max(self.newest, int(rows.seqs.max()))
-        if self._nbytes > 2 * self._room:
+        if self._nbytes > self._limit:
             await self._offload.run(self._shrink)
+            self._limit = 2 * max(self._room, self._nbytes)  # rows that share a number stay, whatever they take
 
     def _shrink(self) -> None:
         """Give up the highest numbers, so that the rest has room; at least one number stays."""
