@@ -46,6 +46,17 @@ class IngestMachine(DatabaseMachine):
         self.run(self.db.confirm())
         self.admitted()
 
+    def current(self) -> View:
+        """A read sees whatever the writer has admitted, which it may do at any time: every read looks first."""
+        if self.pending:
+            self.look_at_the_manifest()
+        return super().current()
+
+    def catch_up(self, before_seq: int) -> None:
+        """The writer may have looked on its own, before a row or behind it. Each ingest takes one number."""
+        while self.pending and before_seq > (self.writes[-1].seq if self.writes else 0) + 1:
+            self.note(self.pending.pop(0), cut=False)
+
     @rule(full=st.booleans())
     def compact(self, full: bool) -> None:
         self.run(self.db.compact(full=full))
@@ -73,19 +84,23 @@ class IngestMachine(DatabaseMachine):
 
     def admitted(self) -> None:
         """Wait until everything pending is admitted; everything written before is durable by then."""
-
-        async def wait() -> list[slate.IngestInfo]:
-            infos: list[slate.IngestInfo] = []
-            for job_id, _, _ in self.pending:
-                async with self.open_job(job_id, slate.Settings(manifest_poll_interval_ms=10)) as job:
-                    infos.append(await job.wait())
-            return infos
-
-        for info, (_, rows, now_ms) in zip(self.run(wait()), self.pending, strict=True):
-            self.writes = [write for write in self.writes if write.seq < info.seq]
-            self.add(info.seq, info.since_ms, rows, now_ms)
+        for ingest in self.pending:
+            self.note(ingest, cut=True)
         self.pending = []
-        self.acknowledged = self.writes[-1].seq
+
+    def note(self, ingest: tuple[str, Rows, int], *, cut: bool) -> None:
+        """Wait for it. ``cut``: what was written and has a higher number than it went down with a writer."""
+        job_id, rows, begun_ms = ingest
+
+        async def wait() -> slate.IngestInfo:
+            async with self.open_job(job_id, slate.Settings(manifest_poll_interval_ms=10)) as job:
+                return await job.wait()
+
+        info = self.run(wait())
+        if cut:
+            self.writes = [write for write in self.writes if write.seq < info.seq]
+        self.add(info.seq, info.since_ms, rows, begun_ms)
+        self.acknowledged = max(self.acknowledged, info.seq)
 
     def add(self, seq: int, create_ms: int, rows: Rows, begun_ms: int) -> None:
         assert seq == (self.writes[-1].seq if self.writes else 0) + 1
