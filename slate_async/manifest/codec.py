@@ -36,6 +36,8 @@ from slate_async.manifest.state import (
 
 MAGIC = b"SLATEMAN"
 FORMAT_VERSION = 1
+NESTED_VERSION = 2
+"""The format of a delta that holds differences of runs. A release that knows only format 1 refuses it."""
 FULL = 1
 DELTA = 2
 ENVELOPE = struct.Struct("<8sHBBI")
@@ -54,6 +56,8 @@ KEYED = {
     "seq_times": "seq",
 }
 """Fields that are lists, with the field of their entries by which a delta names them."""
+NESTED = {"runs": "ssts"}
+"""Of those: whose entries hold a list that differs by itself, keyed as ``l0`` is. A run may have 100,000 SSTs."""
 
 _STATE = Shape[ManifestState](ManifestState, besides=("ref",))
 _ENTRIES: dict[str, Shape[Any]] = {
@@ -77,9 +81,9 @@ class Delta(NamedTuple):
     changed: Mapping[str, Any]
 
 
-def _seal(kind: int, body: Mapping[str, Any]) -> bytes:
+def _seal(kind: int, body: Mapping[str, Any], version: int = FORMAT_VERSION) -> bytes:
     payload = _encoder.encode(body)
-    return ENVELOPE.pack(MAGIC, FORMAT_VERSION, kind, 0, crc32c.crc32c(payload)) + payload
+    return ENVELOPE.pack(MAGIC, version, kind, 0, crc32c.crc32c(payload)) + payload
 
 
 def encode_full(state: ManifestState) -> bytes:
@@ -93,10 +97,31 @@ def _list_delta(name: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[s
     before = {getattr(item, key): item for item in old}
     after = {getattr(item, key): item for item in new}
     same = {name for name, item in after.items() if before.get(name) is item or before.get(name) == item}
+    if [name for name in before if name in same] != [name for name in after if name in same]:
+        same = set()  # they changed places: all of them again
     return {
         "remove": [shape.pack_field(key, gone) for gone in before if gone not in same],
-        "add": [[i, shape.pack(item)] for i, item in enumerate(new) if getattr(item, key) not in same],
+        "add": [
+            _addition(name, i, before.get(getattr(item, key)), item)
+            for i, item in enumerate(new)
+            if getattr(item, key) not in same
+        ],
     }
+
+
+def _addition(name: str, index: int, old: Any, new: Any) -> list[Any]:
+    """An entry at its index; one that holds most of what ``old`` did, with the differences of its list beside it."""
+    shape, inner = _ENTRIES[name], NESTED.get(name)
+    if inner is not None and old is not None:
+        before, after = getattr(old, inner), getattr(new, inner)
+        differs = _list_delta("l0", before, after)
+        if len(differs["remove"]) + len(differs["add"]) < len(after) and _has_own_keys(before) and _has_own_keys(after):
+            return [index, shape.pack(replace(new, **{inner: ()})), differs]
+    return [index, shape.pack(new)]
+
+
+def _has_own_keys(ssts: tuple[SstRef, ...]) -> bool:
+    return len({sst.object_id for sst in ssts}) == len(ssts)
 
 
 def encode_delta(base: ManifestState, state: ManifestState) -> bytes:
@@ -110,7 +135,8 @@ def encode_delta(base: ManifestState, state: ManifestState) -> bytes:
     body = {"base": [base.version, base.ref.token], "changed": changed}
     if state.unknown != base.unknown:
         body["unknown"] = dict(state.unknown)
-    return _seal(DELTA, body)
+    nested = any(len(added) > 2 for name in NESTED if name in changed for added in changed[name]["add"])
+    return _seal(DELTA, body, NESTED_VERSION if nested else FORMAT_VERSION)
 
 
 def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
@@ -124,8 +150,11 @@ def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
     payload = memoryview(data)[ENVELOPE.size :]
     if crc32c.crc32c(payload) != crc:
         raise CorruptionError("the manifest's checksum is wrong", object_name=object_name, offset=ENVELOPE.size)
-    if version != FORMAT_VERSION:
-        raise InvalidError(f"{object_name} has manifest format {version}; this release reads {FORMAT_VERSION}")
+    if version != FORMAT_VERSION and (version, kind) != (NESTED_VERSION, DELTA):
+        raise InvalidError(
+            f"{object_name} has manifest format {version}; this release reads {FORMAT_VERSION},"
+            f" and {NESTED_VERSION} for deltas"
+        )
     try:
         body = msgspec.msgpack.decode(payload)
         if kind == FULL:
@@ -175,8 +204,18 @@ def _apply_list(name: str, old: tuple[Any, ...], change: Mapping[str, Any]) -> t
     key, shape = KEYED[name], _ENTRIES[name]
     gone = {shape.unpack_field(key, packed) for packed in change["remove"]}
     kept = [item for item in old if getattr(item, key) not in gone]
-    for index, packed in change["add"]:
-        if not 0 <= index <= len(kept):
+    result: list[Any] = []
+    taken = 0
+    for index, packed, *differs in change["add"]:
+        upto = taken + index - len(result)
+        if not taken <= upto <= len(kept):
             raise IndexError(f"added entry {index} lies outside of the list")
-        kept.insert(index, shape.unpack(packed))
-    return tuple(kept)
+        result += kept[taken:upto]
+        taken = upto
+        item = shape.unpack(packed)
+        if differs:
+            [before] = (one for one in old if getattr(one, key) == getattr(item, key))
+            inner = NESTED[name]
+            item = replace(item, **{inner: _apply_list("l0", getattr(before, inner), *differs)})
+        result.append(item)
+    return (*result, *kept[taken:])

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 import slate_async as slate
 from tests.engine import KINDS, Kind, runtime
-from tests.property.test_database import KEYS, VALUES, DatabaseMachine, Write
+from tests.property.test_database import KEYS, VALUES, DatabaseMachine, View, Write
 
 EXPIRIES = st.none() | st.none() | st.integers(1, 500)
 ROWS = st.dictionaries(KEYS, st.none() | st.tuples(VALUES, EXPIRIES), min_size=1, max_size=6)

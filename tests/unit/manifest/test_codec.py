@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError, InvalidError
@@ -19,7 +20,7 @@ def sst(number: int) -> SstRef:
         location=f"sst/{number}",
         object_id=number.to_bytes(16, "big"),
         size=100 + number,
-        rows=10,
+        rows=number,
         tombstones=1,
         first_key=b"\x00",
         last_key=b"\xff" * 3,
@@ -46,6 +47,10 @@ STATE = ManifestState(
 )
 
 
+LONG = replace(STATE, runs=(SortedRun(9, tuple(sst(n) for n in range(1000)), level=2), *STATE.runs))
+"""A level of many SSTs."""
+
+
 def full(state: ManifestState) -> ManifestState:
     decoded = codec.decode(codec.encode_full(state), object_name="m")
     assert isinstance(decoded, ManifestState)
@@ -69,6 +74,7 @@ def test_full_round_trip() -> None:
         replace(STATE, l0=(), runs=(SortedRun(2, (sst(4), sst(5))), *STATE.runs)),
         replace(STATE, l0=STATE.l0[:1], runs=()),
         replace(STATE, runs=(SortedRun(1, (sst(1),)), STATE.runs[1])),
+        replace(STATE, runs=(STATE.runs[1], LONG.runs[0], STATE.runs[0])),
         replace(STATE, destroyed_at_ms=9),
         replace(STATE, checkpoints=(checkpoint(2), checkpoint(1)), seq_times=(SeqTime(7, 8),)),
         replace(STATE, parents=(Parent(UUID(int=3), "file:///parent"),)),
@@ -86,6 +92,41 @@ def test_a_delta_costs_what_it_changes() -> None:
     grown = replace(big, l0=(sst(2001), *big.l0))
     assert len(codec.encode_delta(big, grown)) < 400
     assert len(codec.encode_full(grown)) > 100_000
+
+
+@pytest.mark.parametrize(
+    "ssts",
+    [
+        (*LONG.runs[0].ssts[:400], sst(1001), sst(1002), *LONG.runs[0].ssts[403:]),
+        LONG.runs[0].ssts[1:],
+        (*LONG.runs[0].ssts, sst(1000)),
+        tuple(structs.replace(one, global_seq=5) if one.rows == 7 else one for one in LONG.runs[0].ssts),
+    ],
+    ids=["inside", "first", "last", "an entry"],
+)
+def test_a_delta_of_a_long_run_costs_what_changes_in_it(ssts: tuple[SstRef, ...]) -> None:
+    run = SortedRun(9, ssts, level=3, unknown={"later": 1})
+    changed = replace(LONG, ref=VersionRef(33, "b" * 32), runs=(SortedRun(11, (sst(5000),)), run, LONG.runs[2]))
+    encoded = codec.encode_delta(LONG, changed)
+    assert len(encoded) < 1200
+    assert encoded[8:10] == b"\x02\x00", "a release that would lose the SSTs refuses it"
+    assert through_delta(LONG, changed) == changed
+
+
+def test_a_run_that_holds_an_object_twice_is_written_whole() -> None:
+    ssts = LONG.runs[0].ssts
+    twice = (structs.replace(ssts[0], visible_end=b"\x80"), structs.replace(ssts[0], visible_first=b"\x80"), *ssts[1:])
+    changed = replace(LONG, ref=VersionRef(33, "b" * 32), runs=(SortedRun(9, twice),))
+    assert through_delta(LONG, changed) == changed
+
+
+@pytest.mark.parametrize("add", [[[4, {}]], [[1, {}], [0, {}]], [[-1, {}]]])
+def test_entries_beside_the_list_are_corruption(add: list[list[object]]) -> None:
+    base = {"base": [STATE.version, STATE.ref.token], "changed": {"seq_times": {"remove": [], "add": add}}}
+    delta = codec.decode(codec._seal(codec.DELTA, base), object_name="m")
+    assert isinstance(delta, codec.Delta)
+    with pytest.raises(CorruptionError, match="does not apply"):
+        codec.apply_delta(STATE, delta, object_name="m")
 
 
 def test_fields_of_newer_releases_survive() -> None:

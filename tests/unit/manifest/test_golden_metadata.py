@@ -153,6 +153,8 @@ NEXT = replace(
     ingest_apps=(AppBatch("stream", 8),),
     seq_times=(*BASE.seq_times, SeqTime(69, 1_750_000_001_000)),
 )
+LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
+GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
     EMPTY.claim(1, "1" * 32, inherited_end=0, log_start=1)
     .publish(4)
@@ -171,6 +173,7 @@ OLDER = "manifest-full-without-ingests.bin"
 BYTES = {
     "manifest-full.bin": lambda: codec.encode_full(BASE),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
+    "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
 }
 
@@ -249,6 +252,12 @@ async def test_a_pinned_delta_is_read() -> None:
     delta = codec.decode(await golden("manifest-delta.bin"), object_name="m")
     assert isinstance(delta, codec.Delta)
     assert replace(codec.apply_delta(BASE, delta, object_name="m"), ref=NEXT.ref) == NEXT
+
+
+async def test_a_pinned_delta_of_a_run_is_read() -> None:
+    delta = codec.decode(await golden("manifest-delta-of-a-run.bin"), object_name="m")
+    assert isinstance(delta, codec.Delta)
+    assert replace(codec.apply_delta(LONG, delta, object_name="m"), ref=GROWN.ref) == GROWN
 
 
 async def test_a_pinned_register_value_is_read() -> None:
