@@ -40,7 +40,7 @@ def test_all_rules_on(scenario: str, full: bool) -> None:
 
 @pytest.mark.timeout(300)
 def test_two_writers_opened_at_one_instant_one_wins_and_one_is_fenced(full: bool) -> None:
-    results = list(run_seeds("engine-duel", seeds(2000 if full else 200)))
+    results = list(run_seeds("engine-duel", seeds(2000 if full else 60)))
     assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
     ways = Counter[str]()
     for one in results:

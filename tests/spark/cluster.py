@@ -1,6 +1,7 @@
 """A standalone Spark cluster of this machine: a master and two workers of one core, each a process of its own.
 
-They are the pyspark package's. What is in a worker's environment is in its executors'; a driver's is not.
+They are the pyspark package's. What is in a worker's environment is in its executors'; a driver's is not. The workers
+are two hosts to Spark, by two addresses of the loopback: it puts no two attempts of a task on one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from tests.servers.process import ROOT, ServerProcess, accepts, free_port
 HOST = "127.0.0.1"
 HOME = Path(pyspark.__file__).parent
 START_LIMIT_S = 180.0
-WORKERS = 2
-JAVA = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m"}
+HOSTS = (HOST, "127.0.0.2")
+"""One for each worker."""
+WORKERS = len(HOSTS)
+JAVA = {"SPARK_HOME": str(HOME), "SPARK_DAEMON_MEMORY": "256m"}
 
 
 class SparkCluster:
@@ -32,22 +35,24 @@ class SparkCluster:
         self.url = f"spark://{HOST}:{port}"
         try:
             ui = ["--port", str(port), "--webui-port", str(self._ui)]
-            self._start("master", ui, {}, lambda: self._alive() == 0)
+            self._start("master", HOST, ui, {}, lambda: self._alive() == 0)
             python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-            for number in range(1, WORKERS + 1):
-                own = ["--webui-port", "0", "--cores", "1", "--memory", "1g", self.url]
-                ready = self._all_alive if number == WORKERS else lambda: True
-                self._start("worker", own, {**python, **env}, ready)
+            own = ["--webui-port", "0", "--cores", "1", "--memory", "1g", self.url]
+            for host in HOSTS:
+                ready = self._all_alive if host == HOSTS[-1] else lambda: True
+                self._start("worker", host, own, {**python, **env}, ready)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, name: str, arguments: list[str], env: Mapping[str, str], ready: Callable[[], bool]) -> None:
+    def _start(
+        self, name: str, host: str, arguments: list[str], env: Mapping[str, str], ready: Callable[[], bool]
+    ) -> None:
         process = ServerProcess(f"spark-{name}")
         self._processes.append(process)
-        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}.{name.title()}", "--host", HOST]
-        folder = {"SPARK_WORKER_DIR": str(process.folder)}
-        process.start([*command, *arguments], env={**JAVA, **folder, **env}, ready=ready, timeout=START_LIMIT_S)
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}.{name.title()}", "--host", host]
+        own = {"SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(process.folder)}
+        process.start([*command, *arguments], env={**JAVA, **own, **env}, ready=ready, timeout=START_LIMIT_S)
 
     def _all_alive(self) -> bool:
         return self._alive() == WORKERS

@@ -1,8 +1,12 @@
-"""A standalone cluster: a master, two workers and a driver, each a process, over S3 with DynamoDB metadata."""
+"""A standalone cluster: a master, two workers and a driver, each a process: over S3 with DynamoDB metadata, and with
+attempts of tasks that overtake others.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +14,10 @@ import slate_async as slate
 from tests.integration.places import make_place
 from tests.integration.processes import ChildProcess
 from tests.servers.moto import AWS_ENVIRONMENT
-from tests.spark.cluster import WORKERS, SparkCluster
+from tests.spark import speculation_driver as speculation
+from tests.spark.cluster import HOSTS, WORKERS, SparkCluster
 from tests.spark.cluster_driver import LOADED, digest
+from tests.spark.test_load import collect, contents, made, ssts
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 400.0
@@ -48,3 +54,40 @@ async def test_reads_loads_and_compactions_run_on_a_cluster(
     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
         assert len((await admin.inspect_manifest()).state.runs) == 1
         assert (await admin.verify()).clean
+
+
+async def test_attempts_that_are_overtaken_leave_only_garbage(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Speculation: of a load that Spark ends, of a load and of a compaction that do their work when all is over."""
+    path, notes = tmp_path / "db", tmp_path / "notes"
+    await made(path)
+    driven = ["-m", "tests.spark.speculation_driver", cluster.url, str(path), str(notes)]
+    async with ChildProcess(driven) as driver:
+        await driver.wait_for_line("done", timeout=LIMIT_S)
+        *loaded, compacted, _ = driver.received
+    assert [line.rpartition(" named ")[0] for line in loaded] == [
+        f"loaded {job} admitted {speculation.ROWS}" for job in ("stalled", "late")
+    ]
+    for line in loaded:
+        *_, named, _, others = line.split()
+        assert int(named) >= WORKERS, line
+        assert int(others) > 0, line
+    assert compacted == "compacted 1"
+    for work in speculation.WORKS:
+        attempts = [(notes / work / attempt).read_text() for attempt in ("0.0", "0.1")]
+        assert sorted(attempts) == sorted(HOSTS)
+    rows = speculated_rows()
+    assert (await contents(path) == rows) is True
+    async with slate.open_admin(path) as admin:
+        named_ssts = {f"{sst.location}.obj" for sst in (await admin.inspect_manifest()).state.ssts()}
+    there = {str(file.relative_to(path)) for file in ssts(path)}
+    assert named_ssts < there
+    await collect(path)
+    assert {str(file.relative_to(path)) for file in ssts(path)} == named_ssts
+    assert (await contents(path) == rows) is True
+
+
+def speculated_rows() -> list[tuple[bytes, bytes]]:
+    """What both loads put, beside what was there before."""
+    values = [hashlib.sha512(b"%d" % number).hexdigest().encode() for number in range(speculation.ROWS)]
+    loads = [(b"%s%05d" % (job, number), value) for job in (b"stalled", b"late") for number, value in enumerate(values)]
+    return sorted([(b"before", b"1"), *loads])

@@ -38,24 +38,24 @@ async def made(path: Path) -> None:
         await db.put(b"before", b"1")
 
 
-async def contents(path: Path) -> Rows:
+async def contents(path: Path | str) -> Rows:
     async with slate.open_admin(path) as admin:
         assert (await admin.verify()).findings == ()
     async with slate.open_reader(path) as reader:
         return [row async for row in reader.scan()]
 
 
-async def jobs(path: Path) -> list[slate.IngestInfo]:
+async def jobs(path: Path | str) -> list[slate.IngestInfo]:
     async with slate.open_admin(path) as admin:
         return await admin.list_ingests()
 
 
-async def objects(path: Path) -> list[slate.IngestObject]:
+async def objects(path: Path | str) -> list[slate.IngestObject]:
     async with slate.open_admin(path) as admin:
         return await admin.list_ingest_objects()
 
 
-async def collect(path: Path) -> None:
+async def collect(path: Path | str) -> None:
     """Until nothing more is garbage."""
     settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
     async with slate.open_gc(path, settings=settings, periodic=False) as collector:

@@ -2,52 +2,96 @@
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
 
 import pytest
 from pyspark.sql import SparkSession
 
 import slate_async as slate
-from tests.engine import CONTIGUOUS
-from tests.integration.places import LOGS, make_place
+from tests.integration.places import LOGS, Place, make_place
 from tests.integration.processes import ChildProcess
-from tests.netproxy import PASS, CutAfter, Fault, Request, WireProxy
+from tests.netproxy import PASS, CutAfter, Delay, Fault, Request, WireProxy
+from tests.slices import sample
 from tests.spark.loader import JOB, ROWS, frame
 from tests.spark.test_load import collect, contents, jobs, load, objects, small
 
 pytestmark = pytest.mark.timeout(600)
-MOMENTS = ("before", "during", "after")
+HELD_S = 3_600.0
+LIMIT_S = 250.0
+COMMITS: Mapping[str, Fault] = {
+    "before": PASS,
+    "on its way": Delay(before=HELD_S),
+    "answer on its way": Delay(after=HELD_S),
+    "after": PASS,
+}
+"""When the driver dies, and what the request meets that puts the committed manifest. The server never sees the one on
+its way, and has carried out the one whose answer is."""
 LOADED = [(b"%05d" % number, b"loaded") for number in range(ROWS)]
 
 
+def is_commit(request: Request) -> bool:
+    return request.method == "PUT" and request.conditional and "/db/manifest/" in request.path
+
+
 async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
-    spark: SparkSession, tmp_path: Path, full: bool, slice_seed: int
+    spark: SparkSession, s3_endpoint: str, aws_environment: dict[str, str], full: bool
 ) -> None:
     """Each moment in the long form, else one. Then the same load again, by another driver."""
-    for moment in MOMENTS if full else [MOMENTS[slice_seed % len(MOMENTS)]]:
-        await kill(spark, tmp_path / moment, moment, random.Random(slice_seed).uniform(0, 100))
+    spark.sparkContext.environment.update(aws_environment)  # of its tasks
+    for moment in COMMITS if full else sample(list(COMMITS), 1):
+        place = await make_place("s3", LOGS[0], None, s3_endpoint, manifest_poll_interval_ms=50)
+        async with place.open() as db:
+            await kill(place, s3_endpoint, moment)
+            await db.confirm()
+            before = (await jobs(place.path))[0]
+            there = [row async for row in db.scan()]
+            committed = moment in ("answer on its way", "after")
+            assert before.state == ("admitted" if committed else "registered")
+            assert (there == (LOADED if committed else [])) is True
+            again = await load(frame(spark), place.path, job_id=JOB)
+            assert (again.state, again.rows, again.seq) == ("admitted", ROWS, 1)
+            if committed:
+                assert again == before
+            assert ([row async for row in db.scan()] == LOADED) is True
+        await collect(place.path)
+        assert [one for one in await objects(place.path) if not one.named] == []
+        assert (await contents(place.path) == LOADED) is True
 
 
-async def kill(spark: SparkSession, path: Path, moment: str, delay_ms: float) -> None:
-    settings = CONTIGUOUS.settings(manifest_poll_interval_ms=20)
-    async with slate.open(path, settings=settings) as db:
-        async with ChildProcess(["-m", "tests.spark.loader", str(path), moment, str(delay_ms)]) as driver:
-            assert await driver.wait(timeout=250) == -9, driver.stderr_tail()
-        await db.confirm()
-        (job,) = await jobs(path)
-        there = [row async for row in db.scan()]
-        assert (there in ([], LOADED)) is True
-        if moment != "during":
-            assert (job.state, len(there)) == (("registered", 0) if moment == "before" else ("admitted", ROWS))
-        again = await load(frame(spark), path, job_id=JOB)
-        assert (again.state, again.rows, again.seq) == ("admitted", ROWS, 1)
-        if job.state == "admitted":
-            assert again == job
-        assert ([row async for row in db.scan()] == LOADED) is True
-    await collect(path)
-    assert [one for one in await objects(path) if not one.named] == []
-    assert (await contents(path) == LOADED) is True
+async def kill(place: Place, endpoint: str, moment: str) -> None:
+    """Run the driver until that moment of its commit, and kill it. Returns when what it committed is admitted."""
+    put = asyncio.Event()
+
+    def hold(request: Request) -> Fault:
+        if not is_commit(request):
+            return PASS
+        put.set()
+        return COMMITS[moment]
+
+    async with WireProxy(endpoint) as proxy:
+        path = place.through(endpoint, proxy.url).path
+        async with ChildProcess(["-m", "tests.spark.loader", path]) as driver, asyncio.timeout(LIMIT_S):
+            await driver.wait_for_line("committing", timeout=LIMIT_S)
+            proxy.choose = hold
+            if moment != "before":
+                await driver.send("go on")
+                await put.wait()
+            if moment == "answer on its way":
+                await until_admitted(place)
+            if moment == "after":
+                await driver.wait_for_line("committed", timeout=LIMIT_S)
+            os.kill(driver.pid, signal.SIGKILL)
+            assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
+
+
+async def until_admitted(place: Place) -> None:
+    while True:
+        if (await jobs(place.path))[0].state == "admitted":
+            return
+        await asyncio.sleep(0.02)
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(
@@ -59,8 +103,7 @@ async def test_a_commit_whose_answer_is_lost_counts_once(
     cut: set[str] = set()
 
     def lose(request: Request) -> Fault:
-        put = request.method == "PUT" and request.conditional and "/db/manifest/" in request.path
-        if not put or request.path in cut:
+        if not is_commit(request) or request.path in cut:
             return PASS
         cut.add(request.path)
         return CutAfter()

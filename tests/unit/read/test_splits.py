@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ from slate_async.read import KeyRange, ReadView, Table
 from slate_async.read.look import Look
 from slate_async.read.splits import split_view
 from slate_async.read.sst_tables import StoredRun
-from slate_async.sst.balance import SAMPLES_PER_RANGE
+from slate_async.sst.balance import SAMPLES_PER_RANGE, STEP
 from slate_async.types import MAX_SEQ
 from tests.engine import KINDS, Kind, memory_store
 from tests.read_model import FakeTable, Version, turns
@@ -88,18 +89,30 @@ async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
     view = ReadView([], [Table(b"a", b"z", source)], [], turns=turns())
     everything = KeyRange(None, None)
     with pytest.raises(OSError, match="lost"):
-        await split_view(view, everything, 10)
+        await split_view(view, everything, 10, turns())
     with pytest.raises(OSError, match="lost"):
         await row_statistics(Look(view, MAX_SEQ, 0), everything, turns())
     assert pinned == [True, True]
 
 
+def unread_view(count: int) -> ReadView:
+    """A run of so many SSTs of 1,000 bytes, none of which may be opened."""
+    ssts = [SstRef(f"sst/{i}", b"%d" % i, 1000, 1, 0, b"%05d" % i, b"%05d" % i, 1, 1, 1) for i in range(count)]
+    return ReadView([], [], [StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))], turns=turns())
+
+
 async def test_ssts_whose_index_is_not_read_are_not_opened() -> None:
-    ssts = [
-        SstRef(f"sst/{i}", b"%d" % i, 1000, 1, 0, b"%03d" % i, b"%03d" % i, 1, 1, 1)
-        for i in range(SAMPLES_PER_RANGE * 4)
-    ]
-    run = StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))
-    view = ReadView([], [], [run], turns=turns())
-    splits = await split_view(view, KeyRange(None, None), 8000)
-    assert [split.start for split in splits] == [None, b"008", b"016", b"024"]
+    splits = await split_view(unread_view(SAMPLES_PER_RANGE * 4), KeyRange(None, None), 8000, turns())
+    assert [split.start for split in splits] == [None, b"00008", b"00016", b"00024"]
+
+
+async def test_many_ssts_do_not_hold_the_loop() -> None:
+    """Others get a turn for every few hundred SSTs: while they are listed, and while they are cut."""
+    steps = 20
+    splitting = asyncio.ensure_future(split_view(unread_view(STEP * steps), KeyRange(None, None), 1 << 20, turns()))
+    others = 0
+    while not splitting.done():
+        others += 1
+        await asyncio.sleep(0)
+    assert len(splitting.result()) == STEP * steps * 1000 // (1 << 20) + 1
+    assert others >= 2 * steps
