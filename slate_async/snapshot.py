@@ -142,7 +142,9 @@ class ViewReads:
         if type(nbytes) is not int or nbytes < 1:
             raise InvalidError(f"nbytes is a positive number of bytes, not {nbytes!r}")
         span = key_range(start, end, prefix)
-        return await self._stored(self._look(durable), durable, lambda now: split_view(now.view, span, nbytes))
+        return await self._stored(
+            self._look(durable), durable, lambda now: split_view(now.view, span, nbytes, self._turns)
+        )
 
     async def row_statistics(
         self,

@@ -31,6 +31,7 @@ from slate_async.manifest.state import Compaction, ManifestState
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.turns import FairTurns
 
 logger = logging.getLogger(__name__)
 LOG_POSITIONS = 1_024
@@ -303,7 +304,8 @@ class Compactor:
 
     async def _bounds(self, sources: Sources) -> tuple[bytes, ...]:
         try:
-            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes)
+            turns = FairTurns(self._runtime.clock)
+            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes, turns)
         except ObjectNotFoundError as error:
             raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from slate_async.compaction.local_executor import OpenSst
 from slate_async.manifest.state import SstRef
-from slate_async.sst.balance import SizedSst, balanced_bounds, sample
+from slate_async.runtime.turns import FairTurns
+from slate_async.sst.balance import SizedRun, balanced_bounds, sample, sized_run, total_bytes
 
 RANGE_SSTS = 2
 """A range is worth this many output SSTs: below that, outputs are small and commits are many."""
@@ -19,13 +20,20 @@ def range_count(nbytes: int, sst_bytes: int) -> int:
     return max(1, min(MOST_RANGES, nbytes // (RANGE_SSTS * sst_bytes)))
 
 
-async def split(sources: Sequence[Sequence[SstRef]], open_sst: OpenSst, sst_bytes: int) -> tuple[bytes, ...]:
-    """The bounds of the ranges of a compaction of ``sources``; none for a single range.
+async def split(
+    sources: Sequence[Sequence[SstRef]], open_sst: OpenSst, sst_bytes: int, turns: FairTurns
+) -> tuple[bytes, ...]:
+    """The bounds of the ranges of a compaction of ``sources``, each in key order; none for a single range.
 
     Raises what reading an index raises."""
-    ssts = [sst for source in sources for sst in source]
-    count = range_count(sum(sst.size for sst in ssts), sst_bytes)
-    if count == 1:
-        return ()
-    sized = [SizedSst(sst.first_key, sst.size, lambda sst=sst: open_sst(sst).load()) for sst in ssts]  # type: ignore[misc]
-    return balanced_bounds(await sample(sized, count), count)
+    runs = [await _sized(source, open_sst, turns) for source in sources]
+    count = range_count(total_bytes(run.ssts for run in runs), sst_bytes)
+    return () if count == 1 else tuple(await balanced_bounds(await sample(runs, count), count, turns))
+
+
+async def _sized(ssts: Sequence[SstRef], open_sst: OpenSst, turns: FairTurns) -> SizedRun:
+    def extents(first: int, stop: int) -> tuple[list[bytes], list[int]]:
+        part = ssts[first:stop]
+        return [sst.first_key for sst in part], [sst.size for sst in part]
+
+    return await sized_run(len(ssts), extents, lambda number: open_sst(ssts[number]).load(), turns)

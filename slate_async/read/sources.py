@@ -40,8 +40,9 @@ class TableSource(Protocol):
     async def load(self) -> SstMeta:
         """Bring index and filter in; concurrent calls share one load, a failed one may be called again."""
 
-    def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
-        """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not at hand. Never suspends."""
+    def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
+        """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not in memory. With ``reading`` a block
+        may be read that this machine has at hand, which takes some ten microseconds. Never suspends."""
 
     def around(self, key: bytes, most_rows: int) -> Around | None:
         """The keys around ``key`` that one block alone may hold, of about ``most_rows`` rows at most; ``None`` if there
@@ -116,10 +117,10 @@ class Run:
         """Table ``number``, counted from 0 in key order."""
         return self._tables[number] or self._make(number)
 
-    def extent(self, number: int) -> tuple[bytes, int]:
-        """The first key of table ``number``, and its bytes."""
-        table = self.table(number)
-        return table.first_key, table.source.size
+    def extents(self, first: int, stop: int) -> tuple[list[bytes], list[int]]:
+        """The first key of each of the tables from ``first`` to ``stop`` (exclusive), and the bytes of each."""
+        tables = [self.table(number) for number in range(first, stop)]
+        return [table.first_key for table in tables], [table.source.size for table in tables]
 
     @property
     def tables(self) -> list[Table]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,7 +9,8 @@ from slate_async.format.sst import SstMeta
 from slate_async.read.bounds import KeyRange
 from slate_async.read.sources import Run
 from slate_async.read.view import ReadView
-from slate_async.sst.balance import Sample, SizedSst, balanced_bounds, sample
+from slate_async.runtime.turns import FairTurns
+from slate_async.sst.balance import Samples, SizedRun, balanced_bounds, sample, sized_run, total_bytes
 
 SPLIT_BYTES = 128 << 20
 """A default: some seconds of work for one reader."""
@@ -25,7 +25,7 @@ class Split(NamedTuple):
     nbytes: int
 
 
-async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]:
+async def split_view(view: ReadView, span: KeyRange, nbytes: int, turns: FairTurns) -> list[Split]:
     """Ranges that cover ``span`` once, in key order, each of about ``nbytes`` of SSTs, at most `MOST_SPLITS`.
 
     Rows in memory count for nothing. None for an empty span. Raises what reading an index raises."""
@@ -33,33 +33,35 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int) -> list[Split]
         return []
     pin = view.pin()
     try:
-        samples, total, count = await _samples(view, span, nbytes)
+        samples, total = await _samples(view, span, nbytes, turns)
     finally:
         del pin
-    bounds = [span.start, *balanced_bounds(samples, count), span.end]
-    return [Split(start, end, total // (len(bounds) - 1)) for start, end in pairwise(bounds)]
+    bounds = await balanced_bounds(samples, _count(total, nbytes), turns)
+    each = total // (len(bounds) + 1)
+    splits: list[Split] = []
+    for start, end in pairwise((span.start, *bounds, span.end)):
+        splits.append(Split(start, end, each))
+        if turns.overdue():
+            await turns.give()
+    return splits
 
 
-async def _samples(view: ReadView, span: KeyRange, nbytes: int) -> tuple[list[Sample], int, int]:
-    """Where the bytes of ``span`` lie, how many they are, and into how many ranges to cut them."""
-    ssts = [
-        SizedSst(*run.extent(number), partial(_load, run, number))
-        for run in view.levels
-        for number in run.within(*span)
-    ]
-    most = _count(sum(sst.size for sst in ssts), nbytes)
-    samples = [one for one in await sample(ssts, most) if _inside(one.key, span)] if most > 1 else []
-    total = sum(one.nbytes for one in samples) if samples else sum(sst.size for sst in ssts)
-    return samples, total, _count(total, nbytes)
+async def _samples(view: ReadView, span: KeyRange, nbytes: int, turns: FairTurns) -> tuple[list[Samples], int]:
+    """Where the bytes of ``span`` lie, and how many they are."""
+    runs = [await _sized(run, run.within(*span), turns) for run in view.levels]
+    total = total_bytes(run.ssts for run in runs)
+    most = _count(total, nbytes)
+    samples = [one.within(*span) for one in await sample(runs, most)] if most > 1 else []
+    return samples, total_bytes(samples) or total
 
 
-async def _load(run: Run, number: int) -> SstMeta:
-    return await run.table(number).source.load()
+async def _sized(run: Run, numbers: range, turns: FairTurns) -> SizedRun:
+    async def load(place: int) -> SstMeta:
+        return await run.table(numbers[place]).source.load()
+
+    first = numbers.start
+    return await sized_run(len(numbers), lambda low, high: run.extents(first + low, first + high), load, turns)
 
 
 def _count(total: int, nbytes: int) -> int:
     return max(1, min(MOST_SPLITS, -(-total // nbytes)))
-
-
-def _inside(key: bytes, span: KeyRange) -> bool:
-    return (span.start is None or key > span.start) and (span.end is None or key < span.end)

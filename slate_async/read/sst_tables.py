@@ -40,9 +40,9 @@ class StoredRun(Run):
         made = self._tables[number] = self._make_table(self._ssts[number])
         return made
 
-    def extent(self, number: int) -> tuple[bytes, int]:
-        sst = self._ssts[number]
-        return sst.first_key, sst.size
+    def extents(self, first: int, stop: int) -> tuple[list[bytes], list[int]]:
+        ssts = self._ssts[first:stop]
+        return [sst.first_key for sst in ssts], [sst.size for sst in ssts]
 
     @property
     def made(self) -> Iterator[_Shown]:
