@@ -8,7 +8,7 @@ a worker thread on Arrow data only, which no later append can touch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 
 import numpy as np
@@ -44,21 +44,19 @@ async def convert(table: Memtable, start: int, stop: int) -> list[Columns]:
     return pieces
 
 
-async def sorted_columns(table: Memtable, offload: Offload) -> AsyncIterator[Columns]:
+def sorted_columns(table: Memtable, offload: Offload) -> AsyncGenerator[Columns, None]:
     """All rows that are in ``table`` now, every version, ordered by key ascending, then sequence number descending.
 
-    Yields pieces of some megabytes, each made on demand. For a while the rows are in memory twice, unless the table is
-    larger than `COPIED_BYTES`."""
-    if len(table) == 0:
-        return
-    parts = _sorted_rows(table, offload) if table.nbytes > COPIED_BYTES else _sorted_copy(table, offload)
-    async for part in parts:
-        yield part
+    Yields pieces of some megabytes, each made on demand; to be closed by who stops before the end. For a while the rows
+    are in memory twice, unless the table is larger than `COPIED_BYTES`."""
+    return _sorted_rows(table, offload) if table.nbytes > COPIED_BYTES else _sorted_copy(table, offload)
 
 
-async def _sorted_copy(table: Memtable, offload: Offload) -> AsyncIterator[Columns]:
+async def _sorted_copy(table: Memtable, offload: Offload) -> AsyncGenerator[Columns, None]:
     """Rows in write order, one after another in memory, are many times faster to convert than rows in key order."""
     stop = len(table)
+    if stop == 0:
+        return
     pieces = await convert(table, 0, stop)
 
     def sort() -> tuple[Columns, npt.NDArray[np.int64]]:
@@ -74,7 +72,7 @@ async def _sorted_copy(table: Memtable, offload: Offload) -> AsyncIterator[Colum
         yield take() if inline else await offload.run(take)
 
 
-async def _sorted_rows(table: Memtable, offload: Offload) -> AsyncIterator[Columns]:
+async def _sorted_rows(table: Memtable, offload: Offload) -> AsyncGenerator[Columns, None]:
     """Pieces of at most `STEP_ROWS` rows and about `STEP_BYTES` bytes, converted in key order."""
     stop = len(table)
     newest_first: list[pa.LargeBinaryArray] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -63,11 +64,12 @@ class Encoder:
             compression=self.compression,
             filter_bits_per_key=self.filter_bits_per_key,
         )
-        async for piece in sorted_columns(table, self.offload):
-            if piece.nbytes < INLINE_BYTES:
-                builder.add(piece)
-            else:
-                await self.offload.run(lambda piece=piece: builder.add(piece))  # type: ignore[misc]
+        async with aclosing(sorted_columns(table, self.offload)) as pieces:
+            async for piece in pieces:
+                if piece.nbytes < INLINE_BYTES:
+                    builder.add(piece)
+                else:
+                    await self.offload.run(lambda piece=piece: builder.add(piece))  # type: ignore[misc]
         if table.nbytes < INLINE_BYTES:
             return builder.finish()
         return await self.offload.run(builder.finish)
