@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
 
-from slate_async.types import PUT
 from slate_async.memtable import Memtable
+from slate_async.types import PUT
 from slate_async.write.encoding import INLINE_BYTES, Encoder
 
 T = TypeVar("T")
