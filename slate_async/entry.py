@@ -124,19 +124,26 @@ def open_ingest(
     lifetime: Duration = DAY_S,
     metastore: str | MetaStoreFactory | None = None,
     settings: Settings | None = None,
+    create: bool = False,
     name: str | None = None,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
 ) -> Opening[IngestJob]:
     """Begin a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest`."""
-    check_arguments(path, metastore, settings, False, None, name)
+    check_arguments(path, metastore, settings, create, None, name)
     if job_id is not None:
         check_job(job_id)
     return opening_in(
         environment,
         runtime,
         lambda env: env.open_ingest(
-            path, job_id=job_id, lifetime=lifetime, metastore=metastore, settings=settings, name=name
+            path,
+            job_id=job_id,
+            lifetime=lifetime,
+            metastore=metastore,
+            settings=settings,
+            create=create,
+            name=name,
         ),
     )
 

@@ -245,6 +245,7 @@ class Environment:
         lifetime: Duration = DAY_S,
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
+        create: bool = False,
         name: str | None = None,
     ) -> Opening[IngestJob]:
         """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
@@ -252,15 +253,16 @@ class Environment:
         job_id: its name, 1 to 200 characters; one that is known is the same job, whoever opened it before. By default
         a new one
         lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
+        create: make the database if it is missing
 
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
-        check_arguments(path, metastore, settings, False, None, name)
+        check_arguments(path, metastore, settings, create, None, name)
         chosen = self.runtime.ids.token() if job_id is None else job_id
         check_job(chosen)
         lifetime_ms = max(1, round(seconds(lifetime, "lifetime") * 1000))
 
         async def begin(part: Part) -> IngestJob:
-            opened = await begin_ingest(part.place, part.supervisor, chosen, lifetime_ms)
+            opened = await begin_ingest(part.place, part.supervisor, chosen, lifetime_ms, create=create)
             own = part.place.settings.replace(compactor=False)
             writer = partial(self.open, path, metastore=metastore, settings=own, create=False, name=name)
             return IngestJob(

@@ -20,6 +20,7 @@ from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.ingests import RenewIngest
 from slate_async.member import Member
+from slate_async.opening import find_or_create
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
@@ -127,7 +128,8 @@ class IngestJob(Member):
         is in the database or waits to be, nothing happens (``state`` is ``"repeated"``)
         wait: until the live writer has admitted it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
-        exclusive: become the writer, which fences one that lives, admit, and give up
+        exclusive: become the writer, which fences one that lives, admit, and give up. So does who waits if nobody has
+        ever opened the database to write
 
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
@@ -140,10 +142,16 @@ class IngestJob(Member):
         else:
             info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *ssts], batch)
         self._committed = True
-        if exclusive and not info.done:
+        if not info.done and (exclusive or (wait and await self._never_opened())):
             async with self._writer():
                 return await self._until_admitted(limit)
         return await self._until_admitted(limit) if wait else info
+
+    async def _never_opened(self) -> bool:
+        """Whether the database has had no writer yet."""
+        if self._spec is None or self._spec.writer_epoch:
+            return False
+        return (await self._driver.existing(self._name)).writer_epoch == 0
 
     async def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database. Raises as `commit` does."""
@@ -201,12 +209,12 @@ class IngestJob(Member):
 
 
 async def begin_ingest(
-    place: Place, supervisor: Supervisor, job_id: str, lifetime_ms: int
+    place: Place, supervisor: Supervisor, job_id: str, lifetime_ms: int, *, create: bool
 ) -> tuple[ManifestDriver, IngestSpec | None]:
     """Register the job; see `Environment.open_ingest`."""
     driver = place.driver(supervisor)
     try:
-        check_usable(await driver.existing(place.name))
+        check_usable(await find_or_create(place, driver, create=create))
         return driver, await manage.register(driver, place.runtime, place.settings, job_id, lifetime_ms)
     except BaseException:
         await to_the_end(driver.close())

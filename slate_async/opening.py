@@ -58,11 +58,7 @@ async def open_writer(
     driver = place.driver(supervisor, deadline_ms=place.settings.takeover_deadline_ms)
     register: Register | None = None
     try:
-        state = await driver.load()
-        if state is None and not create:
-            raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
-        if state is None or (state.removed and create):
-            state = await _create(place, driver, state, properties)
+        state = await find_or_create(place, driver, create=create, properties=properties)
         settings = follow_database(place.settings, state)
         check_usable(state)
         pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
@@ -94,6 +90,20 @@ async def open_writer(
     )
     driver.deadline_ms = settings.retry_deadline_ms
     return Opened(writer, driver, settings, register)
+
+
+async def find_or_create(
+    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
+) -> ManifestState:
+    """The head of the database at ``place``, which is made if it is missing and ``create``. Claims nothing.
+
+    Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `UnavailableError`."""
+    state = await driver.load()
+    if state is None and not create:
+        raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+    if state is None or (state.removed and create):
+        return await _create(place, driver, state, properties)
+    return state
 
 
 async def _create(

@@ -1,4 +1,4 @@
-"""``ingest``, ``list-ingests`` and ``withdraw-ingest``: bulk ingests beside whoever writes."""
+"""``ingest``, ``list-ingests``, ``list-orphans`` and ``withdraw-ingest``: bulk ingests beside whoever writes."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ def list_ingests(context: typer.Context) -> None:
     _finish(context, listed(context.obj))
 
 
+@commands.command(
+    "list-orphans",
+    help="Show SSTs that were uploaded for bulk ingests and that nothing names: of attempts that failed or lost, of"
+    " jobs on their way, or compacted since. A garbage collector deletes them once nothing may name them any more.",
+)
+def list_orphans(
+    context: typer.Context,
+    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Those of one job.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Those that are in use, too.")] = False,
+) -> None:
+    """See ``help``."""
+    _finish(context, orphans(context.obj, job, every=every))
+
+
 @commands.command("withdraw-ingest", help="End a bulk ingest that was not admitted yet.")
 def withdraw_ingest(context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
     """See ``help``."""
@@ -106,6 +120,19 @@ async def listed(session: Session) -> int:
     columns = ("job", "state", "rows", "number", "since")
     rows = [(one.job_id, one.state, f"{one.rows:,}", str(one.seq or "-"), _time(one.since_ms)) for one in found]
     session.output.table("ingests", columns, rows)
+    return OK
+
+
+async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
+    """Show objects, one a line."""
+    async with session.administering() as admin:
+        found = [one for one in await admin.list_ingest_objects(job_id) if every or not one.named]
+    if session.output.as_json:
+        for one in found:
+            session.output.json(asdict(one))
+        return OK
+    rows = [(one.key, one.job_id, f"{one.size:,}", "in use" if one.named else "-") for one in found]
+    session.output.table("objects of ingests", ("object", "job", "bytes", "named"), rows)
     return OK
 
 

@@ -50,7 +50,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert {one["job_id"]: one["state"] for one in listed}["nightly"] == "admitted"
 
 
-def test_an_arrow_file_is_withdrawn(slate: Run, path: str, tmp_path: Path) -> None:
+def test_an_arrow_file_is_withdrawn(slate: Run, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.feather"
     pyarrow.feather.write_feather(ROWS.sort_by("key"), str(file))
     assert slate("ingest", str(file), "--job", "mistake", "--no-wait", path=path).code == 0
@@ -58,6 +58,14 @@ def test_an_arrow_file_is_withdrawn(slate: Run, path: str, tmp_path: Path) -> No
     assert gone["state"] == "withdrawn"
     assert slate("get", "a", path=path).out == "before\n"
     assert slate("withdraw-ingest", "unknown", path=path).code == 2
+    [orphan] = slate("list-orphans", path=path, options=("--json",)).objects
+    assert (orphan["job_id"], orphan["named"]) == ("mistake", False)
+    assert (Path(path) / f"{orphan['key']}.obj").stat().st_size >= orphan["size"]
+    assert slate("list-orphans", "--job", "another", path=path, options=("--json",)).objects == []
+    for name in ("SLATE_GC_MIN_AGE_MS", "SLATE_GC_CLOCK_SKEW_MS"):
+        monkeypatch.setenv(name, "0")
+    assert slate("gc", "--once", path=path).code == 0
+    assert slate("list-orphans", "--all", path=path, options=("--json",)).objects == []
 
 
 def test_what_cannot_be_read_is_said(slate: Run, path: str, tmp_path: Path) -> None:

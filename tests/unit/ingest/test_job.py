@@ -358,6 +358,32 @@ async def test_a_batch_is_an_app_and_a_number(store: MemoryStore, batch: Any) ->
 async def test_there_must_be_a_database(store: MemoryStore) -> None:
     with pytest.raises(slate.InvalidError, match="no database"):
         await open_job(store)
+    assert [info async for info in store.list("")] == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_database_is_made_and_who_waits_is_its_first_writer(store: MemoryStore, kind: Any) -> None:
+    fixed = {"log_protocol": kind.log_protocol, "wal_enabled": kind.wal_enabled}
+    async with open_job(store, create=True, settings=fixed) as job:
+        await job.write([table({"a": "1", "b": "2"})])
+        assert (await job.commit(wait=False)).state == "pending"
+        async with slate.open_reader(store, name=NAME, runtime=runtime()) as reader:
+            assert [row async for row in reader.scan()] == []
+        info = await job.commit()
+        assert (info.state, info.seq) == ("admitted", 1)
+    async with open_db(store, kind) as db:
+        assert db.status().epoch == 2
+        assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]
+
+
+async def test_a_writer_that_came_first_is_not_fenced(store: MemoryStore) -> None:
+    async with open_job(store, create=True) as job, open_db(store) as db:
+        await job.write([table({"a": "1"})])
+        with pytest.raises(slate.NotAdmittedError):
+            await job.commit(timeout=0.05)  # this writer looks once a minute
+        await db.put(b"b", b"2")
+        await db.confirm()
+        assert (await job.wait()).state == "admitted"
 
 
 async def test_many_ssts_of_one_ingest_count_as_one_in_l0(store: MemoryStore) -> None:
