@@ -148,22 +148,34 @@ class ChangeFeed:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent."""
-        self._closed = True
-        self._rest = None
+        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent; a caller that is
+        cancelled stops waiting."""
+        self._end()
         if self._beginning is not None and self._pull is None:
-            await asyncio.wait([self._beginning])  # what it made must be given back
-            if not self._beginning.cancelled() and self._beginning.exception() is None:
-                self._pull = self._beginning.result()
+            await asyncio.wait([self._beginning])
+            self._pull = _begun(self._beginning)
         if self._pull is not None:
             await self._pull.aclose()
         if self._hold is not None:
             await self._hold.finish()
         self._on_closed(self)
 
+    def _end(self) -> None:
+        """All that happens whether or not somebody waits for the rest."""
+        self._closed = True
+        self._rest = None
+        if self._pull is not None:
+            _end(self._pull)
+        elif self._beginning is not None:
+            self._beginning.add_done_callback(_end_begun)
+
     def __del__(self) -> None:
-        if not self._closed and self._hold is not None:
+        if self._closed:
+            return
+        if self._hold is not None:
             self._hold.abandon()
+        elif self._beginning is not None and not (loop := self._beginning.get_loop()).is_closed():
+            loop.call_soon_threadsafe(self._beginning.add_done_callback, _end_begun)
 
     # ---- steps, for the iterators
 
@@ -235,6 +247,24 @@ class ChangeFeed:
         self._chunk = changes_of(rows)
         self._ready = iter(self._chunk)
         return self._ready
+
+
+def _begun(beginning: asyncio.Task[Pull]) -> Pull | None:
+    """What a task that is done has begun; ``None`` if it failed."""
+    return None if beginning.cancelled() or beginning.exception() is not None else beginning.result()
+
+
+def _end_begun(beginning: asyncio.Task[Pull]) -> None:
+    """Nobody wants what was begun any more: what it made must be given back."""
+    if (pull := _begun(beginning)) is not None:
+        _end(pull)
+
+
+def _end(pull: Pull) -> None:
+    """What is read first, for it must not miss what is held."""
+    pull.end()
+    if pull.source.hold is not None:
+        pull.source.hold.end()
 
 
 class _Rows(AsyncIterator[Change]):

@@ -157,10 +157,16 @@ class Hold:
         moved = self.name is not None and self.acknowledged > self._mark.seq
         return moved and now - self._committed_ms >= self._pace_ms * PATIENCE
 
+    @property
+    def _pause_s(self) -> float:
+        """Between two looks at the clock: some while half of a short life is over, too."""
+        shortest_ms = self._pace_ms if self._life_ms is None else min(self._pace_ms, self._life_ms)
+        return shortest_ms * PATIENCE / 1000
+
     async def _run(self) -> None:
         """Keep it alive and moving until `end`, then give it up."""
         while not self._ended:
-            with anyio.move_on_after(self._pace_ms * PATIENCE / 1000):
+            with anyio.move_on_after(self._pause_s):
                 await self._wake.wait()
             self._wake.clear()
             if not self._ended and self._due():

@@ -134,13 +134,17 @@ class Pull:
         self._owner.check()
         self._pause_s = min(max(SHORTEST_PAUSE_S, 2 * self._pause_s), LONGEST_PAUSE_S)
 
-    async def aclose(self) -> None:
-        """End what is under way. Idempotent."""
+    def end(self) -> None:
+        """Let what is under way end. Idempotent."""
         self._batches.clear()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._task is not None:
+            self._task.cancel()
+
+    async def aclose(self) -> None:
+        """`end`, and wait until that is done. Idempotent."""
+        self.end()
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
 
 async def _read(source: ChangeSource, until: int, max_rows: int, offload: Offload) -> _Read:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import slate_async as slate
+from slate_async.changes.source import ChangeSource
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.collection import Collect
 from slate_async.manifest.state import Checkpoint
@@ -129,6 +130,19 @@ async def test_a_feed_without_a_name_moves_at_half_life_and_removes_its_hold(kin
         assert await holds(store) == []
 
 
+async def test_a_hold_of_a_short_life_is_lengthened_in_time() -> None:
+    """A feed looks at the clock as often as the shorter of two lives asks for: its hold's, and a checkpoint's."""
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, clock=clock) as db:
+        await write(db, 1, 2)
+        async with db.changes(hold="copy", from_seq=0, hold_lifetime=0.04) as feed:
+            await taken(feed, 1)
+            clock.wall_ms += 30
+            await until(lambda: db.metrics()["changes.holds_moved"] > 0, "the hold to be lengthened")
+            [held] = await holds(store)
+            assert held.expire_ms == START_MS + 70
+
+
 @KIND
 async def test_a_lost_hold_is_made_anew_if_nothing_is_missing(kind: Kind) -> None:
     store = memory_store()
@@ -185,6 +199,14 @@ async def test_a_hold_is_listed_and_deleted_by_its_name() -> None:
             assert [change.seq for change in await taken(nameless, 1)] == [2]
 
 
+async def none_held(store: MemoryStore) -> None:
+    for _ in range(2_000):
+        if not await holds(store):
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("the hold is still there")
+
+
 async def test_a_dropped_feed_frees_its_hold() -> None:
     store = memory_store()
     async with open_db(store) as db:
@@ -193,11 +215,49 @@ async def test_a_dropped_feed_frees_its_hold() -> None:
         await taken(feed, 1)
         assert len(await holds(store)) == 1
         del feed
-        for _ in range(2_000):
-            if not await holds(store):
-                return
-            await asyncio.sleep(0.005)
-        pytest.fail("the hold is still there")
+        await none_held(store)
+
+
+async def test_closing_that_is_cancelled_frees_the_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a cancelled scope of anyio, where whoever closes is cancelled at once."""
+    begun = asyncio.Event()
+
+    async def never(source: ChangeSource, until: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    store = memory_store()
+    async with open_db(store) as db:
+        monkeypatch.setattr(ChangeSource, "read", never)
+        feed = await db.changes().__aenter__()
+        reading = asyncio.ensure_future(anext(feed.batches()))
+        await begun.wait()
+        reading.cancel()
+        closing = asyncio.ensure_future(feed.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await none_held(store)
+
+
+@pytest.mark.parametrize("way", ["closed", "dropped"])
+async def test_a_feed_given_up_before_it_has_begun_frees_its_hold(way: str) -> None:
+    store = memory_store()
+    async with open_db(store) as db:
+        feed = db.changes()
+        first = asyncio.ensure_future(anext(aiter(feed)))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        if way == "closed":
+            closing = asyncio.ensure_future(feed.aclose())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        del feed, first
+        await until(lambda: db.metrics()["changes.holds_made"] > 0, "the hold")
+        await none_held(store)
 
 
 @KIND
