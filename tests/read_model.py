@@ -96,6 +96,7 @@ class FakeTable:
     """A sorted table in batches of the given sizes, used in turn; size 0 is an empty batch.
 
     Not loaded at first; ``block`` of a key is cached after its first `get`. Counts what it is asked.
+    With ``at_hand`` it answers at once whoever may read.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class FakeTable:
         self.loads = 0
         self.gets: list[bytes] = []
         self.scans_open = 0
+        self.at_hand = False
         self._cached: dict[bytes, None] = {}
 
     async def load(self) -> None:
@@ -123,13 +125,13 @@ class FakeTable:
                 return RowHit(*row[1:])
         return None
 
-    def probe(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
+    def probe(self, key: bytes, hashed: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
         assert hashed == key_hash(key)
         if not self.loaded:
             return NEEDS_IO
         if key[:1] < b"b" and not any(row.key == key for row in self.rows):
             return None  # the filter says no; for other keys it is wrong
-        return self._find(key, max_seq) if key in self._cached else NEEDS_IO
+        return self._find(key, max_seq) if key in self._cached or (reading and self.at_hand) else NEEDS_IO
 
     def around(self, key: bytes, most_rows: int) -> None:
         """It has no blocks."""

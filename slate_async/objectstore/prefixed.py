@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
+from slate_async.objectstore.at_hand import read_now_of
 from slate_async.objectstore.keys import check_key
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -29,6 +30,7 @@ class PrefixedStore:
         folder = prefix.strip("/")
         self._store = store
         self._folder = f"{check_key(folder)}/" if folder else ""
+        self._read_now = read_now_of(store)
 
     def __repr__(self) -> str:
         return f"PrefixedStore({self._store!r}, {self._folder!r})"
@@ -51,6 +53,10 @@ class PrefixedStore:
         """Read an object or a part of it."""
         result = await self._store.get(self._folder + key, byte_range)
         return GetResult(self._inner(result.info), result.data, result.offset)
+
+    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.at_hand.ReadsNow`."""
+        return self._read_now(self._folder + key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object."""

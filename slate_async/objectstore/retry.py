@@ -20,6 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.objectstore.at_hand import read_now_of
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -98,6 +99,7 @@ class RetryingStore:
 
     def __init__(self, store: ObjectStore, clock: Clock, rng: random.Random, policy: RetryPolicy | None = None) -> None:
         self._store = store
+        self._read_now = read_now_of(store)
         self._clock = clock
         self._rng = rng
         self._policy = policy or RetryPolicy()
@@ -207,6 +209,14 @@ class RetryingStore:
         result = await self._retried("get", lambda: self._store.get(key, byte_range))
         self.stats.bytes_in += len(result.data)
         return result
+
+    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.at_hand.ReadsNow`. Counted as a read if it is one."""
+        data = self._read_now(key, offset, length, size)
+        if data is not None:
+            self.stats.count("get")
+            self.stats.bytes_in += length
+        return data
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object."""

@@ -54,6 +54,10 @@ async def find_many(
             while level < len(levels):
                 table = levels[level].find(key)
                 hit = None if table is None else table.source.probe(key, hashed, max_seq)
+                if hit is NEEDS_IO and table is not None:
+                    if turns.overdue():
+                        await turns.give()
+                    hit = table.source.probe(key, hashed, max_seq, True)
                 if hit is NEEDS_IO:
                     source = None if table is None else table.source
                     break

@@ -19,7 +19,7 @@ from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import MergedRows, Stream
-from slate_async.read.sources import Run, Table, TableSource
+from slate_async.read.sources import Run, Table
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
@@ -214,7 +214,11 @@ class ReadView:
         try:
             await load_tables(candidates)
             for source in candidates:
-                hit = await _probe_or_get(source, key, hashed, max_seq)
+                if self._turns.overdue():
+                    await self._turns.give()
+                hit = source.probe(key, hashed, max_seq, True)
+                if hit is NEEDS_IO:
+                    hit = await source.get(key, hashed, max_seq)
                 if hit is not None:
                     return hit
             return None
@@ -306,8 +310,3 @@ class ReadView:
             rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
             streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
         return streams
-
-
-async def _probe_or_get(source: TableSource, key: bytes, hashed: int, max_seq: int) -> RowHit | None:
-    found = source.probe(key, hashed, max_seq)
-    return await source.get(key, hashed, max_seq) if found is NEEDS_IO else found

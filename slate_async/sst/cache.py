@@ -76,6 +76,10 @@ class BlockCache:
         block.used = True
         return block
 
+    def miss(self) -> None:
+        """Count a miss that `get` was told not to count."""
+        self._misses += 1
+
     def put(self, owner: bytes, number: int, block: LoadedBlock) -> None:
         """Keep ``block``, evicting what was not used."""
         name = (owner, number)

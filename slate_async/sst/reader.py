@@ -24,6 +24,7 @@ from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.format.joined_blocks import decode_blocks
 from slate_async.format.separate_blocks import decode_each
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
+from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
@@ -78,6 +79,7 @@ class SstReader:
         "_object_id",
         "_offload",
         "_owner",
+        "_read_now",
         "_store",
         "key",
         "size",
@@ -103,6 +105,7 @@ class SstReader:
         self.key = key
         self.size = size
         self._store = store
+        self._read_now = read_now_of(store)
         self._database_id = database_id
         self._object_id = object_id
         self._cache = cache
@@ -125,15 +128,19 @@ class SstReader:
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
         return await self._once(None, self._load) if self._meta is None else self._meta
 
-    def probe(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | NeedsIO | None:
-        """`get` without suspending: `NEEDS_IO` if something it needs is not in memory."""
+    def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
+        """`get` without suspending: `NEEDS_IO` if something it needs is not in memory. With ``reading`` one block may
+        be read and decoded that the store has at hand, which takes some ten microseconds."""
         if self._meta is None:
             return NEEDS_IO
         number = self._candidate(self._meta, key, key_hash)
         while number is not None:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
-                return NEEDS_IO
+                block = self._block_at_hand(self._meta, number) if reading else None
+                reading = False
+                if block is None:
+                    return NEEDS_IO
             row = block.find(key, max_seq)
             if 0 <= row < block.rows:
                 return block.hit(row)
@@ -300,6 +307,18 @@ class SstReader:
         cached = self._cache.get(self._owner, number)
         return await self._once(number, lambda: self._fetch(meta, number)) if cached is None else cached
 
+    def _block_at_hand(self, meta: SstMeta, number: int) -> LoadedBlock | None:
+        """The block, now cached, if the store has it at hand and it is not large."""
+        if not self._cache.capacity_bytes:
+            return None  # then those who wait for a block together at least share it
+        data = self._read_now(self.key, meta.index.offsets[number], meta.index.stored_bytes[number], self.size)
+        if data is None or stored_raw_bytes(data) > AT_HAND_BYTES:
+            return None
+        block = self._decode_one(meta, number, data)
+        self._cache.miss()
+        self._cache.put(self._owner, number, block)
+        return block
+
     async def _once(self, name: int | None, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Fetch block ``name``, or the metadata (``None``), once for all who ask for it meanwhile."""
         if self._flights is None:
@@ -313,7 +332,7 @@ class SstReader:
         """Neighbouring blocks with one request."""
         first, last = meta.index.offsets[run[0]], run[-1]
         end = meta.index.offsets[last] + meta.index.stored_bytes[last]
-        data = await self._read(first, end - first)
+        data = self._read_now(self.key, first, end - first, self.size) or await self._read(first, end - first)
         blocks = dict(zip(run, await self._decode(meta, run, data, first), strict=True))
         if fill_cache:
             for number, block in blocks.items():

@@ -17,6 +17,7 @@ from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
 from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder, write_file
 from slate_async.objectstore.local.layout import path_of, walk
+from slate_async.objectstore.local.open_files import OpenFile
 from slate_async.objectstore.local.temps import Temporaries, remove
 from slate_async.objectstore.protocol import (
     Buffer,
@@ -148,11 +149,14 @@ class Folder:
     def read(self, key: str, byte_range: ByteRange | None) -> GetResult:
         """Read an object or a part of it, and only that part."""
 
-        def part(descriptor: int, info: FileInfo) -> GetResult:
-            start, end = resolve_range(key, byte_range, info.size)
-            return GetResult(_described(key, info), read_exactly(descriptor, start, end - start, key), start)
+        return self._opened(key, lambda descriptor, info: _part(descriptor, key, byte_range, info))
 
-        return self._opened(key, part)
+    def open_and_read(self, key: str, byte_range: ByteRange) -> tuple[GetResult, OpenFile]:
+        """As `read`, with the file, which is still open."""
+        file = OpenFile(self._open(key), path_of(self._root, key))
+        info = read_info(file.descriptor, key)
+        file.size = info.size
+        return _part(file.descriptor, key, byte_range, info), file
 
     def read_spans(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one version of an object."""
@@ -168,16 +172,19 @@ class Folder:
         return self._opened(key, lambda _, info: _described(key, info))
 
     def _opened(self, key: str, action: Callable[[int, FileInfo], T]) -> T:
-        try:
-            descriptor = os.open(path_of(self._root, key), os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
-                raise
-            raise ObjectNotFoundError(key) from error
+        descriptor = self._open(key)
         try:
             return action(descriptor, read_info(descriptor, key))
         finally:
             os.close(descriptor)
+
+    def _open(self, key: str) -> int:
+        try:
+            return os.open(path_of(self._root, key), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
+                raise
+            raise ObjectNotFoundError(key) from error
 
     def pages(self, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
         """The walk behind a listing; advance it with `page`."""
@@ -204,6 +211,11 @@ class Folder:
                 parents[path.parent] = None
         for parent in parents:
             sync_folder(parent)
+
+
+def _part(descriptor: int, key: str, byte_range: ByteRange | None, info: FileInfo) -> GetResult:
+    start, end = resolve_range(key, byte_range, info.size)
+    return GetResult(_described(key, info), read_exactly(descriptor, start, end - start, key), start)
 
 
 def _described(key: str, info: FileInfo) -> ObjectInfo:

@@ -23,6 +23,7 @@ from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.file import WrittenFile
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
+from slate_async.objectstore.local.open_files import OpenFiles
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -62,6 +63,7 @@ class LocalStore:
         self._folder = Folder(self._root)
         self._opening: asyncio.Future[None] | None = None
         self._abandoned: list[Path] = []
+        self._open_files = OpenFiles()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -79,6 +81,7 @@ class LocalStore:
         """Run work that waits for a disk, or does not; file system errors become ours."""
         if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
+        self._open_files.look()
         offload = self._runtime.offload if computing else self._runtime.blocking
         return await offload.run(partial(self._translating, work, outcome, opening))
 
@@ -160,7 +163,15 @@ class LocalStore:
         """Read an object or a part of it."""
         check_key(key)
         check_range(byte_range)
-        return await self._run(partial(self._folder.read, key, byte_range))
+        if not isinstance(byte_range, Span) or not self._open_files.most:
+            return await self._run(partial(self._folder.read, key, byte_range))
+        result, file = await self._run(partial(self._folder.open_and_read, key, byte_range))
+        self._open_files.keep(key, file)
+        return result
+
+    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.at_hand.ReadsNow`: of objects that `get` read a span of."""
+        return self._open_files.read_now(key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object, in the order given."""
@@ -187,6 +198,7 @@ class LocalStore:
         names = [check_key(key) for key in keys]
         if not names:
             return
+        self._open_files.forget(names)
         await self._open_for_writing()
         for first in range(0, len(names), DELETE_BATCH_KEYS):
             await self._run(partial(self._folder.remove, names[first : first + DELETE_BATCH_KEYS]))
@@ -195,6 +207,7 @@ class LocalStore:
         """Give up this store's place in the folder; no error if that is gone. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._open_files.close()
             await self._run(self._folder.close, closing=True)
 
 

@@ -122,6 +122,27 @@ async def test_others_get_turns_while_it_is_found_out_which_tables_hold_many_key
     assert await read == [b"stored"] * 1000
 
 
+@pytest.mark.parametrize("many", [False, True])
+async def test_others_get_turns_while_blocks_at_hand_are_read(many: bool) -> None:
+    tables = [table([Version(b"b%02d" % number, b"v", 20 - number)]) for number in range(20)]
+    view = ReadView([], tables, [], turns=turns())
+    keys = [b"b%02d" % number for number in range(20)]
+    for one in tables:
+        fake(one).loaded = fake(one).at_hand = True
+
+    async def read() -> list[bytes | None]:
+        return await view.get_many(keys, 0) if many else [value(await view.get(key, 0)) for key in keys]
+
+    reading = asyncio.ensure_future(read())
+    others = 0
+    while not reading.done():
+        others += 1
+        await asyncio.sleep(0)
+    assert reading.result() == [b"v"] * 20
+    assert others >= 20
+    assert not any(fake(one).gets for one in tables)
+
+
 async def test_get_many_is_of_one_moment() -> None:
     active, frozen = Memtable(), memtable(*(Version(b"%04d" % i, b"old", i + 1) for i in range(200)))
     later = memtable(Version(b"0000", b"older", 300))

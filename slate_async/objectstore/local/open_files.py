@@ -1,0 +1,134 @@
+"""Files that stay open after a part of them was read, so that parts in the operating system's memory are read at once.
+
+``preadv`` with ``RWF_NOWAIT`` (Linux) reads what is in the page cache and nothing else, so the event loop may call it.
+Where the system or the file system cannot do that, no file is kept.
+
+Invariant: what is read is of the file that stands at the object's name at that moment. Device and inode are compared,
+and no other file gets its inode while it is open. To look its name up does not wait for a disk either: the system keeps
+the names of open files in memory.
+
+A file that is removed occupies the disk until it is closed. So files are let go as soon as this store removes them; and
+of those that others remove, a few are looked for whenever the store does anything else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from slate_async.objectstore.at_hand import AT_HAND_BYTES
+
+MOST_FILES = 256
+SHARE_OF_FILES = 8
+"""At most the process' limit of open files divided by this are kept."""
+LOOKED_AT = 4
+"""Files that are looked at together, a few microseconds for each."""
+_CANNOT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+
+
+class OpenFile:
+    """An object file that is open for reading. It is closed when it is dropped.
+
+    descriptor: belongs to it
+    size: of the object, once that is known
+    """
+
+    __slots__ = ("_identity", "_path", "descriptor", "size")
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        """``path``: what was opened. Raises `OSError`."""
+        self.descriptor = descriptor
+        self.size = 0
+        self._path = os.fspath(path)
+        self._identity = _identity(os.fstat(descriptor))
+
+    def stands(self) -> bool:
+        """Whether it is the file at its name."""
+        try:
+            return _identity(os.stat(self._path)) == self._identity
+        except OSError:
+            return False
+
+    def read_now(self, offset: int, length: int) -> bytes | None:
+        """``length`` bytes from ``offset``, ``None`` if not all of them are in memory. Raises `OSError`."""
+        assert _NOWAIT is not None
+        part = bytearray(length)
+        try:
+            count = os.preadv(self.descriptor, [part], offset, _NOWAIT)
+        except BlockingIOError:
+            return None
+        return bytes(part) if count == length else None
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+class OpenFiles:
+    """The files of one store that were read last. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.most = MOST_FILES if limit == resource.RLIM_INFINITY else min(MOST_FILES, limit // SHARE_OF_FILES)
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._next: Iterator[str] = iter(())
+        if _NOWAIT is None:
+            self.most = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def keep(self, key: str, file: OpenFile) -> None:
+        """Keep the file of the object ``key`` open, and let go of the one that was not read longest if need be."""
+        self._files[key] = file
+        self._files.move_to_end(key)
+        while len(self._files) > self.most:
+            self._files.popitem(last=False)
+
+    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `ReadsNow.read_now`."""
+        file = self._files.get(key)
+        if file is None or length > AT_HAND_BYTES:
+            return None
+        if file.size != size or not file.stands():
+            del self._files[key]
+            return None
+        self._files.move_to_end(key)
+        try:
+            return file.read_now(offset, length)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                self.close()
+            else:
+                del self._files[key]
+            return None
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Let go of the files of the objects ``keys``, if they are kept."""
+        for key in keys:
+            self._files.pop(key, None)
+
+    def look(self) -> None:
+        """Let go of what is gone among the next `LOOKED_AT` files."""
+        looked_at = list(islice(self._next, LOOKED_AT))
+        if not looked_at:
+            self._next = iter(tuple(self._files))
+            looked_at = list(islice(self._next, LOOKED_AT))
+        for key in looked_at:
+            file = self._files.get(key)
+            if file is not None and not file.stands():
+                del self._files[key]
+
+    def close(self) -> None:
+        """Let go of all, and keep none any more. Idempotent."""
+        self.most = 0
+        self._files.clear()

@@ -1,0 +1,200 @@
+"""Reads of a local store from the operating system's memory: without a thread, and always of what stands there now."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import slate_async as slate
+from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
+from slate_async.objectstore.local import LocalStore, open_files
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, Span
+from slate_async.objectstore.retry import RetryingStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.system import end_threads, system_runtime
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux reads without waiting")
+BODY = bytes(range(256)) * 1024
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    return system_runtime()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, runtime: Runtime) -> AsyncIterator[LocalStore]:
+    opened = LocalStore(tmp_path, runtime)
+    await opened.put("a/b", BODY)
+    yield opened
+    await opened.close()
+    end_threads(runtime)
+
+
+def open_objects(folder: Path) -> list[str]:
+    """Names of the object files in ``folder`` that this process has open; removed ones end in ``(deleted)``."""
+    gc.collect()
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            name = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            continue
+        if name.startswith(f"{folder}/") and ".obj" in name:
+            found.append(name.removeprefix(f"{folder}/"))
+    return sorted(found)
+
+
+async def cached(store: LocalStore) -> bool:
+    """Read a span of the object, and say whether the file system can read without waiting."""
+    await store.get("a/b", Span(0, 10))
+    return store.read_now("a/b", 0, 10, len(BODY)) is not None
+
+
+async def test_what_was_read_is_at_hand(store: LocalStore) -> None:
+    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    if not await cached(store):
+        pytest.skip("this file system cannot read without waiting")
+    assert store.read_now("a/b", 300, 1000, len(BODY)) == BODY[300:1300]
+    assert store.read_now("a/b", 0, AT_HAND_BYTES, len(BODY)) == BODY[:AT_HAND_BYTES]
+
+
+async def test_what_is_not_as_asked_for_is_not_at_hand(store: LocalStore) -> None:
+    await cached(store)
+    assert store.read_now("a/b", 0, AT_HAND_BYTES + 1, len(BODY)) is None
+    assert store.read_now("a", 0, 10, len(BODY)) is None
+    assert store.read_now("a/b", len(BODY) - 1, 10_000, len(BODY)) is None
+    assert store.read_now("a/b", 0, 10, len(BODY) - 1) is None
+
+
+async def test_it_is_at_hand_through_the_layers_above(store: LocalStore, runtime: Runtime) -> None:
+    if not await cached(store):
+        pytest.skip("this file system cannot read without waiting")
+    retrying = RetryingStore(store, runtime.clock, runtime.rng)
+    read_now = read_now_of(PrefixedStore(retrying, "a"))
+    assert read_now("b", 5, 10, len(BODY)) == BODY[5:15]
+    assert read_now("c", 5, 10, len(BODY)) is None
+    assert (retrying.stats.requests, retrying.stats.bytes_in) == ({"get": 1}, 10)
+    assert read_now_of(PrefixedStore(MemoryStore(runtime.clock), "a"))("b", 5, 10, len(BODY)) is None
+
+
+async def test_an_object_that_was_replaced_is_read_anew(store: LocalStore, tmp_path: Path, runtime: Runtime) -> None:
+    await cached(store)
+    other = LocalStore(tmp_path, runtime)
+    await other.put("a/b", BODY[::-1])
+    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    assert (await store.get("a/b", Span(0, 10))).data == BODY[::-1][:10]
+    assert store.read_now("a/b", 0, 10, len(BODY)) in (BODY[::-1][:10], None)
+    await other.close()
+
+
+async def test_an_object_that_was_removed_is_not_there(store: LocalStore, tmp_path: Path, runtime: Runtime) -> None:
+    await cached(store)
+    other = LocalStore(tmp_path, runtime)
+    await other.delete(["a/b"])
+    await other.close()
+    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("a/b", Span(0, 10))
+
+
+async def test_removed_objects_do_not_stay_open(store: LocalStore, tmp_path: Path, runtime: Runtime) -> None:
+    """Neither those this store removes, nor, after a few of its operations, those that others remove."""
+    keys = [f"c/{number}" for number in range(10)]
+    for key in keys:
+        await store.put(key, BODY)
+        await store.get(key, Span(0, 10))
+    if not open_objects(tmp_path):
+        pytest.skip("this file system cannot read without waiting")
+    await store.delete(keys[:5])
+    assert open_objects(tmp_path) == [f"{key}.obj" for key in keys[5:]]
+    other = LocalStore(tmp_path, runtime)
+    await other.delete(keys[5:])
+    await other.close()
+    for _ in range(5):
+        await store.head("a/b")
+    assert open_objects(tmp_path) == []
+
+
+async def test_few_files_stay_open_and_none_of_a_closed_store(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store._open_files, "most", 3)
+    for number in range(5):
+        await store.put(f"c/{number}", BODY)
+        await store.get(f"c/{number}", Span(0, 10))
+    assert open_objects(tmp_path) == ["c/2.obj", "c/3.obj", "c/4.obj"]
+    store.read_now("c/2", 0, 10, len(BODY))
+    await store.get("a/b", Span(0, 10))
+    assert open_objects(tmp_path) == ["a/b.obj", "c/2.obj", "c/4.obj"]
+    await store.close()
+    assert open_objects(tmp_path) == []
+
+
+async def test_what_is_not_in_memory_is_read_by_a_thread(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await cached(store)
+    answers: list[int | OSError] = [BlockingIOError(errno.EAGAIN, "would wait"), 3]
+
+    def preadv(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+        answer = answers.pop()
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    assert not answers
+    assert (await store.get("a/b", Span(0, 10))).data == BODY[:10]
+
+
+@pytest.mark.parametrize("code", open_files._CANNOT)
+async def test_a_file_system_that_cannot_is_asked_once(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    asked = 0
+
+    def preadv(*arguments: object) -> int:
+        nonlocal asked
+        asked += 1
+        raise OSError(code, "cannot")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    for _ in range(3):
+        assert not await cached(store)
+    assert asked == 1
+    assert open_objects(tmp_path) == []
+
+
+async def test_a_get_beyond_the_block_cache_takes_no_thread(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not await cached(store):
+        pytest.skip("this file system cannot read without waiting")
+    rng = random.Random(1)
+    rows = {b"%05d" % number: rng.randbytes(100) for number in range(5000)}
+    small_cache = slate.Settings(block_cache_bytes=40_000, compactor=False)
+    async with slate.open(tmp_path / "db", settings=small_cache) as db:
+        batch = slate.WriteBatch()
+        for key, value in rows.items():
+            batch.put(key, value)
+        await db.write(batch)
+        await db.flush(l0=True)
+        assert await db.get(b"00000") == rows[b"00000"]
+
+        async def no_get(*arguments: object) -> GetResult:
+            raise AssertionError("a thread reads")
+
+        monkeypatch.setattr(LocalStore, "get", no_get)
+        keys = rng.sample(sorted(rows), 100)
+        assert [await db.get(key) for key in keys] == [rows[key] for key in keys]
+        assert await db.get_many([*keys, b"none"]) == [*(rows[key] for key in keys), None]
+        monkeypatch.undo()

@@ -1,0 +1,102 @@
+"""Blocks that the store has at hand are read without waiting, one for a look, and checked as all others."""
+
+from __future__ import annotations
+
+import pytest
+
+from slate_async.errors import CorruptionError
+from slate_async.format.filter import key_hash
+from slate_async.sst.cache import BlockCache
+from slate_async.types import MAX_SEQ, NEEDS_IO
+from tests.unit.format.rows import R, sst_of
+from tests.unit.sst.support import CountingStore, reader_of
+from tests.unit.sst.test_reader import LATEST, big_rows, big_sst, hit
+
+KEY, VALUE = 100, b"v" * 50
+
+
+class StoreAtHand(CountingStore):
+    """It has everything at hand, and counts what is read at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_at_once = 0
+
+    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        self.read_at_once += 1
+        data = self.objects[key]
+        return data[offset : offset + length] if len(data) == size else None
+
+
+async def test_a_block_at_hand_is_read_by_who_may_read_and_then_cached() -> None:
+    store, rows, cache = StoreAtHand(), big_rows(), BlockCache(64 << 20)
+    reader = reader_of(store, big_sst(rows), cache=cache)
+    key, hashed = rows[KEY].key, key_hash(rows[KEY].key)
+    assert reader.probe(key, hashed, LATEST, True) is NEEDS_IO
+    await reader.load()
+    assert reader.probe(key, hashed, LATEST) is NEEDS_IO
+    assert store.read_at_once == 0
+    assert reader.probe(key, hashed, LATEST, True) == hit(rows[KEY])
+    assert reader.probe(key, hashed, LATEST) == hit(rows[KEY])
+    assert (store.read_at_once, len(store.reads), cache.stats().misses) == (1, 1, 1)
+
+
+async def test_scans_read_what_is_at_hand() -> None:
+    store, rows = StoreAtHand(), big_rows()
+    reader = reader_of(store, big_sst(rows))
+    await reader.load()
+    first = await anext(reader.scan(rows[KEY].key, None))
+    assert first.keys[0].as_py() == rows[KEY].key
+    assert (store.read_at_once, len(store.reads)) == (1, 1)
+
+
+async def test_an_object_of_another_size_is_read_the_long_way_which_tells() -> None:
+    store, rows = StoreAtHand(), big_rows()
+    reader = reader_of(store, big_sst(rows))
+    await reader.load()
+    store.objects["sst/x"] += b"!"
+    key, hashed = rows[KEY].key, key_hash(rows[KEY].key)
+    assert reader.probe(key, hashed, LATEST, True) is NEEDS_IO
+    with pytest.raises(CorruptionError, match="were written"):
+        await reader.get(key, hashed, LATEST)
+
+
+async def test_a_damaged_block_is_noticed() -> None:
+    store, rows = StoreAtHand(), big_rows()
+    reader = reader_of(store, big_sst(rows))
+    index = (await reader.load()).index
+    number = index.find(rows[KEY].key)
+    assert number is not None
+    damaged = bytearray(store.objects["sst/x"])
+    damaged[index.offsets[number] + 30] ^= 1
+    store.objects["sst/x"] = bytes(damaged)
+    with pytest.raises(CorruptionError, match="checksum"):
+        reader.probe(rows[KEY].key, key_hash(rows[KEY].key), LATEST, True)
+
+
+async def test_one_block_is_read_for_a_look() -> None:
+    versions = [R(b"key", VALUE, seq) for seq in range(3000, 0, -1)]
+    store = StoreAtHand()
+    reader = reader_of(store, big_sst(versions))
+    assert len((await reader.load()).index) > 10
+    for looks in (1, 2, 3):
+        assert reader.probe(b"key", key_hash(b"key"), 5, True) is NEEDS_IO
+        assert store.read_at_once == looks
+
+
+async def test_a_large_block_is_not_decoded_on_the_loop() -> None:
+    large = [R(b"%03d" % number, bytes(1 << 20), 1 + number) for number in range(3)]
+    store = StoreAtHand()
+    reader = reader_of(store, sst_of([*large, R(b"tail", VALUE * 4000, 9)], compression="zstd"))
+    await reader.load()
+    reader.drop_cached()
+    assert reader.probe(b"001", key_hash(b"001"), MAX_SEQ, True) is NEEDS_IO
+    assert store.read_at_once == 1
+
+
+async def test_nothing_is_read_at_once_that_could_not_be_kept() -> None:
+    store, rows = StoreAtHand(), big_rows()
+    reader = reader_of(store, big_sst(rows), cache=BlockCache(0))
+    await reader.load()
+    assert reader.probe(rows[KEY].key, key_hash(rows[KEY].key), LATEST, True) is NEEDS_IO
+    assert store.read_at_once == 0
