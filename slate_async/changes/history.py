@@ -67,8 +67,8 @@ class History:
         return await select([source], after, floor, self._room_bytes, self._runtime.offload)
 
     async def _read(self, sst: SstRef) -> AsyncIterator[Columns]:
-        """All rows of ``sst`` that count."""
-        batches = read_batches(self.open(sst), sst.visible_first, sst.visible_end, read_bytes=READ_BYTES)
+        """All rows of ``sst``."""
+        batches = read_batches(self.open(sst), None, None, read_bytes=READ_BYTES)
         async with aclosing(batches):
             async for rows in batches:
                 yield rows

@@ -40,10 +40,10 @@ class IngestedRows:
         """The next rows, perhaps none. Raises `MissingError`, `CorruptionError`, `UnavailableError`."""
         sst = self._left[-1]
         reader = self._reader or self._open(sst)
-        start = sst.visible_first if self._after is None else self._after + b"\0"
+        start = None if self._after is None else self._after + b"\0"
         found: list[Columns] = []
         nbytes, after = 0, self._after
-        async with aclosing(read_batches(reader, start, sst.visible_end, read_bytes=READ_BYTES)) as batches:
+        async with aclosing(read_batches(reader, start, None, read_bytes=READ_BYTES)) as batches:
             async for batch in batches:
                 rows = batch if sst.min_seq == sst.max_seq else batch.take(np.flatnonzero(batch.seqs == self.seq))
                 after = key_at(batch, -1)

@@ -12,7 +12,7 @@ import msgspec
 
 from slate_async.cli.encoding import Encoding, json_field, show
 
-KEYS = frozenset(("first_key", "last_key", "visible_first", "visible_end"))
+KEYS = frozenset(("first_key", "last_key"))
 """Fields that hold keys of rows; other bytes are ids."""
 
 

@@ -79,26 +79,16 @@ class LocalExecutor:
     async def _read(
         self, ssts: tuple[SstRef, ...], start: bytes | None, end: bytes | None, read_ahead: int
     ) -> AsyncGenerator[Columns, None]:
-        """The rows of ``[start, end)`` that ``ssts`` hold, the part of each that counts.
-
-        ``read_ahead`` is in bytes after decompression."""
+        """The rows of ``[start, end)`` that ``ssts`` hold. ``read_ahead`` is in bytes after decompression."""
         for sst in ssts:
-            low, high = _within(sst, start, end)
-            if (high is not None and high <= sst.first_key) or (low is not None and low > sst.last_key):
+            if (end is not None and end <= sst.first_key) or (start is not None and start > sst.last_key):
                 continue
             reader = self._open_sst(sst)
             meta = await reader.load()
             stored = max(1, int(read_ahead * _stored_share(meta)))
-            async with aclosing(read_batches(reader, low, high, read_bytes=stored)) as batches:
+            async with aclosing(read_batches(reader, start, end, read_bytes=stored)) as batches:
                 async for rows in batches:
                     yield rows
-
-
-def _within(sst: SstRef, start: bytes | None, end: bytes | None) -> tuple[bytes | None, bytes | None]:
-    """``[start, end)``, cut to the part of ``sst`` that counts."""
-    lows = [key for key in (start, sst.visible_first) if key is not None]
-    highs = [key for key in (end, sst.visible_end) if key is not None]
-    return max(lows, default=None), min(highs, default=None)
 
 
 def _stored_share(meta: SstMeta) -> float:

@@ -43,7 +43,6 @@ class SstRef(msgspec.Struct, frozen=True, gc=False):
     size: bytes of the object
     rows, tombstones: counts, all versions included
     first_key, last_key: smallest and largest key, inclusive
-    visible_first, visible_end: the part of it that counts, ``[first, end)``; ``None`` is unbounded
     min_seq, max_seq: sequence numbers of its rows
     global_seq, global_create_ms: of an ingest: every row's sequence number and write time, whatever is stored
     min_expire_ms, max_expire_ms: expiry times present, ``None`` when no row expires
@@ -64,8 +63,6 @@ class SstRef(msgspec.Struct, frozen=True, gc=False):
     writer_epoch: int
     min_expire_ms: int | None = None
     max_expire_ms: int | None = None
-    visible_first: bytes | None = None
-    visible_end: bytes | None = None
     global_seq: int | None = None
     global_create_ms: int | None = None
     database_id: UUID | None = None

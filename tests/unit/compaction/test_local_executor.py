@@ -176,9 +176,9 @@ async def test_a_run_is_one_source(bench: Bench) -> None:
     assert [row.value for row in await bench.rows(result)] == [b"1", b"4"]
 
 
-async def test_only_the_visible_part_counts_with_the_number_that_counts(bench: Bench) -> None:
-    rows = [Version(bytes([key]), b"x", 0) for key in b"abcd"]
-    sst = structs.replace(await bench.sst(rows), visible_first=b"b", visible_end=b"d", global_seq=40)
+async def test_the_number_of_the_manifest_counts(bench: Bench) -> None:
+    rows = [Version(bytes([key]), b"x", 0) for key in b"bc"]
+    sst = structs.replace(await bench.sst(rows), global_seq=40)
     task = replace(await bench.task([Version(b"b", b"newer", 41)]), bottom=False)
     result = await bench.run(replace(task, sources=(*task.sources, (sst,)), keep_above=40))
     assert [(row.key, row.seq) for row in await bench.rows(result)] == [(b"b", 41), (b"b", 40), (b"c", 40)]
