@@ -6,17 +6,24 @@ a row, looks here: rows are added when somebody asks, in steps, and a table that
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 NO_ROW = -1
+MANY = 64
+"""From so many rows on a key has a list of them, which can be searched. Others are found one by one: a list each would
+be too much for the garbage collector to look through."""
 
 
 class RowsByKey:
     """Rows 0 to ``rows`` (exclusive), in the order they were written."""
 
-    __slots__ = ("_newest", "_older", "rows")
+    __slots__ = ("_counts", "_many", "_newest", "_older", "rows")
 
     def __init__(self) -> None:
         self._newest: dict[bytes, int] = {}
         self._older: dict[int, int] = {}  # a row that replaced another -> that one
+        self._counts: dict[bytes, int] = {}  # of keys with several rows
+        self._many: dict[bytes, list[int]] = {}  # all rows of a key that has many, ascending
         self.rows = 0
 
     def add(self, keys: list[bytes]) -> None:
@@ -29,14 +36,30 @@ class RowsByKey:
                 if version != row:
                     self._older[row] = newest[key]
                     newest[key] = row
+                    count = self._counts[key] = self._counts.get(key, 1) + 1
+                    if count == MANY:
+                        self._many[key] = self._rows_from(row)
+                    elif count > MANY:
+                        self._many[key].append(row)
         self.rows += len(keys)
 
     def row(self, key: bytes, end: int) -> int:
         """The newest row of ``key`` below ``end``; `NO_ROW` if there is none."""
         row = self._newest.get(key, NO_ROW)
+        if row >= end and key in self._many:
+            rows = self._many[key]
+            at = bisect_left(rows, end)
+            return rows[at - 1] if at else NO_ROW
         while row >= end:
             row = self._older.get(row, NO_ROW)
         return row
+
+    def _rows_from(self, newest: int) -> list[int]:
+        """``newest`` and the rows it and those before it replaced, ascending."""
+        rows = [newest]
+        while (row := self._older.get(rows[-1], NO_ROW)) != NO_ROW:
+            rows.append(row)
+        return rows[::-1]
 
     def each(self, keys: list[bytes], end: int) -> list[int]:
         """`row` of each of ``keys``, which must be there, without those that have none."""

@@ -17,6 +17,9 @@ from slate_async.settings import Compression
 INLINE_BYTES = 32 * 1024
 """Less than this is sorted, encoded or decoded on the loop: that takes less time than a hand-over to a thread."""
 
+ROW_BYTES = 16
+"""What a row costs to encode besides its keys and values, as if it were so much longer."""
+
 INLINE_SEGMENT_BYTES = 128 * 1024
 """So much of a log segment takes less than half a millisecond, where a thread may wait for several until the loop lets
 it run."""
@@ -51,7 +54,9 @@ class Encoder:
                 )
             )
 
-        return encode() if nbytes < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
+        return (
+            encode() if nbytes + ROW_BYTES * (stop - start) < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
+        )
 
     async def sst(self, table: Memtable, *, object_id: bytes, manifest_version: int) -> EncodedSst:
         """All rows of a frozen table, sorted, as one SST."""

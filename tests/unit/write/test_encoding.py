@@ -1,4 +1,4 @@
-"""Making an SST of a memtable that is cancelled on the way."""
+"""Where rows are encoded, and making an SST of a memtable that is cancelled on the way."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from uuid import UUID
 from slate_async.memtable import Memtable
 from slate_async.types import PUT
 from slate_async.write.encoding import INLINE_BYTES, Encoder
+from tests.unit.sst.support import CountingOffload
 
 T = TypeVar("T")
 
@@ -45,3 +46,13 @@ async def test_a_cancelled_flush_leaves_no_generator_to_the_garbage_collector() 
     finally:
         sys.set_asyncgen_hooks(*hooks)
     assert left == []
+
+
+async def test_a_segment_of_many_tiny_rows_is_not_encoded_on_the_loop() -> None:
+    offload = CountingOffload()
+    encoder = Encoder(UUID(int=1), 1, 256, "none", 10, offload)
+    for rows, calls in ((1000, 0), (20_000, 1)):
+        table = Memtable()
+        table.append_batch([b"k"] * rows, [b""] * rows, bytes(rows), 1, None, 0)
+        assert await encoder.segment(table, 0, rows, nbytes=rows, log_id=1, manifest_version=1)
+        assert offload.calls == calls
