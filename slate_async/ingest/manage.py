@@ -68,7 +68,8 @@ class NotAdmittedError(UnavailableError):
 
 
 def job_info(state: ManifestState, job_id: str) -> IngestInfo | None:
-    """What ``state`` says of the job; ``None`` if it knows of none: one of the last `MAX_RECORDS` that have ended."""
+    """What ``state`` says of the job; ``None`` if it knows of none: one on its way, or one of the last `MAX_RECORDS` of
+    its kind that have ended (batches of streams are one)."""
     job = find_ingest(state, job_id)
     if job is not None:
         return _of_job(job)

@@ -3,7 +3,8 @@
 A job is *registered*, which keeps collectors from its SSTs; *committed*: its SSTs are pending, and stay whatever
 happens; *admitted* by the writer, in one step with everything written before, under a sequence number of its own, and
 *shown* once that writer's own reads see it: not before that is its owner told; or it ends before that. Of a job that
-has ended a record stays, one of the last `MAX_RECORDS`: the mark of every edit of it.
+has ended a record stays, the mark of every edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the
+last `MAX_RECORDS` of others, whose name alone says that they are done.
 
 Rule 30: only the owner of the writer's epoch orders data. So a commit gives no number, and a pending ingest is read by
 nobody.
@@ -32,7 +33,7 @@ from slate_async.manifest.state import (
 )
 
 MAX_RECORDS = 256
-"""What became of so many ended jobs is remembered: some 20 KB of a full manifest version."""
+"""What became of so many ended jobs of either kind is remembered: some 20 KB of a full manifest version each."""
 MAX_JOBS = 256
 """Jobs on their way at once."""
 MAX_APPS = 1_000
@@ -87,8 +88,9 @@ def committed_batch(state: ManifestState, app_id: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RegisterIngest:
-    """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. A job that was withdrawn, or
-    has expired, may begin anew; one that is admitted stays so."""
+    """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. One that is on its way is
+    lengthened once half of such a life is over, for who goes on with it may come late. A job that was withdrawn, or has
+    expired, may begin anew; one that is admitted stays so."""
 
     id: str
     now_ms: int
@@ -96,8 +98,10 @@ class RegisterIngest:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is the job, or its record. Raises `InvalidError` if there are too many."""
-        ended = find_record(state, self.id)
-        if find_ingest(state, self.id) is not None or (ended is not None and ended.outcome in ("admitted", "repeated")):
+        job, ended = find_ingest(state, self.id), find_record(state, self.id)
+        if job is not None:
+            return self._lengthened(state, job)
+        if ended is not None and ended.outcome in ("admitted", "repeated"):
             return None
         check_usable(state)
         if len(state.ingests) >= MAX_JOBS:
@@ -109,6 +113,11 @@ class RegisterIngest:
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
         records = tuple(one for one in state.ingest_records if one.id != self.id)
         return replace(state, ingests=(*state.ingests, begun), ingest_records=records)
+
+    def _lengthened(self, state: ManifestState, job: Ingest) -> ManifestState | None:
+        if job.pending or job.expire_ms >= (self.now_ms + self.expire_ms) // 2:
+            return None
+        return _with_job(state, replace(job, expire_ms=self.expire_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,10 +381,12 @@ def _ended(
     app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
     record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown)
     records = [one for one in state.ingest_records if one.id != job.id]
+    alike = [one for one in records if (one.app_id is None) == (app_id is None)]
+    forgotten = alike[: len(alike) + 1 - MAX_RECORDS] if len(alike) >= MAX_RECORDS else []
     return replace(
         state,
         ingests=tuple(one for one in state.ingests if one.id != job.id),
-        ingest_records=(*records[-MAX_RECORDS + 1 :], record),
+        ingest_records=(*(one for one in records if one not in forgotten), record),
     )
 
 

@@ -198,6 +198,15 @@ def test_a_renewed_job_lives_on() -> None:
     assert Collect(300, 0).apply(begun) is not None
 
 
+def test_who_goes_on_with_a_job_late_lengthens_it() -> None:
+    begun = applied(BASE, RegisterIngest("job", 100, 200))
+    assert RegisterIngest("job", 140, 240).apply(begun) is None
+    longer = find_ingest(applied(begun, RegisterIngest("job", 160, 260)), "job")
+    assert longer is not None
+    assert (longer.expire_ms, longer.begun_ms, longer.base_version) == (260, 100, 1)
+    assert RegisterIngest("job", 900, 1_000).apply(committed()) is None
+
+
 def test_a_batch_that_is_in_or_waits_is_not_taken_again() -> None:
     state = committed("a", batch=Batch("app", 7))
     for number in (7, 3):
@@ -237,6 +246,19 @@ def test_records_are_bounded_and_the_oldest_go_first() -> None:
     assert len(state.ingest_records) == MAX_RECORDS
     assert find_record(state, "2") is None
     assert find_record(state, "3") is not None
+
+
+def test_batches_of_streams_forget_no_job_by_name() -> None:
+    """A load is asked for again by its name alone; a batch is known by its number, too."""
+    state = admit("load").apply(committed("load")) or BASE
+    for number in range(MAX_RECORDS + 3):
+        begun = RegisterIngest(f"b{number}", 1, 2).apply(state)
+        assert begun is not None
+        state = applied(begun, CommitIngest(DATABASE, f"b{number}", 1, (), 1, Batch("app", number)))
+    assert len(state.ingest_records) == MAX_RECORDS + 1
+    assert RegisterIngest("load", 1, 2).apply(state) is None
+    assert find_record(state, "b2") is None
+    assert find_record(state, "b3") is not None
 
 
 def test_what_takes_a_removed_databases_place_knows_none_of_its_jobs() -> None:
