@@ -54,14 +54,14 @@ class RowChecker:
 
     def _columns(self, batch: pa.RecordBatch) -> Columns:
         names = batch.schema.names
-        unknown = sorted(set(names) - set(COLUMNS))
-        if unknown or "key" not in names or "value" not in names:
+        wrong = set(names) - set(COLUMNS) or len(set(names)) < len(names)
+        if wrong or "key" not in names or "value" not in names:
             raise InvalidError(f"an ingest takes the columns {', '.join(COLUMNS)} (the last two optional), not {names}")
         keys, values = self._binary(batch, "key"), self._binary(batch, "value")
         kinds = self._kinds(batch.column("op")) if "op" in names else np.full(len(keys), PUT, np.uint8)
         self._check_keys(keys)
         values = self._check_values(values, kinds)
-        expire = self._expiry(batch.column("expire_time")) if "expire_time" in names else None
+        expire = self._expiry(batch.column("expire_time"), kinds) if "expire_time" in names else None
         rows = len(keys)
         create = np.full(rows, self._create_ms, np.int64)
         return Columns(keys, values, np.arange(1, rows + 1, dtype=np.uint64), kinds, expire, create)
@@ -70,13 +70,10 @@ class RowChecker:
         column = batch.column(name)
         if pa.types.is_fixed_size_binary(column.type) and not column.null_count:
             return _of_fixed_size(column)
-        try:
-            return column.cast(pa.binary())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidError(f"column {name} is not binary, or has 2 GiB or more in one batch: {error}") from error
+        return _cast(column, pa.binary(), name)
 
     def _kinds(self, column: pa.Array) -> npt.NDArray[np.uint8]:
-        ops = column.cast(pa.string())
+        ops = _cast(column, pa.string(), "op")
         deletes = pc.fill_null(pc.equal(ops, "delete"), False)
         known = pc.or_(deletes, pc.fill_null(pc.equal(ops, "put"), False))
         self._refuse(pc.invert(known), lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
@@ -100,17 +97,19 @@ class RowChecker:
         )
         return pc.if_else(pa.array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
 
-    def _expiry(self, column: pa.Array) -> npt.NDArray[np.int64] | None:
+    def _expiry(self, column: pa.Array, kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None:
+        """When rows expire; a delete never does."""
         if column.null_count == len(column):
             return None
         times = column
         if pa.types.is_timestamp(times.type):
-            times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
+            times = _cast(times, pa.timestamp("ms", times.type.tz), "expire_time")
         elif not pa.types.is_integer(times.type):
             raise InvalidError(f"expire_time is a timestamp, or milliseconds, not {times.type}")
-        found: npt.NDArray[np.int64] = pc.fill_null(times.cast(pa.int64()), NO_EXPIRY).to_numpy(zero_copy_only=False)
+        whole = pc.fill_null(_cast(times, pa.int64(), "expire_time"), NO_EXPIRY)
+        found: npt.NDArray[np.int64] = whole.to_numpy(zero_copy_only=False)
         self._refuse(pa.array(found < 0), lambda at: f"it expires at {int(found[at])} ms, before 1970")
-        return found
+        return np.where(kinds == DELETE, np.int64(NO_EXPIRY), found)
 
     def _refuse(self, wrong: pa.BooleanArray, say: Callable[[int], str]) -> None:
         if pc.any(wrong).as_py():
@@ -148,6 +147,18 @@ class RowChecker:
         raise InvalidError(
             f"row {self._rows + at}: key {key[:64]!r} comes after {before[:64]!r}; {advice}", outcome="not_applied"
         )
+
+
+WHAT = {"op": "text", "expire_time": "a time that milliseconds can say"}
+
+
+def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """Finer times are cut to milliseconds. Raises `InvalidError`."""
+    try:
+        return column.cast(options=pc.CastOptions(kind, allow_time_truncate=True))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        what = WHAT.get(name, "binary, or has 2 GiB or more in one batch")
+        raise InvalidError(f"column {name} is not {what}: {error}", outcome="not_applied") from error
 
 
 def _of_fixed_size(column: pa.FixedSizeBinaryArray) -> pa.BinaryArray:

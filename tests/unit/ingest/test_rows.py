@@ -49,7 +49,7 @@ def test_deletes_have_no_value() -> None:
 
 
 def test_times_of_expiry() -> None:
-    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    moment = datetime(2030, 1, 1, 0, 0, 0, 5_999, tzinfo=UTC)
     stamps = pa.array([moment, None], pa.timestamp("us", "UTC"))
     rows = taken(
         {"key": ["a", "b"], "value": ["", ""], "expire_time": stamps},
@@ -57,7 +57,19 @@ def test_times_of_expiry() -> None:
         {"key": ["d"], "value": [""], "expire_time": pa.array([5], pa.timestamp("ms", "UTC"))},
     )
     assert rows.expire_ms is not None
-    assert rows.expire_ms.tolist() == [int(moment.timestamp() * 1000), NO_EXPIRY, NO_EXPIRY, 5]
+    assert rows.expire_ms.tolist() == [1_893_456_000_005, NO_EXPIRY, NO_EXPIRY, 5]
+
+
+def test_a_delete_never_expires() -> None:
+    rows = taken({"key": ["a", "b"], "value": ["", ""], "op": ["delete", "put"], "expire_time": pa.array([3, 4])})
+    assert rows.expire_ms is not None
+    assert rows.expire_ms.tolist() == [NO_EXPIRY, 4]
+
+
+def test_a_column_is_there_once() -> None:
+    twice = pa.record_batch([pa.array(["a"]), pa.array(["b"]), pa.array([""])], names=["key", "key", "value"])
+    with pytest.raises(InvalidError, match="takes the columns"):
+        RowChecker(0, "error").take(twice)
 
 
 def test_milliseconds_are_times_of_expiry_too() -> None:
@@ -83,6 +95,13 @@ def test_milliseconds_are_times_of_expiry_too() -> None:
         ([{"key": ["a"]}], "takes the columns"),
         ([{"key": ["a"], "value": [""], "ttl": [1]}], "takes the columns"),
         ([{"key": [[1]], "value": [""]}], "column key is not binary"),
+        ([{"key": ["a"], "value": [""], "op": [b"\xff"]}], "column op is not text"),
+        ([{"key": ["a"], "value": [""], "op": [["put"]]}], "column op is not text"),
+        (
+            [{"key": ["a"], "value": [""], "expire_time": pa.array([2**64 - 1], pa.uint64())}],
+            "column expire_time is not a time",
+        ),
+        ([{"key": ["a"], "value": [""], "expire_time": pa.array([2**62], pa.timestamp("s"))}], "expire_time is not a"),
     ],
 )
 def test_what_cannot_be_taken_is_named(batches: list[dict[str, Any]], said: str) -> None:
