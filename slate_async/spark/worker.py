@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import os
 import threading
 from collections import OrderedDict
@@ -17,6 +18,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from pyspark import TaskContext
 
 import slate_async as slate
 
@@ -119,6 +122,8 @@ def this_worker() -> Worker:
     with _lock:
         if _worker is None or _worker.pid != os.getpid():
             _worker = Worker()
+            if TaskContext.get() is not None:
+                gc.freeze()  # Spark collects garbage after every task: 40 ms of looking through what modules made
             atexit.register(_worker.close)
         return _worker
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -76,3 +79,34 @@ async def test_ranges_are_merged_there_as_here(spark: SparkSession, tmp_path: Pa
             assert twice.ranges > 1
             assert (await admin.verify()).clean
     assert await rows(tmp_path) == before
+
+
+class Slow:
+    """A task that takes a Spark process an hour to read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return time.sleep, (3600,)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_a_cancelled_range_ends_its_job_and_one_that_waits_never_begins(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jobs = spark.sparkContext.statusTracker()
+    slow = cast(RangeTask, Slow())
+    with SparkExecutor(spark, str(tmp_path), parallelism=1) as on_spark:
+        ranges = [asyncio.create_task(on_spark.run(slow)) for _ in range(2)]
+        await until(lambda: bool(jobs.getActiveJobsIds()))
+        for one in ranges:
+            one.cancel()
+        await asyncio.wait(ranges)
+        await until(lambda: not jobs.getActiveJobsIds())
+        await asyncio.sleep(0.3)
+        assert not jobs.getActiveJobsIds()
