@@ -37,6 +37,8 @@ _END = struct.Struct("<I8s")
 TRAILER_BYTES = NONCE_BYTES + _SIZES.size + _END.size
 PARTS_AT_ONCE = 256
 """In one write; systems take 1,024."""
+GROUP_BYTES = 4 << 20
+"""Copied by one call into a worker thread: a millisecond or two."""
 _TAIL_BYTES = TRAILER_BYTES + 3 * MAX_METADATA_BYTES
 """What is read from the end at once; JSON of a legal metadata map always fits."""
 
@@ -52,38 +54,63 @@ class FileInfo:
 
 
 class WrittenFile:
-    """A whole object file that is not on the disk yet: `sync` it. It is closed when it is dropped."""
+    """An object file in the making, which must not exist before: `append` what `with_trailer` and `in_groups` give,
+    then `sync` it. It is closed when it is dropped."""
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: Path) -> None:
+        """Raises `OSError`."""
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write ``parts`` where the last ones ended. Raises `OSError`."""
+        _write_all(self._descriptor, parts)
 
     def sync(self) -> None:
         """Wait until the disk has it. Raises `OSError`."""
         os.fsync(self._descriptor)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def with_trailer(parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> list[Buffer]:
+    """A whole object file of the data ``parts``. ``token`` is 32 hex digits, unique to this write: its etag."""
+    described = json.dumps(dict(metadata), sort_keys=True, separators=(",", ":")).encode() if metadata else b""
+    covered = described + bytes.fromhex(token) + _SIZES.pack(sum(map(len, parts)), len(described))
+    return [*parts, covered + _END.pack(crc32c(covered), MAGIC)]
+
+
+def in_groups(parts: Sequence[Buffer]) -> list[list[Buffer]]:
+    """``parts``, cut so that no group, of those to be appended one after another, holds more than `GROUP_BYTES`."""
+    groups: list[list[Buffer]] = [[]]
+    room = GROUP_BYTES
+    for part in parts:
+        if len(part) <= room:
+            groups[-1].append(part)
+            room -= len(part)
+            continue
+        view = memoryview(part)
+        while view:
+            if not room:
+                groups.append([])
+                room = GROUP_BYTES
+            groups[-1].append(view[:room])
+            view, room = view[room:], max(0, room - len(view))
+    return groups
 
 
 def write_synced(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> str:
-    """`write_file`, and sync it; returns its etag, which is ``token``. Raises `OSError`."""
-    write_file(path, parts, metadata, token).sync()
+    """Write a whole object file at ``path``, which must not exist, and sync it; returns its etag, which is ``token``.
+
+    Raises `OSError`."""
+    written = WrittenFile(path)
+    written.append(with_trailer(parts, metadata, token))
+    written.sync()
     return token
-
-
-def write_file(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> WrittenFile:
-    """Write a whole object file of ``parts`` at ``path``, which must not exist.
-
-    ``token`` is 32 hex digits, unique to this write. Raises `OSError`."""
-    described = json.dumps(dict(metadata), sort_keys=True, separators=(",", ":")).encode() if metadata else b""
-    covered = described + bytes.fromhex(token) + _SIZES.pack(sum(map(len, parts)), len(described))
-    trailer = covered + _END.pack(crc32c(covered), MAGIC)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    written = WrittenFile(descriptor)
-    _write_all(descriptor, [*parts, trailer])
-    return written
 
 
 def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:

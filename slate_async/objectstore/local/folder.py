@@ -8,14 +8,14 @@ their parents before the first name in them counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
-from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder, write_file
+from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder
 from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.local.open_files import OpenFile
 from slate_async.objectstore.local.temps import Temporaries, remove
@@ -62,17 +62,30 @@ class Folder:
 
     def scratch(self) -> Path:
         """A path for a new temporary file."""
+        return self._place().new_path()
+
+    def _place(self) -> Temporaries:
         if self._temporaries is None:
             raise OSError("the folder is not open for writing")
-        return self._temporaries.new_path()
+        return self._temporaries
 
-    def write(self, temporary: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> WrittenFile:
-        """Write a body under ``temporary``, for `finish`. Takes a processor, not a disk. Raises `NotWrittenError`."""
+    def begin(self, temporary: Path, parts: Sequence[Buffer]) -> WrittenFile:
+        """Write the first ``parts`` of an object file under ``temporary``, to `append` others and for `finish`. Takes a
+        processor, not a disk. Raises `NotWrittenError`, and `ClosedError` once this owner's place is given up."""
         try:
-            return write_file(temporary, parts, metadata, token)
+            written = self._place().create(temporary)
+        except OSError as error:
+            raise NotWrittenError from error
+        return self.append(written, temporary, parts)
+
+    def append(self, written: WrittenFile, temporary: Path, parts: Sequence[Buffer]) -> WrittenFile:
+        """Write more of it. Raises `NotWrittenError`."""
+        try:
+            written.append(parts)
         except OSError as error:
             remove(temporary)
             raise NotWrittenError from error
+        return written
 
     def finish(self, written: WrittenFile, temporary: Path, key: str, mode: PutMode) -> Verdict:
         """Sync what was ``written`` under ``temporary``, then `name_temporary` it.

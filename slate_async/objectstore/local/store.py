@@ -21,7 +21,7 @@ from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
-from slate_async.objectstore.local.file import WrittenFile
+from slate_async.objectstore.local.file import in_groups, with_trailer
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
 from slate_async.objectstore.local.open_files import OpenFiles
 from slate_async.objectstore.local.temps import remove
@@ -47,7 +47,7 @@ CLAIM_POLL_SECONDS = 0.002
 NAMING_ATTEMPTS = 1000
 LARGE_BYTES = 256 << 10
 """A larger body is written among what computes: to copy it takes a processor for a millisecond and more, which then is
-not the event loop's. Only syncing it waits for the disk."""
+not the event loop's. It is written in groups, others computing in between. Only syncing it waits for the disk."""
 REWRITES = 8
 
 
@@ -120,10 +120,7 @@ class LocalStore:
             token = self._runtime.ids.token()
             temporary = self._folder.scratch()
             try:
-                abandoned, self._abandoned = self._abandoned, []
-                write = partial(self._folder.write, temporary, parts, kept, token)
-                write = partial(_after_removing, abandoned, write)
-                verdict = await self._written(write, temporary, key, mode, large=sum(map(len, parts)) >= LARGE_BYTES)
+                verdict = await self._written(with_trailer(parts, kept, token), temporary, key, mode)
                 if verdict not in (Verdict.DONE, Verdict.BROKEN):
                     verdict = await self._wait_for_turn(temporary, key, mode)
             except BaseException:
@@ -133,15 +130,19 @@ class LocalStore:
                 return token
         raise UnavailableError(f"{key!r}: other writers kept breaking in", outcome="not_applied")
 
-    async def _written(
-        self, write: Callable[[], WrittenFile], temporary: Path, key: str, mode: PutMode, *, large: bool
-    ) -> Verdict:
-        """Write a body, sync it and try to name it."""
-        if not large:
-            finish = partial(self._folder.finish, temporary=temporary, key=key, mode=mode)
-            return await self._run(lambda: finish(write()), outcome="unknown")
-        written = await self._run(write, outcome="not_applied", computing=True)
-        return await self._run(partial(self._folder.finish, written, temporary, key, mode), outcome="unknown")
+    async def _written(self, parts: Sequence[Buffer], temporary: Path, key: str, mode: PutMode) -> Verdict:
+        """Write an object file of ``parts``, the last of them its trailer; sync it and try to name it."""
+        abandoned, self._abandoned = self._abandoned, []
+        first, *others = in_groups(parts)
+        begin = partial(_after_removing, abandoned, partial(self._folder.begin, temporary, first))
+        finish = partial(self._folder.finish, temporary=temporary, key=key, mode=mode)
+        if sum(map(len, parts[:-1])) < LARGE_BYTES:
+            return await self._run(lambda: finish(begin()), outcome="unknown")
+        written = await self._run(begin, outcome="not_applied", computing=True)
+        for group in others:
+            append = partial(self._folder.append, written, temporary, group)
+            await self._run(append, outcome="not_applied", computing=True)
+        return await self._run(partial(finish, written), outcome="unknown")
 
     async def _wait_for_turn(self, temporary: Path, key: str, mode: PutMode) -> Verdict:
         """Try to name a written body until it is DONE or BROKEN; break a claim that stays too long."""

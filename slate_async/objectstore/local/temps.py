@@ -11,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from itertools import count
 from pathlib import Path
 
+from slate_async.errors import ClosedError
+from slate_async.objectstore.local.file import WrittenFile
 from slate_async.objectstore.local.layout import TEMPORARY_FOLDER
 
 LOCK_SUFFIX = ".lock"
@@ -28,6 +31,7 @@ class Temporaries:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._numbers = count(1)
         self._owner = owner
+        self._making = threading.Lock()
         self._lock = self._take_lock()
         remove_abandoned(self.folder)
 
@@ -50,11 +54,20 @@ class Temporaries:
         """A name no other temporary file ever had."""
         return self.folder / f"{self._owner}.{next(self._numbers)}"
 
+    def create(self, path: Path) -> WrittenFile:
+        """The temporary file at ``path``, new. Raises `OSError`, and `ClosedError` after `close`, which would not find
+        it. Threads may race with `close`."""
+        with self._making:
+            if self._lock < 0:
+                raise ClosedError(f"the store in {self.folder.parent} is closed", outcome="not_applied")
+            return WrittenFile(path)
+
     def close(self) -> None:
         """Remove what is left of this owner, if the folder is still there. Idempotent."""
-        if self._lock < 0:
+        with self._making:
+            lock, self._lock = self._lock, -1
+        if lock < 0:
             return
-        lock, self._lock = self._lock, -1
         try:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 _remove_owner(self.folder, self._owner, sorted(os.listdir(self.folder)))

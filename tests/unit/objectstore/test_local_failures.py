@@ -13,6 +13,7 @@ import slate_async
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.local import LocalStore, folder
 from slate_async.objectstore.local.failures import translated
+from slate_async.objectstore.local.file import WrittenFile
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.protocol import Runtime
@@ -102,7 +103,7 @@ async def test_a_full_disk_is_waited_for(tmp_path: Path, runtime: Runtime, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = LocalStore(tmp_path, runtime)
-    monkeypatch.setattr(folder, "write_file", full)
+    monkeypatch.setattr(WrittenFile, "append", full)
     with pytest.raises(UnavailableError, match="No space left on device") as failure:
         await store.put("key", b"")
     assert failure.value.outcome == "not_applied"
