@@ -134,9 +134,23 @@ class Environment:
 
         Raises `InvalidError`, `FencedError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, properties, name)
+        return self._open_writer(path, metastore, settings, name, create=create, properties=properties)
 
+    def _open_writer(
+        self,
+        path: Path,
+        metastore: str | MetaStoreFactory | None,
+        settings: Settings | None,
+        name: str | None,
+        *,
+        create: bool = False,
+        properties: Mapping[str, str] | None = None,
+        if_first: bool = False,
+    ) -> OpeningDb:
         async def begin(part: Part) -> Db:
-            claimed = await open_writer(part.place, part.supervisor, create=create, properties=properties)
+            claimed = await open_writer(
+                part.place, part.supervisor, create=create, properties=properties, if_first=if_first
+            )
             return Db(part.place, claimed, part.supervisor, part.polls, part.release)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
@@ -264,7 +278,7 @@ class Environment:
         async def begin(part: Part) -> IngestJob:
             opened = await begin_ingest(part.place, part.supervisor, chosen, lifetime_ms, create=create)
             own = part.place.settings.replace(compactor=False)
-            writer = partial(self.open, path, metastore=metastore, settings=own, create=False, name=name)
+            writer = partial(self._open_writer, path, metastore, own, name)
             return IngestJob(
                 part.place, chosen, opened, part.supervisor, part.release, lifetime_ms=lifetime_ms, writer=writer
             )

@@ -4,13 +4,15 @@ See `slate_async.ingest`."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from slate_async.counters import shared_counters
 from slate_async.db import Db
-from slate_async.errors import ConflictError, InvalidError, UnavailableError
+from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.ingest import manage
 from slate_async.ingest.manage import IngestInfo
 from slate_async.ingest.rows import Duplicates
@@ -31,6 +33,12 @@ DAY_S = 86_400.0
 RENEWALS = 3
 """An open job is renewed so often in its lifetime."""
 WAIT_S = 60.0
+
+
+class OpenWriter(Protocol):
+    """Opens the job's database as its writer; ``if_first``: only if it has never had one."""
+
+    def __call__(self, *, if_first: bool) -> AbstractAsyncContextManager[Db]: ...
 
 
 class IngestTask(Member):
@@ -82,7 +90,7 @@ class IngestJob(Member):
         release: Callable[[], Awaitable[None]],
         *,
         lifetime_ms: int,
-        writer: Callable[[], AbstractAsyncContextManager[Db]],
+        writer: OpenWriter,
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         self._place = place
@@ -143,8 +151,7 @@ class IngestJob(Member):
             info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *ssts], batch)
         self._committed = True
         if not info.done and (exclusive or (wait and await self._never_opened())):
-            async with self._writer():
-                return await self._until_admitted(limit)
+            return await self._as_writer(limit, if_first=not exclusive)
         return await self._until_admitted(limit) if wait else info
 
     async def _never_opened(self) -> bool:
@@ -153,16 +160,43 @@ class IngestJob(Member):
             return False
         return (await self._driver.existing(self._name)).writer_epoch == 0
 
+    async def _as_writer(self, timeout_s: float, *, if_first: bool) -> IngestInfo:
+        """Become the writer until the job is admitted. Who fences this one, or was first, admits it, too."""
+        try:
+            async with self._writer(if_first=if_first) as db:
+                room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
+                try:
+                    return await self._until_admitted(timeout_s)
+                finally:
+                    room.cancel()
+                    await asyncio.wait([room])
+        except FencedError as fenced:
+            logger.info("%s: ingest %s is left to another writer: %s", self._name, self.job_id, fenced)
+            return await self._until_admitted(timeout_s)
+
+    async def _make_room(self, db: Db) -> None:
+        """Compact where L0 is full, for perhaps nobody else does; else leave that to whoever compacts."""
+        while db.status().state == "open":
+            if db.status().l0_stall is not None:
+                try:
+                    await db.compact()
+                except SlateError as error:
+                    logger.warning("%s: no room for ingest %s yet: %s", self._name, self.job_id, error)
+            await self._clock.sleep(self._poll_s)
+
     async def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database. Raises as `commit` does."""
         self._check()
         return await self._until_admitted(seconds(timeout, "timeout"))
 
     async def _until_admitted(self, timeout_s: float) -> IngestInfo:
-        poll_s = self._place.settings.manifest_poll_interval_ms / 1000
         return await manage.until_admitted(
-            self._driver, self._clock, self.job_id, timeout_s=timeout_s, poll_s=min(poll_s, 1.0)
+            self._driver, self._clock, self.job_id, timeout_s=timeout_s, poll_s=self._poll_s
         )
+
+    @property
+    def _poll_s(self) -> float:
+        return min(self._place.settings.manifest_poll_interval_ms / 1000, 1.0)
 
     async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:

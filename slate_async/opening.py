@@ -48,9 +48,16 @@ class Opened:
 
 
 async def open_writer(
-    place: Place, supervisor: Supervisor, *, create: bool, properties: Mapping[str, str] | None = None
+    place: Place,
+    supervisor: Supervisor,
+    *,
+    create: bool,
+    properties: Mapping[str, str] | None = None,
+    if_first: bool = False,
 ) -> Opened:
     """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
+
+    if_first: only if it has never had a writer; else `FencedError`
 
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
     claimed meanwhile), `CorruptionError`, `UnavailableError`."""
@@ -68,6 +75,7 @@ async def open_writer(
             pin,
             settings.retention_ms,
             settings.compaction,
+            if_first,
         )
         looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
         claimed = await driver.commit(claim)

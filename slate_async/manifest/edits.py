@@ -72,6 +72,7 @@ class ClaimWriter:
 
     pin: the writer's own checkpoint, in place of all that earlier writers left; ``None`` makes none
     retention_ms, compaction: what the database is to follow from now on; ``None`` leaves it
+    if_first: fence nobody: only if the database has never had a writer
     """
 
     token: str
@@ -79,12 +80,15 @@ class ClaimWriter:
     pin: WriterPin | None = None
     retention_ms: int | None = None
     compaction: CompactionStyle | None = None
+    if_first: bool = False
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to any usable state."""
+        """Applies to any usable state. Raises `FencedError` if it is not to fence who was first."""
         if state.writer_token == self.token:
             return None
         check_usable(state)
+        if self.if_first and state.writer_epoch:
+            raise FencedError(f"writer epoch {state.writer_epoch} was first", outcome="not_applied")
         claimed = replace(
             state,
             writer_epoch=state.writer_epoch + 1,

@@ -193,6 +193,31 @@ async def test_exclusive_fences_the_live_writer(store: MemoryStore) -> None:
     await db.close()
 
 
+async def test_drivers_that_fence_one_another_are_told_all_the_same(store: MemoryStore) -> None:
+    """Whoever takes over admits what the one before has committed."""
+    await (await open_db(store)).close()
+
+    async def load(number: int) -> str:
+        async with open_job(store, f"job {number}") as job:
+            await job.write([table({f"{number}": "x"})])
+            return str((await job.commit(exclusive=True)).state)
+
+    assert await asyncio.gather(*map(load, range(5))) == ["admitted"] * 5
+    async with open_db(store) as db:
+        assert [key async for key, _ in db.scan()] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_exclusive_loads_make_room_where_nobody_compacts(store: MemoryStore) -> None:
+    settings = {"l0_max_ssts": 4, "l0_compact_ssts": 2}
+    for number in range(10):
+        async with open_job(store, f"job {number}", create=True, settings=settings) as job:
+            await job.write([table({f"{number}": "x"})])
+            assert (await job.commit(exclusive=True, timeout=20)).state == "admitted"
+    async with open_db(store) as db:
+        assert db._writer.l0_count < 4
+        assert len([row async for row in db.scan()]) == 10
+
+
 async def test_whoever_opens_the_database_admits_what_waits(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
@@ -384,6 +409,25 @@ async def test_a_writer_that_came_first_is_not_fenced(store: MemoryStore) -> Non
         await db.put(b"b", b"2")
         await db.confirm()
         assert (await job.wait()).state == "admitted"
+
+
+async def test_a_writer_that_comes_in_the_same_moment_is_not_fenced(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether there has been a writer, and becoming it."""
+    async with open_job(store, create=True) as job:
+        await job.write([table({"a": "1"})])
+
+        async def before_it_came() -> bool:
+            return True
+
+        monkeypatch.setattr(job, "_never_opened", before_it_came)
+        async with open_db(store) as db:
+            with pytest.raises(slate.NotAdmittedError):
+                await job.commit(timeout=0.05)
+            await db.put(b"b", b"2")
+            await db.confirm()
+            assert (await job.wait()).state == "admitted"
 
 
 async def test_many_ssts_of_one_ingest_count_as_one_in_l0(store: MemoryStore) -> None:
