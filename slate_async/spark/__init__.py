@@ -10,6 +10,7 @@ from slate_async.spark.decode import decode_arrow, decode_json, decode_with
 from slate_async.spark.export import ExportReport, export_parquet, import_parquet
 from slate_async.spark.load import bulk_load
 from slate_async.spark.load_plan import LoadPlan, plan_load
+from slate_async.spark.progress import LoadProgress
 from slate_async.spark.report import draw_report, totals
 from slate_async.spark.session import spark_session
 from slate_async.spark.source import SlateDataSource, read, reading, register
@@ -20,6 +21,7 @@ __all__ = [
     "ExportReport",
     "SlateChangesSource",
     "LoadPlan",
+    "LoadProgress",
     "SlateDataSource",
     "SparkExecutor",
     "arrange",

@@ -20,6 +20,7 @@ import slate_async as slate
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.feed import feed
+from slate_async.spark.progress import ProgressSink, watched
 from slate_async.spark.worker import this_worker
 from slate_async.write.rows import Duration
 
@@ -52,6 +53,8 @@ def bulk_load(
     lifetime: Duration = 86_400.0,
     metastore: str | None = None,
     settings: slate.Settings | None = None,
+    create: bool = True,
+    progress: ProgressSink | None = None,
 ) -> slate.IngestInfo:
     """Put the rows of ``df`` into the database at ``path``, all in one step for every reader; what became of it.
 
@@ -66,6 +69,8 @@ def bulk_load(
     timeout: seconds or a timedelta to wait
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings: as of `slate_async.open`; the database's settings for SSTs are not known here
+    create: make the database if it is missing. Nobody writes to a new one, so who waits becomes its writer for a moment
+    progress: called with a `LoadProgress` every half a second while Spark works, on a thread of its own, and at its end
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
     stored, naming the first one a task met, and for equal keys; `slate.NotAdmittedError`: nobody admitted it in time,
@@ -89,11 +94,14 @@ def bulk_load(
     worker = this_worker()
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
-        return await environment.open_ingest(path, job_id=name, lifetime=lifetime, metastore=metastore, settings=chosen)
+        return await environment.open_ingest(
+            path, job_id=name, lifetime=lifetime, metastore=metastore, settings=chosen, create=create
+        )
 
     job = worker.run(begin)
     try:
-        ssts = _made(rows, path, job, "error" if order is None else "last")
+        with watched(df.sparkSession, f"slate_async load of {path}", progress):
+            ssts = _made(rows, path, job, "error" if order is None else "last")
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
             return await job.commit(ssts, batch=batch, wait=wait, timeout=timeout, exclusive=mode == "exclusive")

@@ -148,6 +148,7 @@ def _open(environment: slate.Environment, options: WriteOptions, job_id: str) ->
         lifetime=options.lifetime_s,
         metastore=options.metastore,
         settings=options.settings,
+        create=True,
     )
 
 

@@ -118,6 +118,19 @@ async def test_without_a_writer_it_waits_or_takes_over(spark: SparkSession, tmp_
     assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1")]
 
 
+async def test_a_database_is_made_and_progress_told(spark: SparkSession, tmp_path: Path) -> None:
+    df = small(spark, [("a", "1"), ("b", "2")])
+    with pytest.raises(slate.InvalidError, match="create=True"):
+        await load(df, tmp_path / "db", create=False)
+    told: list[slate_spark.LoadProgress] = []
+    info = await load(df, tmp_path / "db", partitions=2, progress=told.append)
+    assert (info.state, info.rows) == ("admitted", 2)
+    assert told[-1].tasks_done == told[-1].tasks_total >= 2
+    assert told[-1].failed == 0
+    assert (await load(df, tmp_path / "db", mode="exclusive", progress=lambda _: 1 / 0)).seq == 2  # type: ignore[arg-type]
+    assert await contents(tmp_path / "db") == [(b"a", b"1"), (b"b", b"2")]
+
+
 @pytest.mark.parametrize(
     ("rows", "names", "more", "said"),
     [

@@ -42,6 +42,11 @@ async def test_a_frame_is_appended(spark: SparkSession, tmp_path: Path) -> None:
     assert {job.state for job in await jobs(tmp_path)} == {"admitted"}
 
 
+async def test_appending_makes_a_database(spark: SparkSession, tmp_path: Path) -> None:
+    small(spark, [("b", "2"), ("a", "1")]).write.format("slate").mode("append").save(str(tmp_path))
+    assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2")]
+
+
 @pytest.mark.parametrize(("mode", "said"), [("overwrite", "not supported"), ("append", "overlapping keys")])
 async def test_what_cannot_be_written_is_said(spark: SparkSession, tmp_path: Path, mode: str, said: str) -> None:
     await made(tmp_path)

@@ -1,0 +1,85 @@
+"""How far the Spark jobs of a block have come, told to whoever asked.
+
+Spark counts tasks by job group: the block's own, so its jobs are told apart from all others; the caller's is put back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import uuid4
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+PERIOD_S = 0.5
+GROUP, DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far Spark has come with a load.
+
+    tasks_done, tasks_total: of all stages that have begun. Spark plans as it goes, so the total grows: those that
+    sample keys come first, then those that spread rows, then those that sort them and write SSTs
+    failed: attempts that failed, and were or will be repeated
+    """
+
+    tasks_done: int = 0
+    tasks_total: int = 0
+    failed: int = 0
+
+
+ProgressSink: TypeAlias = Callable[[LoadProgress], None]
+
+
+@contextmanager
+def watched(spark: SparkSession, description: str, progress: ProgressSink | None) -> Iterator[None]:
+    """Tell ``progress`` how far the jobs are that this thread runs inside the block, every `PERIOD_S` and at the end.
+    What it raises is logged, and ends the telling, not the load."""
+    if progress is None:
+        yield
+        return
+    context, group, over = spark.sparkContext, f"slate_async-{uuid4()}", threading.Event()
+
+    def tell() -> None:
+        try:
+            while not over.wait(PERIOD_S):
+                progress(_progress(context, group))
+            progress(_progress(context, group))
+        except Exception:
+            logger.exception("telling the progress of a load failed")
+
+    before = {name: context.getLocalProperty(name) for name in (GROUP, DESCRIPTION)}
+    context.setLocalProperty(GROUP, group)
+    context.setLocalProperty(DESCRIPTION, description)
+    teller = threading.Thread(target=tell, name="slate_async progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+        for name, value in before.items():
+            context.setLocalProperty(name, value)  # type: ignore[arg-type] # None takes it away
+
+
+def _progress(context: SparkContext, group: str) -> LoadProgress:
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    numbers = {stage for job in jobs if job is not None for stage in job.stageIds}
+    progress = LoadProgress()
+    for stage in map(tracker.getStageInfo, numbers):
+        if stage is None:
+            continue
+        done, failed = stage.numCompletedTasks, stage.numFailedTasks
+        if done or failed or stage.numActiveTasks:  # others may be skipped: their output is there
+            progress = LoadProgress(
+                progress.tasks_done + done, progress.tasks_total + stage.numTasks, progress.failed + failed
+            )
+    return progress
