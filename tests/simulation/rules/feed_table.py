@@ -8,11 +8,13 @@ from typing import Any
 
 from slate_async.changes import source
 from slate_async.changes.hold import Hold
+from slate_async.changes.source import ChangeSource
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.manifest import feeds, ingests
 from slate_async.manifest.state import FeedMark, ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 from tests.simulation.scenarios.protocol import Scenario
 
 
@@ -32,8 +34,22 @@ def hold_no_ingest(checkpoints: Any, ssts: Any) -> Any:
     return checkpoints
 
 
+async def counts_anyway(self: ChangeSource, first: int, chunk: Any, head: ManifestState, known_start: int) -> bool:
+    """Rule 13: what was read at the tail is the log, wherever the head read afterwards starts it."""
+    return True
+
+
+async def holds_anyway(self: ChangeSource, read: Any, chunk: Any, head: ManifestState) -> bool:
+    """Numbers that are missing are not looked for."""
+    return True
+
+
 def anything(state: ManifestState, seq: int) -> None:
     """Whatever is asked for is there."""
+
+
+def anything_follows(rows: Any, after: int, *, shared_until: int, source: str) -> None:
+    """Whatever comes next is next."""
 
 
 def _feed(**fixed: Any) -> Scenario:
@@ -65,6 +81,8 @@ _BUSY = {
     "feeds": 1,
 }
 """Everything leaves the log at once, is compacted and collected; one consumer with a hold by name."""
+
+_STALE_IDS = next(scenario for scenario in LIFE_SCRIPTS if scenario.name == "script-stale-ids-feed")
 
 FEED_SWITCHES: Sequence[Switch] = (
     Switch(
@@ -98,5 +116,15 @@ FEED_SWITCHES: Sequence[Switch] = (
         (Patch(ingests, "hold_ingest", hold_no_ingest),),
         within=30,
         stage=_feed(feeds=3, ingesters=2),
+    ),
+    Switch(
+        "13-feed",
+        "13",
+        "a change feed believes ids without a head read afterwards, and does not look whether numbers are missing",
+        (Patch(ChangeSource, "_counts", counts_anyway),),
+        within=20,
+        stage=_STALE_IDS,
+        behind=(Patch(ChangeSource, "_holds_all", holds_anyway), Patch(source, "check_gapless", anything_follows)),
+        hidden=True,
     ),
 )

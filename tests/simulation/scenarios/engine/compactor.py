@@ -55,7 +55,8 @@ class Compact:
         inputs = self.base.l0
         if state.runs != self.base.runs or (inputs and state.l0[-len(inputs) :] != inputs):
             raise ConflictError("an input is gone")
-        kept = replace(state, runs=self.runs, l0=state.l0[: len(state.l0) - len(inputs)])
+        floor = max(state.history_floor, self.base.last_seq, self.last_seq)  # nothing older than the newest is kept
+        kept = replace(state, runs=self.runs, l0=state.l0[: len(state.l0) - len(inputs)], history_floor=floor)
         if self.log_end is None:
             return kept
         if state.log_start != self.base.log_start or state.l0 != inputs:

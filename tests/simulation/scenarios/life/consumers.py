@@ -55,7 +55,7 @@ async def _once(
                 if consumed.turn != mine:
                     return
                 _begin(consumed, feed, node)
-                await _pull(estate, node, consumed, mine, feed, None if to_the_end else rng.randint(1, 8))
+                await pull(estate, node, consumed, mine, feed, None if to_the_end else rng.randint(1, 8))
         except InvalidError as error:
             if consumed.turn != mine:
                 return  # the one after has taken the hold over
@@ -78,9 +78,10 @@ def _begin(consumed: Consumed, feed: slate.ChangeFeed, node: Node) -> None:
     consumed.snapshot_seq = max(consumed.snapshot_seq, feed.snapshot_seq)
 
 
-async def _pull(
+async def pull(
     estate: Estate, node: Node, consumed: Consumed, mine: int, feed: slate.ChangeFeed, count: int | None
 ) -> None:
+    """Write down what the feed gives in ``count`` steps, or up to its end, while ``mine`` is the consumer's turn."""
     rng = node.rng
     batches = feed.batches(max_rows=rng.choice((1, 5, 100)))
     while count is None or count > 0:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import slate_async as slate
 from slate_async.errors import InvalidError
 from slate_async.log.names import PREFIX
 from tests.simulation.checkers import Violation
@@ -16,10 +17,15 @@ from tests.simulation.scenarios.engine.play import world_of
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.scripts import NO_WAL, SOON_SECONDS, behind_a_stale_fence
 from tests.simulation.scenarios.engine.stage import CALM, Stage, summary_of
+from tests.simulation.scenarios.life.consumed import Consumed, check_consumed
+from tests.simulation.scenarios.life.consumers import finish, pull
 from tests.simulation.scenarios.life.estate import Estate, rows_of
 from tests.simulation.scenarios.life.params import draw_life
 from tests.simulation.scenarios.protocol import Scenario, Stats
 from tests.simulation.world import World
+
+STEPS = 6
+"""Of a consumer, until it has all there is."""
 
 
 class LifeStage(Stage):
@@ -66,6 +72,32 @@ async def stale_ids(stage: LifeStage) -> None:
                 record_view(stage.site.history, node.name, Kind.DURABLE, rows)
 
             await behind_a_stale_fence(stage, owner, poll, look)
+
+    await node.run(read())
+
+
+async def stale_ids_feed(stage: LifeStage) -> None:
+    """An opener's fence lands at an id that was compacted and collected, where a feed that holds nothing reads."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    node, consumed = stage.world.node("consumer"), Consumed(None, pin=False)
+    stage.estate.consumers.append(consumed)
+
+    async def read() -> None:
+        async with stage.estate.reader(node, stage.site, pin=False) as reader, reader.changes() as feed:
+
+            async def poll() -> None:
+                if not consumed.turn:
+                    await node.run(some(feed))
+
+            await behind_a_stale_fence(stage, owner, poll, poll)
+
+    async def some(feed: slate.ChangeFeed) -> None:
+        try:
+            await pull(stage.estate, node, consumed, 0, feed, STEPS)
+        except InvalidError:  # what comes next was compacted: it begins anew, in the end
+            consumed.forget()
+            consumed.turn += 1
 
     await node.run(read())
 
@@ -169,7 +201,11 @@ def _scripted(name: str, script: Callable[[LifeStage], Coroutine[Any, Any, None]
         await stage.site.create()
         await script(stage)
         stats = await stage.end()
-        if script is not stale_ids:  # which deletes by hand what the owner's checkpoint keeps
+        for consumed in stage.estate.consumers:
+            node = world.node("caretaker")
+            await node.run(finish(stage.estate, stage.site, node, consumed))
+            check_consumed(stage.site.history, consumed, "the consumer")
+        if script not in (stale_ids, stale_ids_feed):  # which delete by hand what the owner's checkpoint keeps
             stage.estate.check()
         return stats
 
@@ -178,6 +214,7 @@ def _scripted(name: str, script: Callable[[LifeStage], Coroutine[Any, Any, None]
 
 LIFE_SCRIPTS: Sequence[Scenario] = (
     _scripted("stale-ids-reader", stale_ids, **NO_WAL),
+    _scripted("stale-ids-feed", stale_ids_feed, **NO_WAL),
     _scripted("skipped-log", skipped_log, wal=False),
     _scripted("copied-checkpoint", copied_checkpoint, metadata="server"),
     _scripted("remade", remade, protocol="contiguous"),
