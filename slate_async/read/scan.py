@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from weakref import ref
 
 from slate_async.errors import InvalidError
 from slate_async.format.columns import Columns
@@ -60,6 +61,7 @@ class Scan:
         "_check",
         "_exhausted",
         "_hurried",
+        "_items",
         "_left",
         "_look",
         "_looks",
@@ -100,6 +102,7 @@ class Scan:
         self._rows: RenewedRows | None = None
         self._rest: Columns | None = None
         self._begun = False
+        self._items: Callable[[], _Items | None] = _no_items
         self._hurried = False
         self._busy = False
         self._exhausted = False
@@ -112,7 +115,9 @@ class Scan:
         if self._begun:
             return _Steps(self._next_pairs, self._begin)  # which refuses
         self._begun = True
-        return _Pairs(self)
+        pairs = _Pairs(self)
+        self._items = ref(pairs)
+        return pairs
 
     def rows(self) -> AsyncIterator[Row]:
         """`Row` objects, with sequence number and times."""
@@ -132,8 +137,10 @@ class Scan:
     # end
 
     async def aclose(self) -> None:
-        """Stop: nothing more is read and the pin is given up. Idempotent."""
-        if self._refusal is None and not self._over:
+        """Stop: nothing more is read or given, and the pin is given up. Idempotent."""
+        items = self._items()
+        dropped = items is not None and items.drop()
+        if self._refusal is None and (dropped or not self._over):
             self._refusal = "the scan is closed"
         self._rest = None
         self._pin = None
@@ -152,13 +159,14 @@ class Scan:
 
     @property
     def _over(self) -> bool:
-        """Whether every row was given."""
-        return self._exhausted and self._rest is None
+        """Whether every row was given to who makes items of them."""
+        return self._exhausted and self._rest is None and self._refusal is None
 
-    def _begin(self) -> None:
+    def _begin(self, items: _Items) -> None:
         if self._begun:
             raise InvalidError("a scan is iterated once; make another one")
         self._begun = True
+        self._items = ref(items)
 
     def _pairs_now(self) -> Iterator[Pair] | None:
         """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
@@ -311,10 +319,21 @@ class Scan:
             await self._rows.aclose()
 
 
+class _Items(Protocol):
+    """What iterates a scan, and holds rows that it has not given yet."""
+
+    def drop(self) -> bool:
+        """Give none of them any more. Whether there were any."""
+
+
+def _no_items() -> None:
+    """Nobody iterates it yet."""
+
+
 class _Pairs(AsyncIterator[Pair]):
     """Pairs, the first ones from what is at hand; one that was made already costs no suspension."""
 
-    __slots__ = ("_ready", "_scan")
+    __slots__ = ("__weakref__", "_ready", "_scan")
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -330,23 +349,28 @@ class _Pairs(AsyncIterator[Pair]):
         self._ready = ready
         return next(ready)
 
+    def drop(self) -> bool:
+        """See `_Items`."""
+        ready, self._ready = self._ready, _NO_PAIRS
+        return next(ready, None) is not None
+
 
 class _Steps(AsyncIterator[T], Generic[T]):
     """Items made chunk by chunk; one that is at hand costs no suspension."""
 
-    __slots__ = ("_begin", "_more", "_ready")
+    __slots__ = ("__weakref__", "_begin", "_more", "_ready")
 
-    def __init__(self, more: Callable[[], Awaitable[Iterator[T] | None]], begin: Callable[[], None]) -> None:
+    def __init__(self, more: Callable[[], Awaitable[Iterator[T] | None]], begin: Callable[[_Items], None]) -> None:
         """``more`` gives the items of the next chunk, ``None`` after the last one; ``begin`` is called once before."""
         self._more = more
-        self._begin: Callable[[], None] | None = begin
+        self._begin: Callable[[_Items], None] | None = begin
         self._ready: Iterator[T] = iter(())
 
     async def __anext__(self) -> T:
         for item in self._ready:
             return item
         if self._begin is not None:
-            self._begin()
+            self._begin(self)
             self._begin = None
         ready = await self._more()
         if ready is None:
@@ -354,12 +378,17 @@ class _Steps(AsyncIterator[T], Generic[T]):
         self._ready = ready
         return next(ready)
 
+    def drop(self) -> bool:
+        """See `_Items`."""
+        ready, self._ready = self._ready, iter(())
+        return next(ready, None) is not None
+
 
 class _Batches(AsyncIterator[RecordBatch]):
     """Record batches made from as many rows as are at hand, up to a bound. What a cancelled step has gathered belongs
     to the next one."""
 
-    __slots__ = ("_begun", "_held", "_max_rows", "_parts", "_scan", "_times")
+    __slots__ = ("__weakref__", "_begun", "_held", "_max_rows", "_parts", "_scan", "_times")
 
     def __init__(self, scan: Scan, max_rows: int, times: bool) -> None:
         self._scan = scan
@@ -372,7 +401,7 @@ class _Batches(AsyncIterator[RecordBatch]):
     async def __anext__(self) -> RecordBatch:
         scan = self._scan
         if not self._begun:
-            scan._begin()
+            scan._begin(self)
             self._begun = True
         parts = self._parts
         rows, nbytes = sum(map(len, parts)), sum(part.nbytes for part in parts)
@@ -395,3 +424,9 @@ class _Batches(AsyncIterator[RecordBatch]):
         batch = batch_of(parts, scan._reverse, self._times)
         self._parts = []
         return batch
+
+    def drop(self) -> bool:
+        """See `_Items`."""
+        dropped = bool(self._parts) or self._held is not None
+        self._parts, self._held = [], None
+        return dropped

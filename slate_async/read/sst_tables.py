@@ -95,5 +95,11 @@ class SstTables:
         before = known.get(sst.object_id)
         if before is not None and before[0] == sst:
             return before[1]
-        source = self._opener.open(sst, parents) if before is None else before[1].source
+        same = before is not None and _reads(sst) == _reads(before[0])
+        source = before[1].source if before is not None and same else self._opener.open(sst, parents)
         return Table(sst.first_key, sst.last_key, source, sst.min_expire_ms is not None)
+
+
+def _reads(sst: SstRef) -> tuple[object, ...]:
+    """What a reader of ``sst`` was opened with: of others it would show something else."""
+    return sst.location, sst.size, sst.database_id, sst.global_seq, sst.global_create_ms

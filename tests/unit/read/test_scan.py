@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Callable
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -325,6 +325,27 @@ async def test_a_scan_closed_early_does_not_look_ended(limit: int | None) -> Non
     await scan.aclose()
     with pytest.raises(InvalidError, match="closed"):
         await anext(batches)
+
+
+@pytest.mark.parametrize("how", ["pairs", "rows", "batches"])
+@pytest.mark.parametrize("rows", [20, 600])
+async def test_after_it_is_closed_nothing_comes(how: str, rows: int) -> None:
+    """What was read already neither, nor does it look ended."""
+    scan = scan_of(view_of(rows))
+    steps: Any = {"pairs": scan.__aiter__, "rows": scan.rows, "batches": lambda: scan.batches(7)}[how]()
+    await anext(steps)
+    await scan.aclose()
+    for _ in range(2):
+        with pytest.raises(InvalidError, match="closed"):
+            await anext(steps)
+
+
+async def test_closing_after_the_last_row_keeps_the_end() -> None:
+    scan = scan_of(view_of(3))
+    steps = aiter(scan)
+    assert len([pair async for pair in steps]) == 3
+    await scan.aclose()
+    assert await anext(steps, None) is None
 
 
 async def test_one_consumer_at_a_time() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from msgspec import structs
 
 from slate_async.manifest.naming import SstNames
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef
 from slate_async.read.sst_tables import Levels, SstTables, StoredRun
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.locate import SstOpener
@@ -96,6 +97,19 @@ def test_an_sst_of_which_less_counts_has_a_table_of_its_own_and_the_same_reader(
     [before] = shown.levels(state_of("A")).l0
     [after] = shown.levels(replace(state_of(), l0=(cut,))).l0
     assert (after.last_key, after.source is before.source) == (b"m", True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"global_seq": 7}, {"global_create_ms": 7}, {"location": "sst/B"}, {"size": 7}, {"database_id": UUID(int=2)}],
+    ids=lambda change: next(iter(change)),
+)
+def test_an_sst_whose_rows_or_place_changed_has_a_reader_of_its_own(change: dict[str, object]) -> None:
+    shown = tables()
+    [before] = shown.levels(state_of("A")).l0
+    changed = structs.replace(sst("A"), **change)
+    [after] = shown.levels(replace(state_of(), l0=(changed,), parents=(Parent(UUID(int=2), "memory://"),))).l0
+    assert after.source is not before.source
 
 
 def test_names_within_others() -> None:
