@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from types import NoneType
 
 from slate_async.format.filter import Filter, key_hash
 from slate_async.read.key_spans import KeySpans
@@ -143,7 +142,7 @@ class HotRanges:
         for key in keys[::READS_PER_MARK]:
             self.mark(key)
         found: list[bytes | RowHit | NeedsIO | None] = list(map(self.rows.get, keys))
-        if NoneType in set(map(type, found)):
+        if not all(found):  # a value may be empty, too; to look at types takes several times as long
             for at, row in enumerate(found):
                 if row is None and keys[at] not in self.whole:
                     near = self.ranges[bisect_right(self.starts, keys[at]) - 1]

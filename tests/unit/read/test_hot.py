@@ -45,7 +45,8 @@ class Stored:
 
 
 async def test_all_levels_are_answered_by_one_dictionary() -> None:
-    newest = [tombstone(b"0012", 5000), Version(b"0014", b"brief", 5001, PUT, 99), Version(b"0016", b"new", 5002)]
+    brief, empty = Version(b"0014", b"brief", 5001, PUT, 99), Version(b"0015", b"", 5003)
+    newest = [tombstone(b"0012", 5000), brief, empty, Version(b"0016", b"new", 5002)]
     stored = Stored(newest, rows(2), rows(1))
     await stored.load()
     assert stored.view.look_up(b"0013", MAX_SEQ) == RowHit(b"level 1", 1013, PUT, NO_EXPIRY, 0)
@@ -57,6 +58,8 @@ async def test_all_levels_are_answered_by_one_dictionary() -> None:
     assert stored.view.look_up(b"0013\0", MAX_SEQ) is None
     assert await stored.view.get_many([b"0013", b"0012", b"0014"], 98) == [b"level 1", None, b"brief"]
     assert await stored.view.get_many([b"0016", b"0014"], 99) == [b"new", None]
+    assert await stored.view.get_many([b"0016", b"0015"], 99) == [b"new", b""]
+    assert await stored.view.get_many([b"0015", b"0013\0", b"0016"], 99) == [b"", None, b"new"]
     assert stored.stored.cache.stats().hits == hits
 
 
