@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +16,11 @@ from pyspark.sql import SparkSession
 import slate_async as slate
 
 logger = logging.getLogger(__name__)
-QUIET = {"spark.ui.showConsoleProgress": "false"}
+DEFAULTS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+}
+"""Over TCP each task of Python waits 40 ms for an acknowledgement that the other end delays."""
 
 
 @asynccontextmanager
@@ -46,7 +51,7 @@ def _start(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSessi
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**QUIET, **conf}.items():
+    for key, value in {**DEFAULTS, **conf}.items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     context = spark.sparkContext

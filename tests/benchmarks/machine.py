@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -64,6 +64,24 @@ def peak_mib() -> float:
 def resident_bytes() -> int:
     """Memory of this process that is in use now (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def tree_cpu_s() -> float:
+    """Processor time so far, in seconds, of this process and of all below it that are alive (Linux)."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text().rpartition(")")[2].split()
+            process = int(path.parent.name)
+            parents[process], ticks[process] = int(fields[1]), int(fields[11]) + int(fields[12])
+
+    def ours(process: int) -> bool:
+        while process not in (0, os.getpid()):
+            process = parents.get(process, 0)
+        return process != 0
+
+    return sum(spent for process, spent in ticks.items() if ours(process)) / os.sysconf("SC_CLK_TCK")
 
 
 def fresh_process() -> ProcessPoolExecutor:

@@ -67,8 +67,8 @@ async def write(path: str, parts: list[pa.Table]) -> None:
             await job.commit(exclusive=True)
 
 
-async def compact(path: str, executor: Executor | None = None) -> None:
-    """Everything into one run; ranges of keys two at a time."""
-    settings = slate.Settings(sst_bytes=SST_BYTES, compaction_parallelism=2)
+async def compact(path: str, executor: Executor | None = None, *, ranges: int = 2) -> None:
+    """Everything into one run; so many ranges of keys at a time."""
+    settings = slate.Settings(sst_bytes=SST_BYTES, compaction_parallelism=ranges)
     async with slate.open_compactor(path, settings=settings, executor=executor, automatic=False) as compactor:
         await compactor.compact(full=True)

@@ -10,29 +10,36 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import slate_async as slate
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS, Goal
+from tests.benchmarks.machine import tree_cpu_s
 from tests.benchmarks.rounds import Turn, folder, require
 from tests.benchmarks.spark_rows import SparkRows, compact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARQUET, ALONE = "parquet", "one core, no Spark"
-READ, READ_RUNS, INGEST, COMPACTION = "read", "read, four runs", "ingest", "compaction"
+PARQUET, ALONE, LOCAL = "parquet", "one core, no Spark", "two cores, no Spark"
+READ, READ_RUNS, INGEST = "read", "read, four runs", "ingest"
+COMPACTION, PROCESSOR = "compaction", "compaction, processor time"
+CORES = 2
 RANGES = 4
 """Of an ingest, and files of the sort that writes Parquet."""
+RANGES_AHEAD = CORES + 1
+"""Of a compaction at a time, so that one waits for a core instead of a core for one."""
 CONF: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "4g",
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -42,7 +49,7 @@ def session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    spark: SparkSession = SparkSession.builder.master("local[2]").config(map=CONF).getOrCreate()
+    spark: SparkSession = SparkSession.builder.master(f"local[{CORES}]").config(map=CONF).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -88,23 +95,42 @@ def measure_ingest(turn: Turn, spark: SparkSession, rows: SparkRows) -> None:
 async def measure_compaction(turn: Turn, spark: SparkSession, rows: SparkRows) -> None:
     from slate_async.spark import SparkExecutor
 
-    for subject in turn.in_order([OURS, ALONE]):
-        path = rows.at(f"compacted, {subject}")
-        await asyncio.to_thread(shutil.copytree, rows.at("several"), path)
+    async def compacted(subject: str, path: str) -> None:
         if subject == OURS:
-            with SparkExecutor(spark, path) as executor, turn.timed(COMPACTION, subject, rows.count):
-                await compact(path, executor)
+            with SparkExecutor(spark, path) as executor:
+                await compact(path, executor, ranges=RANGES_AHEAD)
         else:
-            allowed = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, {min(allowed)})
-            try:
-                with turn.timed(COMPACTION, subject, rows.count):
-                    await compact(path)
-            finally:
-                os.sched_setaffinity(0, allowed)
+            with processors(1 if subject == ALONE else CORES):
+                await compact(path)
+
+    await compacted(OURS, await copied(rows, "warm"))  # Spark's processes for such tasks, as those of a daemon are
+    for subject in turn.in_order([OURS, ALONE, LOCAL]):
+        path = await copied(rows, f"compacted, {subject}")
+        spent = tree_cpu_s()
+        with turn.timed(COMPACTION, subject, rows.count):
+            await compacted(subject, path)
+        turn.record(PROCESSOR, subject, (tree_cpu_s() - spent) / rows.count * 1e6, "µs a row")
         async with slate.open_reader(path) as reader:
             found = sum([batch.num_rows async for batch in reader.scan().batches()])
         require(found == rows.count, subject, "a compaction")
+
+
+async def copied(rows: SparkRows, name: str) -> str:
+    """The path of a fresh copy of the database of several runs."""
+    path = rows.at(name)
+    await asyncio.to_thread(shutil.copytree, rows.at("several"), path)
+    return path
+
+
+@contextmanager
+def processors(count: int) -> Iterator[None]:
+    """Keep this process on so many of its processors."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 async def one_round(turn: Turn) -> None:
@@ -130,6 +156,7 @@ FAMILY = Family(
     notes=(
         "Reads to Spark's noop sink: ours with number and times, Parquet's without. The four runs overlap.",
         "Ingest: ranges of keys, sorted, from shuffled Parquet; into SSTs and the manifest, or into files of Parquet.",
-        "Compaction of four runs on local[2]; beside it the engine's own, all threads on one core.",
+        "Compaction of four runs on local[2] after one that warms it up; beside it the engine's, on one core and two.",
+        "Processor time is of all processes. By itself the engine computes on one thread; a second core helps little.",
     ),
 )
