@@ -141,14 +141,17 @@ class IngestJob(Member):
 
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
-        withdrawn. `InvalidError` if SSTs overlap, or are another job's. `UnavailableError`: unknown; ask again."""
+        withdrawn. `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask
+        again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
-            info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *ssts], batch)
+            told = list(ssts)
+            await manage.check_there(self._driver, self._place.store, self.job_id, told)
+            info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *told], batch)
         self._committed = True
         if not info.done and (exclusive or (wait and await self._never_opened())):
             return await self._as_writer(limit, if_first=not exclusive)

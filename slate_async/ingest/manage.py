@@ -20,10 +20,13 @@ from slate_async.manifest.ingests import (
     find_record,
 )
 from slate_async.manifest.state import Ingest, IngestRecord, ManifestState
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock, Runtime
 from slate_async.settings import Settings
 
 MAX_NAME = 200
+HEADS_IN_PARALLEL = 16
 SHORTEST_POLL_S = 0.02
 """A writer that polls as often as it may has admitted a small ingest soon."""
 IngestState = Literal["registered", "pending", "admitted", "withdrawn", "expired", "repeated"]
@@ -159,6 +162,26 @@ async def commit(
     refs = references(spec, ssts)
     edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, clock.now_ms(), named)
     return _known(await driver.commit(edit), spec.job_id)
+
+
+async def check_there(driver: ManifestDriver, store: ObjectStore, job_id: str, ssts: Sequence[IngestedSst]) -> None:
+    """Raise `InvalidError` unless ``ssts`` of tasks elsewhere are in ``store``: what is committed must be there."""
+
+    async def check(one: IngestedSst) -> None:
+        try:
+            size = (await store.head(one.location)).size
+        except ObjectNotFoundError:
+            size = -1
+        if size == one.size or (await info(driver, job_id)).state != "registered":
+            return  # of one that has ended, only what was committed stays
+        found = "not there" if size < 0 else f"{size} bytes long, not {one.size}"
+        raise InvalidError(
+            f"{one.location}, which a task of ingest {job_id!r} has written, is {found}: the database's path must mean"
+            " the same place for its tasks and its driver",
+            outcome="not_applied",
+        )
+
+    await map_bounded(check, ssts, HEADS_IN_PARALLEL)
 
 
 async def info(driver: ManifestDriver, job_id: str) -> IngestInfo:

@@ -171,6 +171,20 @@ async def test_tasks_elsewhere_know_no_more_than_json(store: MemoryStore) -> Non
         assert (await job.wait()).rows == 3
 
 
+async def test_what_tasks_wrote_somewhere_else_is_not_committed(store: MemoryStore) -> None:
+    elsewhere = memory_store()
+    await (await open_db(store)).close()
+    async with open_job(store) as job, open_job(store) as another:
+        async with slate.open_ingest_task(elsewhere, job.spec, name=NAME, runtime=runtime()) as task:
+            told = await task.write([table({"a": "1"})])
+        with pytest.raises(slate.InvalidError, match=r"is not there: .* the same place"):
+            await job.commit(told, wait=False)
+        assert (await job.info()).state == "registered"
+        await another.write([table({"b": "2"})])
+        await another.commit(wait=False)
+        assert (await job.commit(told, wait=False)).rows == 1  # the first answer stands, whatever became of these
+
+
 async def test_without_a_writer_it_waits_and_says_what_to_do(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
