@@ -115,11 +115,12 @@ class Planner:
             end = Offset(start.hold, step.place, start.begin)
         return end
 
-    def parts(self, start: Offset, end: Offset) -> list[tuple[FeedPlace, int]]:
+    async def parts(self, start: Offset, end: Offset) -> list[tuple[FeedPlace, int]]:
         """Stretches of a micro-batch, each from a place up to a number: of ``partition_bytes`` where it is known how
-        much is where, else one."""
+        much is where, else one. From here on what the tasks read is held, if it was not, and by this planner."""
         found: list[tuple[FeedPlace, int]] = []
         begin, nbytes = start.place if start.hold == end.hold else end.begin, 0
+        await self._at(Offset(end.hold, begin, end.begin))
         for step in self._steps:
             if not begin.seq < step.place.seq < end.seq:
                 continue

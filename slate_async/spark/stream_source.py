@@ -123,11 +123,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
         """Stretches between them."""
         begin, stop = Offset.of(start), Offset.of(end)
-
-        async def cut(planner: Planner) -> list[tuple[FeedPlace, int]]:
-            return planner.parts(begin, stop)
-
-        return [ChangesPartition(stop.hold, after, until) for after, until in self._plan(cut)]
+        parts = self._plan(lambda planner: planner.parts(begin, stop))
+        return [ChangesPartition(stop.hold, after, until) for after, until in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one stretch."""

@@ -56,7 +56,7 @@ async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> l
     async with slate.open_admin(path) as admin:
         return [
             seq
-            for after, until in planner.parts(begin, end)
+            for after, until in await planner.parts(begin, end)
             async for batch in admin.read_changes(end.hold, after, until)
             for seq in batch.column("seq").to_pylist()
         ]
@@ -160,6 +160,49 @@ async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp
             assert await seqs_of(tmp_path, planned, end, planner) == [4]
         async with slate.open_admin(tmp_path) as admin:
             assert [one.name for one in await admin.list_checkpoints() if one.owner == "feed"] == [begun.hold]
+
+
+@pytest.mark.parametrize("retention_ms", [3_600_000, 0])
+async def test_a_query_whose_hold_is_gone_goes_on_if_history_is_exact(retention_ms: int, tmp_path: Path) -> None:
+    """Spark begins with the micro-batch that was not done: nobody asks where that ends."""
+    async with slate.open(tmp_path, settings=slate.Settings(retention_ms=retention_ms)) as db:
+        for seed in range(3):
+            await write(db, random.Random(seed), 5)
+        async with planning(tmp_path, holdLifetime=60, maxRowsPerTrigger=20) as planner:
+            begin = await planner.begin()
+            middle = await planner.latest(begin, at_most(20))
+            await planner.done(middle)
+            end = await planner.latest(middle, at_most(20))
+            assert 0 < middle.seq < end.seq < db.status().last_seq
+        async with slate.open_admin(tmp_path) as admin:
+            await admin.delete_checkpoint(begin.hold)
+        await db.compact(full=True)
+        async with planning(tmp_path, holdLifetime=60, maxRowsPerTrigger=20) as planner:
+            if not retention_ms:
+                with pytest.raises(slate.InvalidError, match="changes are kept from sequence number"):
+                    await planner.parts(middle, end)
+                return
+            assert await seqs_of(tmp_path, middle, end, planner) == list(range(middle.seq + 1, end.seq + 1))
+            async with slate.open_admin(tmp_path) as admin:
+                [held] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+            assert held.name == begin.hold
+
+
+async def test_a_query_that_comes_back_takes_its_hold_at_once(tmp_path: Path) -> None:
+    """A hold that is about to expire lives on while the tasks read; the planner before it can let nothing go."""
+    async with slate.open(tmp_path) as db:
+        await write(db, random.Random(6), 10)
+        async with planning(tmp_path, holdLifetime=1_000) as before, planning(tmp_path, holdLifetime=9_000) as planner:
+            begin = await before.begin()
+            end = await before.latest(begin, everything)
+            await planner.parts(begin, end)
+            async with slate.open_admin(tmp_path) as admin:
+                [held] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+            assert held.expire_time is not None
+            assert held.expire_time - held.create_time > 8_000
+            await before.done(end)
+            await before.close()
+            assert len(await seqs_of(tmp_path, begin, end, planner)) == end.seq
 
 
 async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
