@@ -154,6 +154,7 @@ class FakeTable:
         now_ms: int,
         reverse: bool,
         whole: bool,
+        reading: bool = False,
     ) -> Stretch | None:
         if not self.loaded:
             return None

@@ -183,7 +183,11 @@ class Scan:
             return None
         self._ask()
         count = looks[0] if left is None or left > looks[0] else left
-        found = None if span.empty else first_rows(self._look, span, count, self._reverse, whole)
+        try:
+            found = None if span.empty else first_rows(self._look, span, count, self._reverse, whole)
+        except BaseException:
+            self._give_up()
+            raise
         if found is None:
             self._looks = ()
             return None

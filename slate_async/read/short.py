@@ -1,4 +1,4 @@
-"""Short scans: the next rows of a range from what memory and the block cache hold.
+"""Short scans: the next rows of a range from what memory and the block cache hold, and this machine has at hand.
 
 Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
 first keys of the range instead, and is done if all of them can answer without waiting.
@@ -8,13 +8,12 @@ Ordering rule: sources come newest first, so of a key's rows the first source's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
-from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
-from slate_async.read.sources import Run
 from slate_async.types import RowHit, Stretch
 
 LEAST_ASKED = 8
@@ -22,6 +21,9 @@ LEAST_ASKED = 8
 
 MOST_SOURCES = 64
 """More sources are too many to ask at one go."""
+
+MOST_READ = 8
+"""Of so many levels, a block of each may be read that this machine has at hand: half a millisecond or so."""
 
 FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
@@ -34,14 +36,17 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
     No rows before a last key: all that was met is hidden."""
     view, max_seq, now_ms = look
     levels = view.levels
-    sources: list[Memtable | Run] = [table for table in view.memtables if table.last_seq]
-    sources += levels
+    sources: list[Callable[..., Stretch | None]] = [table.first_rows for table in view.memtables if table.last_seq]
+    if len(levels) > MOST_READ:
+        sources += [level.first_rows for level in levels]
+    else:
+        sources += [partial(level.first_rows, reading=True) for level in levels]
     if len(sources) > MOST_SOURCES:
         return None
     asked = count if len(sources) < 2 else min(count, LEAST_ASKED + 2 * count // len(sources))
     filled: list[Stretch] = []
-    for source in sources:
-        stretch = source.first_rows(*span, asked, max_seq, now_ms, reverse, whole)
+    for first_rows_of in sources:
+        stretch = first_rows_of(*span, asked, max_seq, now_ms, reverse, whole)
         if stretch is None:
             return None
         if stretch[0]:

@@ -60,10 +60,11 @@ class TableSource(Protocol):
         now_ms: int,
         reverse: bool,
         whole: bool,
+        reading: bool = False,
     ) -> Stretch | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that is not
-        at hand, or takes longer than a look."""
+        in memory, or takes longer than a look; ``reading`` as of `probe`."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -164,14 +165,16 @@ class Run:
         now_ms: int,
         reverse: bool,
         whole: bool,
+        reading: bool = False,
     ) -> Stretch | None:
         """As of a `TableSource`, of all tables together."""
         numbers = self.within(start, end)
         for number in reversed(numbers) if reverse else numbers:
             source = self.table(number).source
-            stretch = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole)
+            stretch = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole, reading)
             if stretch is None:
                 return None
+            reading = False  # the next table is for another look
             if stretch[0]:
                 more = number > numbers.start if reverse else number + 1 < numbers.stop
                 return (*stretch[:2], False) if more else stretch

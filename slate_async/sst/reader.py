@@ -190,6 +190,7 @@ class SstReader:
         now_ms: int,
         reverse: bool,
         whole: bool,
+        reading: bool = False,
     ) -> Stretch | None:
         """See `slate_async.read.sources.TableSource.first_rows`."""
         if self._meta is None:
@@ -199,7 +200,10 @@ class SstReader:
         for number in reversed(numbers) if reverse else numbers:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
-                return None
+                block = self._block_at_hand(self._meta, number) if reading else None
+                reading = False
+                if block is None:
+                    return None
             rows = block.for_scans()
             if reverse:
                 if index.continues[number]:  # newer versions of its first key are in the block before

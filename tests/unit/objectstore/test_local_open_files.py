@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
+from slate_async.format.header import HEADER_BYTES
 from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.local import LocalStore, open_files
 from slate_async.objectstore.memory import MemoryStore
@@ -197,4 +198,25 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
         keys = rng.sample(sorted(rows), 100)
         assert [await db.get(key) for key in keys] == [rows[key] for key in keys]
         assert await db.get_many([*keys, b"none"]) == [*(rows[key] for key in keys), None]
+        for key in keys:
+            assert [pair async for pair in db.scan(key, limit=1)] == [(key, rows[key])]
         monkeypatch.undo()
+
+
+async def test_a_scan_that_meets_a_damaged_block_at_hand_has_failed(tmp_path: Path) -> None:
+    async with slate.open(tmp_path, settings=slate.Settings(block_cache_bytes=40_000, compactor=False)) as db:
+        for number in range(2000):
+            await db.put(b"%05d" % number, b"%0100d" % number, await_durable=False)
+        await db.flush(l0=True)
+        assert await db.get(b"01999") is not None
+        [path] = (tmp_path / "sst").iterdir()
+        with path.open("r+b") as file:
+            file.seek(HEADER_BYTES + 100)
+            file.write(b"damage")
+        scan = db.scan(limit=5)
+        steps = aiter(scan)
+        with pytest.raises(slate.CorruptionError, match="checksum"):
+            await anext(steps)
+        with pytest.raises(slate.InvalidError, match="interrupted"):
+            await anext(steps)
+        assert not db._writer.view.pinned

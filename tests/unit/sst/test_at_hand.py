@@ -41,6 +41,24 @@ async def test_a_block_at_hand_is_read_by_who_may_read_and_then_cached() -> None
     assert (store.read_at_once, len(store.reads), cache.stats().misses) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_a_short_scan_reads_a_block_at_hand(reverse: bool) -> None:
+    store, rows = StoreAtHand(), big_rows()
+    reader = reader_of(store, big_sst(rows))
+    bounds = (None, rows[KEY].key) if reverse else (rows[KEY].key, None)
+
+    def look(reading: bool) -> list[bytes] | None:
+        found = reader.first_rows(*bounds, 3, LATEST, 0, reverse, False, reading)
+        return None if found is None else [key for key, _ in found[0]]
+
+    assert look(True) is None
+    await reader.load()
+    assert look(False) is None
+    wanted = [rows[number].key for number in ((KEY - 1, KEY - 2, KEY - 3) if reverse else (KEY, KEY + 1, KEY + 2))]
+    assert look(True) == look(False) == wanted
+    assert (store.read_at_once, len(store.reads)) == (1, 1)
+
+
 async def test_scans_read_what_is_at_hand() -> None:
     store, rows = StoreAtHand(), big_rows()
     reader = reader_of(store, big_sst(rows))
