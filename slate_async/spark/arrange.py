@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from slate_async.errors import InvalidError
+from slate_async.write.rows import ttl_ms
 
 ColumnLike: TypeAlias = Column | str
 SortMode = Literal["global", "partition", "none"]
@@ -81,7 +82,7 @@ def _chosen(
 ) -> DataFrame:
     if expire is not None and ttl is not None:
         raise InvalidError("give one of expire= and ttl=")
-    seconds = F.lit(ttl) if isinstance(ttl, int | float) else ttl
+    seconds = F.lit(ttl_ms(ttl) / 1000) if isinstance(ttl, int | float) else ttl
     roles = {KEY: key, VALUE: value, OP: op, EXPIRE: expire, TTL: seconds, ORDER: order}
     rows = df.select(*[_column(said).alias(role) for role, said in roles.items() if said is not None])
     check_types({field.name: field.dataType for field in rows.schema})

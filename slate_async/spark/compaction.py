@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 import slate_async as slate
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.spark.options import place
 from slate_async.spark.worker import this_worker
 
 DEFAULT_PARALLELISM = 64
@@ -49,7 +50,7 @@ class SparkExecutor:
         parallelism: int = DEFAULT_PARALLELISM,
     ) -> None:
         self._context = spark.sparkContext
-        self._path = path
+        self._path = place(path)
         self._metastore = metastore
         self._threads = ThreadPoolExecutor(parallelism, thread_name_prefix="slate_async spark")
         self._cancelling = ThreadPoolExecutor(1, thread_name_prefix="slate_async spark cancel")
@@ -88,7 +89,7 @@ class _Job:
 
     def __init__(self, context: SparkContext, path: str, merge: RangeFunction) -> None:
         self._context = context
-        self._path = path
+        self._path = place(path)
         self._merge = merge
         self._tag = f"slate_async-{uuid4()}"
         self._begun, self._ended, self._cancelled = threading.Event(), threading.Event(), threading.Event()

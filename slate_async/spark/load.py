@@ -17,12 +17,15 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 import slate_async as slate
+from slate_async.ingest.manage import check_job
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.feed import feed
+from slate_async.spark.options import place
 from slate_async.spark.progress import ProgressSink, watched
 from slate_async.spark.worker import this_worker
-from slate_async.write.rows import Duration
+from slate_async.spark.write_options import batch_job
+from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
 LoadMode = Literal["ingest", "exclusive"]
@@ -78,6 +81,9 @@ def bulk_load(
     the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
     if mode not in ("ingest", "exclusive"):
         raise slate.InvalidError(f"mode is 'ingest' or 'exclusive', not {mode!r}")
+    at, name = place(path), _name(job_id, batch)
+    waited_s, lifetime_s = seconds(timeout, "timeout"), seconds(lifetime, "lifetime")
+    chosen = _settings(settings, target_sst_bytes)
     rows = arrange(
         df,
         key=key,
@@ -89,36 +95,54 @@ def bulk_load(
         sort_mode=sort_mode,
         partitions=partitions,
     )
-    name = batch_job(*batch) if job_id is None and batch is not None else job_id
-    chosen = _settings(settings, target_sst_bytes)
     worker = this_worker()
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
         return await environment.open_ingest(
-            path, job_id=name, lifetime=lifetime, metastore=metastore, settings=chosen, create=create
+            at, job_id=name, lifetime=lifetime_s, metastore=metastore, settings=chosen, create=create
         )
 
     job = worker.run(begin)
     try:
         with watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, path, job, "error" if order is None else "last")
+            ssts = _made(rows, at, job, "error" if order is None else "last")
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
-            return await job.commit(ssts, batch=batch, wait=wait, timeout=timeout, exclusive=mode == "exclusive")
+            return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
 
-        return worker.run(commit)
+        try:
+            return worker.run(commit)
+        except slate.InvalidError:
+            _withdraw(job)
+            raise
     finally:
         worker.run(lambda _: job.close())
 
 
-def batch_job(app_id: str, batch_id: int) -> str:
-    """The name of the job that loads a batch of a stream, whoever runs it."""
-    return f"{app_id}/{batch_id}"
+def _name(job_id: str | None, batch: tuple[str, int] | None) -> str | None:
+    """The job's. Raises `InvalidError` for names that cannot be: before anything is done."""
+    if batch is not None:
+        check_job("any", batch)
+    name = batch_job(*batch) if job_id is None and batch is not None else job_id
+    if name is not None:
+        check_job(name)
+    return name
 
 
 def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> slate.Settings:
     chosen = slate.Settings() if settings is None else settings
-    return chosen if target_sst_bytes is None else chosen.replace(sst_bytes=target_sst_bytes)
+    if target_sst_bytes is None:
+        return chosen
+    try:
+        return chosen.replace(sst_bytes=target_sst_bytes)
+    except slate.InvalidError as error:
+        raise slate.InvalidError(f"target_sst_bytes={target_sst_bytes!r}: {error}") from error
+
+
+def _withdraw(job: slate.IngestJob) -> None:
+    """It cannot come to anything, and would hold collectors up until it expires."""
+    with suppress(slate.SlateError):
+        this_worker().run(lambda _: job.withdraw(unless_committed=True))
 
 
 def _made(rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicates) -> list[slate.IngestedSst]:
@@ -132,8 +156,7 @@ def _made(rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicat
         write = _write_there(path, job.spec.to_json(), duplicates)
         return _told(rows.mapInArrow(write, TOLD).collect())
     except BaseException:
-        with suppress(slate.SlateError):  # then it expires
-            worker.run(lambda _: job.withdraw(unless_committed=True))
+        _withdraw(job)
         raise
 
 

@@ -5,20 +5,26 @@ Spark folds the case of names. Credentials never belong here: options are part o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from os import PathLike
 from typing import TypeAlias, TypeVar
+from uuid import UUID
 
+from slate_async.arguments import own_path
 from slate_async.errors import InvalidError
+from slate_async.objectstore.url import parse_url
 
 T = TypeVar("T")
 D = TypeVar("D")
-OptionValue: TypeAlias = str | int | float | bool | None
+OptionValue: TypeAlias = str | int | float | bool | datetime | UUID | None
 DEFAULT_PARTITION_BYTES = 128 << 20
 DEFAULT_BATCH_ROWS = 32_768
 MOST_BATCH_ROWS = 65_536
 DEFAULT_LIFETIME_S = 3600.0
+LIFETIME = "checkpointLifetime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class ReadOptions:
             path=given.path(),
             metastore=given.take("metastore", str, None),
             checkpoint=given.take("checkpoint", str, None),
-            lifetime_s=given.take("checkpointLifetime", seconds, DEFAULT_LIFETIME_S),
+            lifetime_s=given.take(LIFETIME, seconds, DEFAULT_LIFETIME_S),
             start=given.take("startKey", key, None),
             end=given.take("endKey", key, None),
             prefix=given.take("prefix", key, None),
@@ -76,6 +82,10 @@ class ReadOptions:
         given.finish()
         if read.at_seq is not None and read.at_time is not None:
             raise InvalidError("give one of the options atSeq and atTime")
+        if read.checkpoint is not None and LIFETIME.lower() in map(str.lower, options):
+            raise InvalidError(
+                "option checkpointLifetime is of a checkpoint that is made; option checkpoint names another"
+            )
         if read.batch_rows > MOST_BATCH_ROWS:
             raise InvalidError(f"option batchRows={read.batch_rows}: at most {MOST_BATCH_ROWS}")
         return read
@@ -93,7 +103,7 @@ class Options:
         path = self.take("path", str, "")
         if not path:
             raise InvalidError('option path is missing: .option("path", "s3://bucket/db"), or .load("s3://bucket/db")')
-        return path
+        return place(path)
 
     def take(self, name: str, parse: Callable[[str], T], default: D) -> T | D:
         """The value of ``name``. Raises `InvalidError` if ``parse`` raises ValueError."""
@@ -127,12 +137,35 @@ class Options:
             )
 
 
-def as_strings(options: Mapping[str, OptionValue]) -> dict[str, str]:
-    """``options`` as Spark hands them over; without those that are ``None``."""
+def place(path: str | PathLike[str]) -> str:
+    """``path`` as it means the same in every process of this machine, whatever folder that works in. Raises
+    `InvalidError` for what is no path, or means another place to each process."""
+    text = own_path(path, "database")
+    url = parse_url(text)
+    if url.scheme == "memory":
+        raise InvalidError("memory:// is the memory of one process, and Spark's are many: use a folder or a bucket")
+    return text if "://" in text else url.bucket
+
+
+def as_strings(options: Mapping[str, object]) -> dict[str, str]:
+    """``options`` as Spark hands them over; without those that are ``None``. Raises `InvalidError` for what has no
+    text of its own: that of bytes would be another key."""
+    for name, value in options.items():
+        if value is not None and not isinstance(value, str | int | float | datetime | UUID):
+            advice = "; give keys as text, or in hexadecimal with keyEncoding='hex'" if isinstance(value, bytes) else ""
+            raise InvalidError(f"option {name} is text, a number, true or false, not {type(value).__name__}{advice}")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
         if value is not None
+    }
+
+
+def at_checkpoint(options: Mapping[str, OptionValue], checkpoint: str) -> dict[str, OptionValue]:
+    """``options`` of a read, with a checkpoint that was made for it."""
+    return {
+        **{name: value for name, value in options.items() if name.lower() != LIFETIME.lower()},
+        "checkpoint": checkpoint,
     }
 
 
@@ -169,9 +202,13 @@ def seconds(text: str) -> float:
 def _moment(text: str) -> float:
     """Seconds since the epoch, or a date with time and time zone in ISO 8601."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         moment = datetime.fromisoformat(text)
+    else:
+        if not math.isfinite(number):
+            raise ValueError("a finite number of seconds")
+        return number
     if moment.tzinfo is None:
         raise ValueError("a time needs its time zone: 2026-01-31T12:00:00+00:00")
     return moment.timestamp()

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from slate_async.spark.batch_read import KEYS, ROW, BatchReader
 from slate_async.spark.lease import held_checkpoint
-from slate_async.spark.options import OptionValue, ReadOptions, as_strings
+from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
 from slate_async.spark.pushdown import PushdownReader
 from slate_async.spark.stream_source import SlateChangesSource
 from slate_async.spark.write import BatchWriter, StreamWriter
@@ -66,5 +66,5 @@ def reading(spark: SparkSession, path: str, **options: OptionValue) -> Iterator[
     with ExitStack() as stack:
         if wanted.checkpoint is None:
             held = held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s)
-            options = {**options, "checkpoint": stack.enter_context(held)}
+            options = at_checkpoint(options, stack.enter_context(held))
         yield read(spark, path, **options)

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stru
 import slate_async as slate
 from slate_async.read.bounds import key_range
 from slate_async.spark.lease import held_checkpoint
-from slate_async.spark.options import OptionValue, ReadOptions, as_strings
+from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
 from slate_async.spark.worker import this_worker
 
@@ -57,7 +57,8 @@ def statistics(spark: SparkSession, path: str, **options: OptionValue) -> DataFr
     if wanted.checkpoint is not None:
         return _of_checkpoint(spark, wanted)
     with held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s) as checkpoint:
-        return _of_checkpoint(spark, ReadOptions.of({**as_strings(options), "path": path, "checkpoint": checkpoint}))
+        given = as_strings(at_checkpoint(options, checkpoint))
+        return _of_checkpoint(spark, ReadOptions.of({**given, "path": path}))
 
 
 def _of_checkpoint(spark: SparkSession, options: ReadOptions) -> DataFrame:

@@ -22,9 +22,8 @@ import slate_async as slate
 from slate_async.openings import Opening
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
-from slate_async.spark.load import batch_job
 from slate_async.spark.worker import this_worker
-from slate_async.spark.write_options import WriteOptions
+from slate_async.spark.write_options import WriteOptions, batch_job
 
 SORT_BYTES = 1 << 30
 """Rows of a task that are sorted in its memory, at most."""
@@ -34,9 +33,10 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has uploaded, as JSON."""
+    """What a task has uploaded, as JSON; or the job was committed before, so that it uploaded nothing."""
 
     ssts: tuple[str, ...]
+    committed_before: bool = False
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -113,7 +113,7 @@ def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> Written:
         async with _open(environment, options, job_id) as job:
             if (await job.info()).state != "registered":
-                return Written(())  # it is committed already
+                return Written((), committed_before=True)
             ssts = await job.write(batches, duplicates=options.duplicates)
             return Written(tuple(sst.to_json() for sst in ssts))
 
@@ -126,10 +126,17 @@ def _commit(
     messages: list[WriterCommitMessage | None],
     batch: tuple[str, int] | None,
 ) -> None:
-    told = [sst for message in messages if isinstance(message, Written) for sst in message.ssts]
+    written = [message for message in messages if isinstance(message, Written)]
+    told = [sst for message in written for sst in message.ssts]
+    some_wrote_nothing = any(message.committed_before for message in written)
 
     async def commit(environment: slate.Environment) -> None:
         async with _open(environment, options, job_id) as job:
+            if some_wrote_nothing and (await job.info()).state == "registered":
+                raise slate.ConflictError(
+                    f"ingest {job_id!r} was committed, so tasks wrote nothing, and withdrawn meanwhile; write again",
+                    outcome="not_applied",
+                )
             await job.commit(
                 [slate.IngestedSst.from_json(sst) for sst in told],
                 batch=batch,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 import slate_async as slate
+from slate_async.ingest.manage import check_job
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
-from slate_async.spark.options import Options, boolean
+from slate_async.spark.options import Options, boolean, seconds
+from slate_async.types import MAX_SEQ
 
 DEFAULT_LIFETIME_S = 86_400.0
 DEFAULT_TIMEOUT_S = 60.0
@@ -47,13 +49,13 @@ class WriteOptions:
             metastore=given.take("metastore", str, None),
             columns=_columns(given, schema),
             sorted=given.choice("sortMode", ("partition", "none"), "partition") == "none",
-            sst_bytes=given.take("targetSstBytes", int, None),
+            sst_bytes=given.take("targetSstBytes", sst_bytes, None),
             exclusive=given.choice("ingestMode", ("ingest", "exclusive"), "ingest") == "exclusive",
-            job_id=given.take("jobId", str, None),
-            lifetime_s=given.take("jobLifetime", float, DEFAULT_LIFETIME_S),
+            job_id=given.take("jobId", _job_id, None),
+            lifetime_s=given.take("jobLifetime", seconds, DEFAULT_LIFETIME_S),
             wait=given.take("wait", boolean, True),
-            timeout_s=given.take("timeout", float, DEFAULT_TIMEOUT_S),
-            app_id=given.take("appId", str, None),
+            timeout_s=given.take("timeout", seconds, DEFAULT_TIMEOUT_S),
+            app_id=given.take("appId", _app_id, None),
         )
         given.finish()
         return write
@@ -67,6 +69,26 @@ class WriteOptions:
     def duplicates(self) -> Duplicates:
         """What becomes of equal keys."""
         return "last" if ORDER in self.columns else "error"
+
+
+def sst_bytes(number: str | int) -> int:
+    """As the setting ``sst_bytes`` may be. Raises `InvalidError`."""
+    return slate.Settings(sst_bytes=int(number)).sst_bytes
+
+
+def batch_job(app_id: str, batch_id: int) -> str:
+    """The name of the job that loads a batch of a stream, whoever runs it."""
+    return f"{app_id}/{batch_id}"
+
+
+def _job_id(text: str) -> str:
+    check_job(text)
+    return text
+
+
+def _app_id(text: str) -> str:
+    check_job(batch_job(text, MAX_SEQ), (text, 0))
+    return text
 
 
 def _columns(given: Options, schema: StructType) -> dict[str, str]:

@@ -155,6 +155,16 @@ async def test_rows_that_cannot_be_stored_are_named(
     assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
 
 
+async def test_ranges_that_overlap_are_told_and_hold_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
+    await made(tmp_path)
+    df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")
+    with pytest.raises(slate.InvalidError, match="overlapping keys"):
+        await load(df.repartition(2), tmp_path, sort_mode="partition", job_id="load", mode="exclusive")
+    assert [(job.job_id, job.state) for job in await jobs(tmp_path)] == [("load", "withdrawn")]
+    assert await contents(tmp_path) == [(b"before", b"1")]
+    assert (await load(df, tmp_path, job_id="load", mode="exclusive")).rows == 100
+
+
 def failing(df: DataFrame, path: Path, attempts: int) -> DataFrame:
     """``df``, whose tasks fail in so many attempts, once an SST of them is there."""
     before = len(ssts(path))

@@ -38,6 +38,13 @@ def test_columns_are_found_by_name() -> None:
         ({"opColumn": "id"}, "column for op is bigint"),
         ({"orderColumn": "id", "secret": "x"}, "unknown option secret"),
         ({"orderColumn": "id", "path": ""}, "path is missing"),
+        ({"orderColumn": "id", "path": "memory://db"}, "memory of one process"),
+        ({"orderColumn": "id", "targetSstBytes": "0"}, "option targetSstBytes='0': .*sst_bytes"),
+        ({"orderColumn": "id", "targetSstBytes": "64m"}, "option targetSstBytes='64m'"),
+        ({"orderColumn": "id", "jobId": "a" * 201}, "option jobId='a*': a job id is"),
+        ({"orderColumn": "id", "appId": "a" * 190}, "option appId='a*': a job id is"),
+        ({"orderColumn": "id", "jobLifetime": "nan"}, "option jobLifetime='nan'"),
+        ({"orderColumn": "id", "timeout": "-1"}, "option timeout='-1'"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:

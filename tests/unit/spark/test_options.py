@@ -1,0 +1,94 @@
+"""Options of reads and arguments of loads: what cannot be meant is told by name, before Spark does anything."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import slate_async as slate
+from slate_async.spark import bulk_load, plan_load
+from slate_async.spark.options import ReadOptions, as_strings, at_checkpoint, place
+from slate_async.spark.stream_options import StreamOptions
+
+NO_FRAME = cast(Any, None)
+MEMORY = "memory://"
+SECRET = "s3://AKIAEXAMPLE:hush@bucket/db"
+
+
+def read(**options: Any) -> ReadOptions:
+    return ReadOptions.of(as_strings({"path": "/db", **options}))
+
+
+def test_values_become_what_they_say() -> None:
+    moment, checkpoint = datetime(2030, 1, 1, tzinfo=UTC), UUID(int=7)
+    options = read(prefix="757365723a", keyEncoding="HEX", keysOnly=True, atTime=moment, checkpoint=checkpoint)
+    assert (options.prefix, options.keys_only, options.checkpoint) == (b"user:", True, str(checkpoint))
+    assert options.at_time == moment.timestamp()
+    assert read(metastore=None).metastore is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prefix": b"user:"}, "option prefix is text.* not bytes; .*keyEncoding='hex'"),
+        ({"startKey": ["a"]}, "option startKey is text.* not list"),
+        ({"atTime": "nan"}, "option atTime='nan': a finite number"),
+        ({"atSeq": "1.5"}, "option atSeq='1.5'"),
+        ({"checkpoint": "c", "CHECKPOINTLIFETIME": 5}, "checkpointLifetime is of a checkpoint that is made"),
+        ({"checkpointLifetime": "nan"}, "option checkpointLifetime='nan'"),
+        ({"path": "memory://db"}, "memory of one process"),
+        ({"path": SECRET}, "must not hold credentials"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(slate.InvalidError, match=said) as refused:
+        read(**options)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_checkpoint_that_was_made_takes_the_place_of_its_lifetime() -> None:
+    options = at_checkpoint({"checkpointlifetime": 60, "prefix": "a"}, "made")
+    assert read(**options).checkpoint == "made"
+
+
+def test_a_folder_is_the_same_wherever_a_process_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert place("db") == place(Path("db")) == str(tmp_path / "db")
+    assert place("s3://bucket/db") == "s3://bucket/db"
+    assert StreamOptions.of({"path": "db"}).path == str(tmp_path / "db")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"path": "memory://db"}, "memory of one process"),
+        ({"path": SECRET}, "must not hold credentials"),
+        ({"job_id": ""}, "a job id is"),
+        ({"batch": ("app", -1)}, "a batch number is"),
+        ({"batch": ("app", 1), "job_id": "a" * 201}, "a job id is"),
+        ({"timeout": -1}, "timeout is a positive number"),
+        ({"lifetime": 0}, "lifetime is a positive number"),
+        ({"target_sst_bytes": 0}, "target_sst_bytes=0: .*sst_bytes"),
+        ({"mode": "append"}, "mode is 'ingest' or 'exclusive'"),
+        ({"sort_mode": "hash"}, "sort_mode is one of"),
+        ({"sort_mode": "none", "partitions": 3}, "partitions= goes with"),
+        ({"ttl": 0}, "ttl is a positive number"),
+        ({"ttl": float("nan")}, "ttl is a positive number"),
+        ({"ttl": 5, "expire": "e"}, "one of expire= and ttl="),
+    ],
+)
+def test_arguments_of_a_load_are_checked_before_anything_is_done(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(slate.InvalidError, match=said) as refused:
+        bulk_load(NO_FRAME, **{"path": "/db", **arguments})
+    assert "hush" not in str(refused.value)
+
+
+def test_arguments_of_a_rehearsal_are_checked_too() -> None:
+    with pytest.raises(slate.InvalidError, match="sort_mode is one of"):
+        plan_load(NO_FRAME, sort_mode=cast(Any, "hash"))
