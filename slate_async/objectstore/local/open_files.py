@@ -128,7 +128,11 @@ class OpenFiles:
             if file is not None and not file.stands():
                 del self._files[key]
 
+    def clear(self) -> None:
+        """Let go of all."""
+        self._files.clear()
+
     def close(self) -> None:
         """Let go of all, and keep none any more. Idempotent."""
         self.most = 0
-        self._files.clear()
+        self.clear()

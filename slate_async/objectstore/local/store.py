@@ -10,6 +10,7 @@ process; after a loss of power, an object that was seen but not yet reported as 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
@@ -83,7 +84,12 @@ class LocalStore:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
         self._open_files.look()
         offload = self._runtime.offload if computing else self._runtime.blocking
-        return await offload.run(partial(self._translating, work, outcome, opening))
+        try:
+            return await offload.run(partial(self._translating, work, outcome, opening))
+        except UnavailableError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+                self._open_files.clear()  # somebody needs them more
+            raise
 
     def _translating(self, work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
         try:

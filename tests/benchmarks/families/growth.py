@@ -128,8 +128,8 @@ FAMILY = Family(
     one_round,
     notes=(
         f"get: {GETS:,} random rows, a second time; scan: the first {SCANNED:,} rows; both after opening anew.",
-        "A million rows are more than the block cache of 64 MiB holds: most gets of slate_async then read a"
-        " block from the folder again, which rocksdict finds in the operating system's cache.",
+        "A million rows are more than the block cache of 64 MiB holds: most gets of slate_async then read and decode a"
+        " block of 32 KiB again, from the operating system's cache, where rocksdict finds its own of 4 KiB.",
         "compaction: of everything into one run; of rocksdict often one file that is only moved.",
         "slatedb compacts by itself, and is left out above 100,000 rows.",
     ),

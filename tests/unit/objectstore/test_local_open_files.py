@@ -140,6 +140,22 @@ async def test_few_files_stay_open_and_none_of_a_closed_store(
     assert open_objects(tmp_path) == []
 
 
+async def test_they_are_let_go_when_the_process_runs_out_of_files(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cached(store)
+
+    def no_more(*arguments: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", no_more)
+        with pytest.raises(slate.UnavailableError, match="Too many open files"):
+            await store.get("a/b", Span(0, 10))
+    assert open_objects(tmp_path) == []
+    assert (await store.get("a/b", Span(0, 10))).data == BODY[:10]
+
+
 async def test_what_is_not_in_memory_is_read_by_a_thread(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await cached(store)
     answers: list[int | OSError] = [BlockingIOError(errno.EAGAIN, "would wait"), 3]
