@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
@@ -32,6 +33,7 @@ ROW = StructType(
 """Rows as they are stored. Times have milliseconds; a row without ``expire_time`` never expires."""
 KEYS = StructType(ROW.fields[:1])
 TIME = pa.timestamp("us", tz="UTC")
+LAST_MS = (2**63 - 1) // 1000
 ARROW_ROW = pa.schema(
     [
         pa.field("key", pa.binary(), nullable=False),
@@ -113,6 +115,15 @@ def _arrow(batch: pa.RecordBatch, keys_only: bool) -> pa.RecordBatch:
         batch.column("value"),
         batch.column("seq").view(pa.int64()),  # numbers are below 2**63
         batch.column("create_time").cast(TIME),
-        batch.column("expire_time").cast(TIME),
+        microseconds(batch.column("expire_time")),
     ]
     return pa.record_batch(columns, schema=ARROW_ROW)
+
+
+def microseconds(times: pa.Array) -> pa.Array:
+    """Times of milliseconds as Spark has them. What lies beyond its last one, in the year 294247, becomes that."""
+    try:
+        return times.cast(TIME)
+    except pa.ArrowInvalid:
+        known = pc.min_element_wise(times.cast(pa.int64()), pa.scalar(LAST_MS), skip_nulls=False)
+        return known.cast(times.type).cast(TIME)

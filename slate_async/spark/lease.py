@@ -37,6 +37,15 @@ async def make_checkpoint(path: str, metastore: str | None, lifetime_s: float, e
     return Lease(path, metastore, made.id, lifetime_s, made_ms)
 
 
+async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
+    """Nobody reads it any more. If that cannot be said, it stays until it expires."""
+    try:
+        async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
+            await admin.delete_checkpoint(lease.checkpoint)
+    except slate.SlateError as error:
+        logger.warning("checkpoint %s stays until it expires: %s", lease.checkpoint, error)
+
+
 @asynccontextmanager
 async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> AsyncGenerator[None, None]:
     """Lengthen the checkpoint inside the block, when it is time and nobody else did.
@@ -88,10 +97,6 @@ def held_checkpoint(path: str, metastore: str | None, lifetime_s: float) -> Iter
         async with keep_checkpoint(environment, lease):
             await asyncio.Event().wait()
 
-    async def delete(environment: slate.Environment) -> None:
-        async with environment.open_admin(path, metastore=metastore) as admin:
-            await admin.delete_checkpoint(lease.checkpoint)
-
     worker = this_worker()
     lease = worker.run(partial(make_checkpoint, path, metastore, lifetime_s))
     keeper = worker.start(keep)
@@ -99,7 +104,4 @@ def held_checkpoint(path: str, metastore: str | None, lifetime_s: float) -> Iter
         yield str(lease.checkpoint)
     finally:
         keeper.cancel()
-        try:
-            worker.run(delete)
-        except slate.SlateError as error:
-            logger.warning("checkpoint %s stays until it expires: %s", lease.checkpoint, error)
+        worker.run(partial(drop_checkpoint, lease=lease))

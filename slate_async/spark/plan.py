@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 import slate_async as slate
 from slate_async.read.bounds import KeyRange
-from slate_async.spark.lease import Lease, keep_checkpoint, make_checkpoint
+from slate_async.spark.lease import Lease, drop_checkpoint, keep_checkpoint, make_checkpoint
 from slate_async.spark.options import ReadOptions
 from slate_async.spark.worker import ReaderName, this_worker
 
@@ -45,13 +45,20 @@ class KeyPartition(InputPartition):
 
 async def plan_partitions(options: ReadOptions, span: KeyRange, environment: slate.Environment) -> list[KeyPartition]:
     """Fix the moment that is read, by a checkpoint if none is given, and cut ``span`` by bytes."""
-    if options.checkpoint is None:
-        lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
-        plan = ReadPlan(options, str(lease.checkpoint), lease)
-    else:
-        plan = ReadPlan(options, await _id_of(options.checkpoint, options, environment), None)
+    if options.checkpoint is not None:
+        checkpoint = await _id_of(options.checkpoint, options, environment)
+        return await _cut(ReadPlan(options, checkpoint, None), span)
+    lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
+    try:
+        return await _cut(ReadPlan(options, str(lease.checkpoint), lease), span)
+    except Exception:
+        await drop_checkpoint(environment, lease)
+        raise
+
+
+async def _cut(plan: ReadPlan, span: KeyRange) -> list[KeyPartition]:
     async with _open_seen(plan) as seen:
-        splits = await seen.splits(span.start, span.end, nbytes=options.partition_bytes)
+        splits = await seen.splits(span.start, span.end, nbytes=plan.options.partition_bytes)
     return [KeyPartition(plan, split.start, split.end) for split in splits]
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 import slate_async as slate
 from slate_async.changes.hold import FeedPlace
+from slate_async.spark.batch_read import microseconds
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
 from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
@@ -155,6 +156,7 @@ async def _changes(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     async with environment.open_admin(options.path, metastore=options.metastore) as admin:
         async for batch in admin.read_changes(partition.hold, partition.after, partition.until):
-            yield pa.record_batch(
-                [batch.column(field.name).cast(field.type) for field in ARROW_CHANGE], schema=ARROW_CHANGE
-            )
+            columns = {field.name: batch.column(field.name) for field in ARROW_CHANGE}
+            columns["expire_time"] = microseconds(columns["expire_time"])
+            cast = [columns[field.name].cast(field.type) for field in ARROW_CHANGE]
+            yield pa.record_batch(cast, schema=ARROW_CHANGE)

@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.spark import batch_read
-from slate_async.spark.batch_read import LARGE_ROWS, BatchReader, joined
+from slate_async.spark.batch_read import LARGE_ROWS, LAST_MS, BatchReader, joined
 from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition
 from tests.engine import KINDS
@@ -54,6 +54,26 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
         assert lengthened >= made
         list(reader.read(aged(partitions[1], LIFETIME_S / 2)))
         assert await expiry() == lengthened
+
+
+async def test_what_cannot_be_planned_leaves_no_checkpoint(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db:
+        await db.put(b"key", b"value")
+        reader = BatchReader(ReadOptions.of({"path": str(tmp_path), "atSeq": "2"}))
+        with pytest.raises(slate.InvalidError, match="2"):
+            reader.partitions()
+        assert [one for one in await db.list_checkpoints() if one.owner == "user"] == []
+
+
+async def test_times_beyond_those_of_spark_are_its_last_one(tmp_path: Path) -> None:
+    """A row that expires after the year 294247 is a row like any other."""
+    async with slate.open(tmp_path) as db:
+        for key, ttl in ((b"a", None), (b"b", 60.0), (b"c", 1e15)):
+            await db.put(key, b"value", ttl=ttl)
+    reader = BatchReader(ReadOptions.of({"path": str(tmp_path)}))
+    [batch] = [batch for one in reader.partitions() for batch in reader.read(one)]
+    created = batch.column("create_time").cast(pa.int64()).to_pylist()
+    assert batch.column("expire_time").cast(pa.int64()).to_pylist() == [None, created[1] + 60_000_000, LAST_MS * 1000]
 
 
 async def batches(sizes: list[int]) -> AsyncIterator[pa.RecordBatch]:

@@ -8,13 +8,18 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
 import slate_async as slate
+from slate_async.spark.batch_read import LAST_MS
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner
+from slate_async.spark.stream_source import ARROW_CHANGE, ChangesReader
 from tests.engine import KINDS, Kind
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -203,6 +208,25 @@ async def test_a_query_that_comes_back_takes_its_hold_at_once(tmp_path: Path) ->
             await before.done(end)
             await before.close()
             assert len(await seqs_of(tmp_path, begin, end, planner)) == end.seq
+
+
+async def test_a_reader_gives_batches_as_spark_takes_them(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db:
+        await db.put(b"a", b"1", ttl=1e15)  # beyond the last time that Spark knows
+        await db.delete(b"a")
+        reader = ChangesReader(StreamOptions.of({"path": str(tmp_path)}))
+        start = reader.initialOffset()
+        assert reader.latestOffset(reader.latestOffset(start, ReadMaxRows(10)), ReadMaxRows(10))["seq"] == 2
+        end = reader.latestOffset(start, ReadMaxRows(10))
+        batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+        reader.commit(end)
+        reader.stop()
+    rows = pa.Table.from_batches(batches, schema=ARROW_CHANGE).drop_columns(["create_time"])
+    assert rows.column("expire_time").cast(pa.int64()).to_pylist() == [LAST_MS * 1000, None]
+    assert rows.drop_columns(["expire_time"]).to_pylist() == [
+        {"op": "put", "key": b"a", "value": b"1", "seq": 1},
+        {"op": "delete", "key": b"a", "value": None, "seq": 2},
+    ]
 
 
 async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
