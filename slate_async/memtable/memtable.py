@@ -45,7 +45,7 @@ processor's cache. Several conversions may take a step in one turn of the loop; 
 up the interpreter, which a worker would then keep for longer than the step takes."""
 
 INDEX_STEP_ROWS = 2048
-"""Rows whose keys are gathered in one step: 0.3 ms."""
+"""Rows whose keys are gathered in one step: 0.3 ms, 0.5 ms of keys that were there."""
 
 ORDER_STEP_ROWS = 512
 FIRST_BATCH_ROWS = 32

