@@ -92,7 +92,9 @@ class KeySpan(Protocol):
     def last_key(self) -> bytes: ...
 
 
-_first_key = attrgetter("first_key")
+_first_key, _last_key = attrgetter("first_key"), attrgetter("last_key")
+LISTED_AT_ONCE = 1024
+"""A run may have 100,000 tables: so many of their last keys are listed with each search, until that makes searches faster."""
 
 
 class Run:
@@ -141,20 +143,25 @@ class Run:
         """Whether both are the same tables."""
         return self is other or self._spans == other._spans
 
-    def _list_last_keys(self) -> list[bytes]:
-        self._last_keys = [span.last_key for span in self._spans]
-        return self._last_keys
+    def _first_ending_at(self, key: bytes) -> int:
+        """The number of the first table whose last key is ``key`` or above; of none, how many there are."""
+        listed, spans = self._last_keys, self._spans
+        if len(listed) < len(spans):
+            listed += [span.last_key for span in spans[len(listed) : len(listed) + LISTED_AT_ONCE]]
+            if len(listed) < len(spans):
+                return bisect_left(spans, key, key=_last_key)
+        return bisect_left(listed, key)
 
     def find(self, key: bytes) -> Table | None:
         """The table that may hold ``key``."""
-        number = bisect_left(self._last_keys or self._list_last_keys(), key)
+        number = self._first_ending_at(key)
         if number == len(self._spans) or self._spans[number].first_key > key:
             return None
         return self._tables[number] or self._make(number)
 
     def first_from(self, start: bytes | None) -> int:
         """The number of the first table that may hold keys of ``start`` or above; of none, how many there are."""
-        return 0 if start is None else bisect_left(self._last_keys or self._list_last_keys(), start)
+        return 0 if start is None else self._first_ending_at(start)
 
     def first_rows(
         self,

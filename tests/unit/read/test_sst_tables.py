@@ -10,6 +10,7 @@ from msgspec import structs
 
 from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef
+from slate_async.read.sources import LISTED_AT_ONCE
 from slate_async.read.sst_tables import Levels, SstTables, StoredRun
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.locate import SstOpener
@@ -126,3 +127,18 @@ def test_names_within_others() -> None:
         (state_of("", run_of(2, "AC"), shared), state_of("", shared), False),
     ]:
         assert SstNames(some).within(SstNames(others)) is expected
+
+
+def test_a_long_run_is_searched_right_while_its_keys_are_listed_in_steps() -> None:
+    ssts = [
+        SstRef(f"sst/{n}", b"%d" % n, 1000, 1, 0, b"%05d1" % n, b"%05d3" % n, 1, 1, 1)
+        for n in range(3 * LISTED_AT_ONCE + 7)
+    ]
+    run = StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))
+    for n in (0, 1, LISTED_AT_ONCE, 3 * LISTED_AT_ONCE, 5, len(ssts) - 1, 2 * LISTED_AT_ONCE):
+        assert [run.first_from(b"%05d%d" % (n, digit)) for digit in (1, 3, 4)] == [n, n, n + 1]
+        assert run.find(b"%05d0" % n) is None
+    assert run.first_from(b"9") == len(ssts)
+    run = StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))
+    run.first_from(b"5")
+    assert len(run._last_keys) == LISTED_AT_ONCE, "not all of them at once"
