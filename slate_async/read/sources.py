@@ -94,7 +94,7 @@ class KeySpan(Protocol):
 
 _first_key, _last_key = attrgetter("first_key"), attrgetter("last_key")
 LISTED_AT_ONCE = 1024
-"""A run may have 100,000 tables: so many of their last keys are listed with each search, until that makes searches faster."""
+"""A run may have 100,000 tables: with each search so many last keys are listed, until searching these is faster."""
 
 
 class Run:
