@@ -76,6 +76,7 @@ def _ranges(axis: Any, rows: Sequence[Any]) -> None:
 
 def _histogram(axis: Any, name: str, counts: Sequence[int]) -> None:
     what, unit = TITLES[name]
+    counts = counts or [0]  # of no ranges
     used = [bucket for bucket, count in enumerate(counts) if count] or [0]
     shown = range(used[0], used[-1] + 1)
     axis.bar(shown, [counts[bucket] for bucket in shown], color=LIVE)

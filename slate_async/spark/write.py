@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -27,6 +28,7 @@ from slate_async.spark.write_options import WriteOptions, batch_job
 
 SORT_BYTES = 1 << 30
 """Rows of a task that are sorted in its memory, at most."""
+HAS_ORDER = "has order"
 BATCH_ID = "streaming.sql.batchId"
 """The local property that says which batch of a stream a task works for."""
 
@@ -164,11 +166,12 @@ def _renamed(batch: pa.RecordBatch, options: WriteOptions) -> pa.RecordBatch:
 
 
 def _without_order(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.drop_columns([ORDER]) if ORDER in batch.schema.names else batch
+    return batch.drop_columns([name for name in (ORDER, HAS_ORDER) if name in batch.schema.names])
 
 
 def _sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows by key, then order. Raises `InvalidError` for more than `SORT_BYTES`."""
+    """All rows by key, then order, as Spark sorts: null is the lowest. Raises `InvalidError` for more than
+    `SORT_BYTES`."""
     held: list[pa.RecordBatch] = []
     nbytes = 0
     for batch in batches:
@@ -181,6 +184,8 @@ def _sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             )
     if held:
         table = pa.Table.from_batches(held)
-        order = [(name, "ascending") for name in (KEY, ORDER) if name in table.schema.names]
+        if ORDER in table.schema.names:
+            table = table.append_column(HAS_ORDER, pc.is_valid(table.column(ORDER)))
+        order = [(name, "ascending") for name in (KEY, HAS_ORDER, ORDER) if name in table.schema.names]
         for batch in table.sort_by(order).to_batches():
             yield _without_order(batch)

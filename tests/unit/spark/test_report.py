@@ -17,6 +17,9 @@ from slate_async.spark.report import DEAD, LIVE, bucket_names, draw_report
 class Collected:
     """Stands for the DataFrame of `statistics`."""
 
+    def __init__(self, ranges: int = 3) -> None:
+        self._ranges = ranges
+
     def collect(self) -> list[Any]:
         class Row(SimpleNamespace):
             def __getitem__(self, name: str) -> Any:
@@ -24,7 +27,7 @@ class Collected:
 
         counts = {"versions": 9, "keys": 7, "tombstones": 2, "live": 4, "expiring": 1, "expired": 1}
         sizes = {"key_bytes": 16, "value_bytes": 400, "key_sizes": [0, 0, 4], "value_sizes": [0] * 7 + [4]}
-        return [Row(range=number, **counts, **sizes, ttls=[0, 1]) for number in range(3)]
+        return [Row(range=number, **counts, **sizes, ttls=[0, 1]) for number in range(self._ranges)]
 
 
 def test_buckets_are_named_by_what_they_hold() -> None:
@@ -44,6 +47,11 @@ def test_the_report_is_a_picture_of_what_was_counted(tmp_path: Path) -> None:
     assert live / dead == pytest.approx(4 / 3, rel=0.1)  # of 9 versions 4 are live, 3 superseded
     for histogram in (picture[:, width // 2 :], picture[height // 2 :, : width // 2]):
         assert has(histogram, LIVE).sum() > 10_000
+
+
+def test_a_report_of_no_range_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert draw_report(Collected(0), tmp_path / "report.png").stat().st_size > 0  # type: ignore[arg-type]
 
 
 def has(picture: Any, colour: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import slate_async as slate
 from slate_async.spark.write import BatchWriter, Written
@@ -23,6 +23,25 @@ BATCH = pa.record_batch({"key": [b"a", b"b"], "value": [b"1", b"2"]})
 def writer(path: Path, **options: str) -> BatchWriter:
     given = {"path": str(path), "jobId": "load", **options}
     return BatchWriter(WriteOptions.of(given, ROWS), overwrite=False)
+
+
+def test_of_equal_keys_the_last_by_the_order_counts_and_null_is_the_lowest(tmp_path: Path) -> None:
+    ordered = StructType([*ROWS.fields, StructField("n", LongType())])
+    load = BatchWriter(
+        WriteOptions.of({"path": str(tmp_path), "orderColumn": "n", "ingestMode": "exclusive"}, ordered),
+        overwrite=False,
+    )
+    batches = [
+        pa.record_batch({"key": [b"b", b"a"], "value": [b"2", b"1"], "n": [2, 1]}),
+        pa.record_batch({"key": [b"b", b"a", b"c"], "value": [b"1", b"0", b"0"], "n": [1, None, None]}),
+    ]
+    load.commit([load.write(iter(batches))])
+    assert asyncio.run(rows_of(tmp_path)) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"0")]
+
+
+async def rows_of(path: Path) -> list[tuple[bytes, bytes]]:
+    async with slate.open_reader(path) as reader:
+        return [row async for row in reader.scan()]
 
 
 def test_what_another_driver_committed_and_withdrew_is_no_load_of_nothing(tmp_path: Path) -> None:
@@ -47,9 +66,4 @@ def test_what_another_driver_committed_and_withdrew_is_no_load_of_nothing(tmp_pa
     again = load.write(iter([BATCH]))
     assert len(again.ssts) == 1
     load.commit([again])
-
-    async def rows() -> list[tuple[bytes, bytes]]:
-        async with slate.open_reader(tmp_path) as reader:
-            return [row async for row in reader.scan()]
-
-    assert asyncio.run(rows()) == [(b"a", b"1"), (b"b", b"2")]
+    assert asyncio.run(rows_of(tmp_path)) == [(b"a", b"1"), (b"b", b"2")]
