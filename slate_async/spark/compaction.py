@@ -89,7 +89,7 @@ class _Job:
 
     def __init__(self, context: SparkContext, path: str, merge: RangeFunction) -> None:
         self._context = context
-        self._path = place(path)
+        self._path = path
         self._merge = merge
         self._tag = f"slate_async-{uuid4()}"
         self._begun, self._ended, self._cancelled = threading.Event(), threading.Event(), threading.Event()

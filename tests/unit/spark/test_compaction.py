@@ -1,0 +1,96 @@
+"""What becomes of errors where a range is merged: with a context that runs tasks in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import slate_async as slate
+from slate_async.compaction.executor import MergeCounts
+from slate_async.spark import SparkExecutor
+
+
+class Context:
+    """What of a SparkContext is asked for."""
+
+    def __init__(self, lost: Exception | None = None) -> None:
+        self._lost = lost
+        self.tags: list[str] = []
+
+    def addJobTag(self, tag: str) -> None:
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:
+        self.tags.remove(tag)
+
+    def setJobDescription(self, text: str) -> None:
+        pass
+
+    def parallelize(self, rows: list[int], slices: int) -> Any:
+        def of(work: Callable[[Iterable[int]], Iterator[bytes]]) -> Any:
+            def collect() -> list[bytes]:
+                if self._lost is not None:
+                    raise self._lost
+                return list(work(rows))
+
+            return SimpleNamespace(collect=collect)
+
+        return SimpleNamespace(mapPartitions=of)
+
+
+def executor(context: Context, path: Path) -> SparkExecutor:
+    return SparkExecutor(cast(Any, SimpleNamespace(sparkContext=context)), str(path))
+
+
+async def fill(path: Path) -> None:
+    async with slate.open(path, settings=slate.Settings(compactor=False)) as db:
+        for value in (b"1", b"2"):
+            await db.put(b"key", value)
+            await db.flush(l0=True)
+
+
+def damage_one(path: Path) -> str:
+    """Flip a bit of an SST; its name."""
+    sst = min(path.glob("sst/*.obj"))
+    stored = bytearray(sst.read_bytes())
+    stored[len(stored) // 3] ^= 1
+    sst.write_bytes(stored)
+    return str(sst)
+
+
+async def compacted(path: Path, context: Context) -> int:
+    with executor(context, path) as there:
+        async with slate.open_compactor(path, executor=there, automatic=False) as compactor:
+            return await compactor.compact(full=True)
+
+
+async def test_a_range_is_merged_and_counted(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    context = Context()
+    assert await compacted(tmp_path, context) == 1
+    assert context.tags == []
+    async with slate.open_reader(tmp_path) as reader:
+        assert await reader.get(b"key") == b"2"
+
+
+async def test_what_the_engine_raises_there_is_raised_here(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    damaged = damage_one(tmp_path)
+    with pytest.raises(slate.ClosedError) as told:
+        await compacted(tmp_path, Context())
+    assert isinstance(told.value.__cause__, slate.CorruptionError)
+    assert told.value.__cause__.object_name in damaged
+
+
+async def test_what_spark_raises_is_no_answer(tmp_path: Path) -> None:
+    """The compactor waits then, and tries again."""
+    context = Context(lost=RuntimeError("the executor was lost"))
+    with executor(context, tmp_path) as there, pytest.raises(slate.UnavailableError, match="executor was lost"):
+        await there.run(cast(Any, None), lambda counts: pytest.fail(f"{MergeCounts()} of nothing"))
+    assert context.tags == []
