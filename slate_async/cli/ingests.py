@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, SlateError
 from slate_async.ingest.manage import IngestInfo
 from slate_async.ingest.rows import COLUMNS
 
@@ -101,10 +102,15 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
     """Write the file's rows, commit, and say what became of them."""
     batches = _batches(wanted.file, sort=wanted.sort)
     async with session.ingesting(wanted.job_id) as job:
-        info = await job.info()
-        if info.state == "registered":
-            await job.write(batches)
-        info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
+        try:
+            info = await job.info()
+            if info.state == "registered":
+                await job.write(batches)
+            info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
+        except InvalidError:  # the file is at fault: nobody goes on with this job, which would hold collectors up
+            with suppress(SlateError):
+                await job.withdraw(unless_committed=True)
+            raise
     _show(session.output, info)
     return OK
 

@@ -38,6 +38,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert unsorted.code == 2
     assert "row 1" in unsorted.err
     json = {"path": path, "options": ("--json",)}
+    assert [one["state"] for one in slate("list-ingests", **json).objects] == ["withdrawn"]
     [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **json).objects
     assert (waiting["job_id"], waiting["state"], waiting["rows"]) == ("nightly", "pending", 3)
     late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
