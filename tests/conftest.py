@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.servers import node
 from tests.servers.install import is_left_out
@@ -16,6 +17,9 @@ from tests.servers.localstack import LocalStack
 from tests.servers.moto import AWS_ENVIRONMENT, LockedMoto
 from tests.servers.radosgw import Radosgw
 from tests.slices import slice_seed as commit_seed
+
+settings.register_profile("any-machine", deadline=None)
+settings.load_profile("any-machine")  # how long an example takes says how busy the machine is
 
 ALL_SERVERS_FIXTURES = ("localstack_endpoint", "radosgw_endpoint")
 MOTO = pytest.StashKey[LockedMoto]()
