@@ -141,8 +141,8 @@ class IngestJob(Member):
 
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
-        withdrawn. `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask
-        again."""
+        withdrawn; or if it was committed as another batch, or as none. `InvalidError` if SSTs overlap, are another
+        job's, or are not there. `UnavailableError`: unknown; ask again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
@@ -153,6 +153,7 @@ class IngestJob(Member):
             await manage.check_there(self._driver, self._place.store, self.job_id, told)
             info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *told], batch)
         self._committed = True
+        manage.check_same(info, batch)
         if not info.done and (exclusive or (wait and await self._never_opened())):
             return await self._as_writer(limit, if_first=not exclusive)
         return await self._until_admitted(limit) if wait else info

@@ -164,6 +164,17 @@ async def commit(
     return _known(await driver.commit(edit), spec.job_id)
 
 
+def check_same(info: IngestInfo, batch: tuple[str, int] | None) -> None:
+    """Raise `ConflictError` if the job that is known by this name was another one than ``batch``."""
+    if batch is not None and (info.app_id, info.batch_id) != batch:
+        known = "no batch of a stream" if info.app_id is None else f"batch {info.batch_id} of {info.app_id!r}"
+        raise ConflictError(
+            f"ingest {info.job_id!r} is {info.state} already, as {known};"
+            f" batch {batch[1]} of {batch[0]!r} needs another job id",
+            outcome="not_applied",
+        )
+
+
 async def check_there(driver: ManifestDriver, store: ObjectStore, job_id: str, ssts: Sequence[IngestedSst]) -> None:
     """Raise `InvalidError` unless ``ssts`` of tasks elsewhere are in ``store``: what is committed must be there."""
 

@@ -285,6 +285,22 @@ async def test_each_batch_of_a_stream_is_in_once(store: MemoryStore) -> None:
         assert await db.get(b"a") == b"later"
 
 
+async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStore) -> None:
+    """Else its rows would be lost, and its stream go on."""
+    await (await open_db(store)).close()
+    for pending in (True, False):
+        async with open_job(store, "app/7") as job:
+            await job.write([table({"a": "1"})])
+            await job.commit(wait=False, exclusive=not pending)
+            with pytest.raises(slate.ConflictError, match=r"as no batch .* needs another job id"):
+                await job.commit(batch=("app", 7), wait=False)
+    async with open_job(store, "app/8") as job:
+        await job.commit(batch=("app", 8))
+        assert (await job.commit(batch=("app", 8))).state == "admitted"
+        with pytest.raises(slate.ConflictError, match="as batch 8 of 'app'"):
+            await job.commit(batch=("app", 9))
+
+
 async def test_a_withdrawn_job_never_shows(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
