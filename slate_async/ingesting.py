@@ -204,12 +204,16 @@ class IngestJob(Member):
 
     async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
-        collectors take what nothing names. Raises `ConflictError` if a later batch of its stream waits.
+        collectors take what nothing names. A job of its name that was begun anew since is left alone. Raises
+        `ConflictError` if a later batch of its stream waits.
 
         unless_committed: leave it alone once it is committed, by this driver or another one"""
         self._check()
         self._committed = True
-        return await manage.withdraw(self._driver, self._clock, self.job_id, unless_committed=unless_committed)
+        base_version = None if self._spec is None else self._spec.base_version
+        return await manage.withdraw(
+            self._driver, self._clock, self.job_id, unless_committed=unless_committed, base_version=base_version
+        )
 
     async def info(self) -> IngestInfo:
         """The job as it is now. Raises `ConflictError` if nothing is known of it any more."""

@@ -200,14 +200,23 @@ async def info(driver: ManifestDriver, job_id: str) -> IngestInfo:
     return _known(await driver.existing(f"the database of ingest {job_id!r}"), job_id)
 
 
-async def withdraw(driver: ManifestDriver, clock: Clock, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
+async def withdraw(
+    driver: ManifestDriver,
+    clock: Clock,
+    job_id: str,
+    *,
+    unless_committed: bool = False,
+    base_version: int | None = None,
+) -> IngestInfo:
     """End the job before it is admitted, or committed; what has become of it: it may have been before. Deletes nothing.
+
+    base_version: of the job, if it is known: one of its name that was begun anew since is left alone
 
     Raises `ConflictError` if a later batch of its stream waits behind it, `InvalidError` if there is no such job."""
     state = await driver.existing(f"the database of ingest {job_id!r}")
     if job_info(state, job_id) is None:
         raise InvalidError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
-    state = await driver.commit(WithdrawIngest(job_id, clock.now_ms(), unless_committed))
+    state = await driver.commit(WithdrawIngest(job_id, clock.now_ms(), unless_committed, base_version))
     found, record = _known(state, job_id), find_record(state, job_id)
     return found if record is None else replace(found, state=record.outcome)
 

@@ -193,17 +193,20 @@ class CommitIngest:
 @dataclass(frozen=True, slots=True)
 class WithdrawIngest:
     """End job ``id`` before it is admitted; ``unless_pending``: before it is committed. Nothing is deleted: collectors
-    find what nothing names any more."""
+    find what nothing names any more.
+
+    base_version: of the job that is meant: one of its name may have been begun anew. ``None``: whichever is there"""
 
     id: str
     now_ms: int
     unless_pending: bool = False
+    base_version: int | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that the job is not on its way, or spared. Raises `ConflictError` if a later batch of its stream
         waits."""
         job = find_ingest(state, self.id)
-        if job is None or (job.pending and self.unless_pending):
+        if job is None or (job.pending and self.unless_pending) or self.base_version not in (None, job.base_version):
             return None
         if job.pending and job.app_id is not None:
             last = committed_batch(state, job.app_id)

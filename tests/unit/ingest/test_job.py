@@ -328,6 +328,16 @@ async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -
         assert (await job.withdraw(unless_committed=True)).state == "withdrawn"
 
 
+async def test_who_gives_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) -> None:
+    await (await open_db(store)).close()
+    async with open_job(store) as sleeper, open_admin(store) as admin:
+        await admin.withdraw_ingest("job")
+        async with open_job(store) as anew:
+            await anew.write([table({"a": "1"})])
+            assert (await sleeper.withdraw(unless_committed=True)).state == "registered"
+            assert (await anew.commit(exclusive=True)).state == "admitted"
+
+
 async def test_the_administration_withdraws_what_nobody_goes_on_with(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     await (await open_job(store)).close()

@@ -171,6 +171,8 @@ def test_one_that_ended_without_effect_may_begin_anew_and_its_old_tasks_are_refu
     assert find_record(begun, "job") is None
     with pytest.raises(ConflictError, match="begun anew"):
         CommitIngest(DATABASE, "job", 1, (sst(1, "ab"),), 7).apply(begun)
+    assert WithdrawIngest("job", 7, base_version=1).apply(begun) is None  # nor does their driver end it
+    assert WithdrawIngest("job", 7, base_version=4).apply(begun) is not None
 
 
 def test_overlapping_ssts_are_refused() -> None:
