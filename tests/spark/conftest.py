@@ -10,6 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slate_async import spark as slate_spark
+from tests.engine import KINDS
+from tests.slices import sample
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``kind``: every way a database keeps its log in the long form, else this commit's."""
+    if "kind" in metafunc.fixturenames:
+        kinds = KINDS if metafunc.config.getoption("--full") else sample(KINDS, 1)
+        metafunc.parametrize("kind", kinds, ids=str, scope="module")
 
 
 @pytest.fixture(scope="session")

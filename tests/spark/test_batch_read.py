@@ -61,9 +61,9 @@ async def fill(path: Path, kind: Kind) -> Filled:
         return Filled(str(path), [row async for row in db.scan().rows()], then, rows_then)
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=str)
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    return run(fill(tmp_path_factory.mktemp("spark") / "db", request.param))
+@pytest.fixture(scope="module")
+def filled(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return run(fill(tmp_path_factory.mktemp("spark") / "db", kind))
 
 
 def collected(df: DataFrame) -> list[slate.Row]:

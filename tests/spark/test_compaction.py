@@ -16,7 +16,7 @@ import slate_async as slate
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.manifest.state import SstRef
 from slate_async.spark import SparkExecutor
-from tests.engine import KINDS, Kind
+from tests.engine import Kind
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"sst_bytes": 40_000, "block_bytes": 2_000, "compaction_parallelism": 2}
@@ -67,7 +67,6 @@ class Twice:
         return stored[HEADER_BYTES : sst.size - FOOTER_BYTES]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_ranges_are_merged_there_as_here(spark: SparkSession, tmp_path: Path, kind: Kind) -> None:
     before = await fill(tmp_path, kind)
     with SparkExecutor(spark, str(tmp_path)) as on_spark:
