@@ -39,7 +39,10 @@ def seeds(count: int) -> range:
     return range(start, start + count)
 
 
-def sample(items: Sequence[T], count: int) -> list[T]:
-    """``count`` of ``items`` (or all, if fewer), in their order, those of this commit."""
-    chosen = random.Random(slice_seed()).sample(range(len(items)), min(count, len(items)))
+def sample(items: Sequence[T], count: int, of: str = "") -> list[T]:
+    """``count`` of ``items`` (or all, if fewer), in their order, those of this commit. ``of``: what they are: without
+    it two lists as long as each other are drawn alike, and a pair of others never meets."""
+    chosen = random.Random(f"{slice_seed()} {of}" if of else slice_seed()).sample(
+        range(len(items)), min(count, len(items))
+    )
     return [items[index] for index in sorted(chosen)]

@@ -17,7 +17,7 @@ from tests.slices import sample
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``kind``: every way a database keeps its log in the long form, else this commit's."""
     if "kind" in metafunc.fixturenames:
-        kinds = KINDS if metafunc.config.getoption("--full") else sample(KINDS, 1)
+        kinds = KINDS if metafunc.config.getoption("--full") else sample(KINDS, 1, "kind")
         metafunc.parametrize("kind", kinds, ids=str, scope="module")
 
 

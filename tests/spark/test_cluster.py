@@ -14,6 +14,7 @@ import slate_async as slate
 from tests.integration.places import make_place
 from tests.integration.processes import ChildProcess
 from tests.servers.moto import AWS_ENVIRONMENT
+from tests.slices import sample
 from tests.spark import speculation_driver as speculation
 from tests.spark.cluster import HOSTS, WORKERS, SparkCluster
 from tests.spark.cluster_driver import LOADED, digest
@@ -23,6 +24,17 @@ pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 400.0
 ROWS = 3_000
 SETTINGS = {"compactor": False, "sst_bytes": 40_000, "block_bytes": 2_000}
+
+
+@pytest.fixture(autouse=True)
+def _in_turn(request: pytest.FixtureRequest, full: bool) -> None:
+    """One of the tests for each commit, all in the long form."""
+    tests = (
+        test_reads_loads_and_compactions_run_on_a_cluster,
+        test_attempts_that_are_overtaken_leave_only_garbage,
+    )
+    if not full and request.function not in sample(tests, 1, "cluster"):
+        pytest.skip("runs with --full, and for other commits")
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
 ) -> None:
     """Each moment in the long form, else one. Then the same load again, by another driver."""
     spark.sparkContext.environment.update(aws_environment)  # of its tasks
-    for moment in COMMITS if full else sample(list(COMMITS), 1):
+    for moment in COMMITS if full else sample(list(COMMITS), 1, "commit"):
         place = await make_place("s3", LOGS[0], None, s3_endpoint, manifest_poll_interval_ms=50)
         async with place.open() as db:
             await kill(place, s3_endpoint, moment)
