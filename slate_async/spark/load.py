@@ -85,15 +85,7 @@ def bulk_load(
     waited_s, lifetime_s = seconds(timeout, "timeout"), seconds(lifetime, "lifetime")
     chosen = _settings(settings, target_sst_bytes)
     rows = arrange(
-        df,
-        key=key,
-        value=value,
-        op=op,
-        expire=expire,
-        ttl=ttl,
-        order=order,
-        sort_mode=sort_mode,
-        partitions=partitions,
+        df, key=key, value=value, op=op, expire=expire, ttl=ttl, order=order, sort_mode=sort_mode, partitions=partitions
     )
     worker = this_worker()
 
