@@ -155,6 +155,14 @@ async def test_rows_that_cannot_be_stored_are_named(
     assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
 
 
+async def test_of_one_key_with_very_many_versions_one_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """They come in many batches, to one task."""
+    versions = spark.range(0, 30_000, 1, 2).select(F.lit("key").alias("key"), F.hex("id").alias("value"), "id")
+    info = await load(versions.orderBy(F.hash("id")), tmp_path, order="id", partitions=2)
+    assert info.rows == 1
+    assert await contents(tmp_path) == [(b"key", b"%X" % 29_999)]
+
+
 async def test_ranges_that_overlap_are_told_and_hold_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
     await made(tmp_path)
     df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")

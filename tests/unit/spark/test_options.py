@@ -11,10 +11,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+
 import slate_async as slate
 from slate_async.spark import bulk_load, plan_load
 from slate_async.spark.options import ReadOptions, as_strings, at_checkpoint, place
-from slate_async.spark.stream_options import StreamOptions
+from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
+from slate_async.spark.stream_source import ChangesReader
 
 NO_FRAME = cast(Any, None)
 MEMORY = "memory://"
@@ -44,6 +47,7 @@ def test_values_become_what_they_say() -> None:
         ({"checkpointLifetime": "nan"}, "option checkpointLifetime='nan'"),
         ({"path": "memory://db"}, "memory of one process"),
         ({"path": SECRET}, "must not hold credentials"),
+        ({"secret_key": "hush"}, "unknown option secret_key; .* Credentials come from the environment"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
@@ -62,6 +66,38 @@ def test_a_folder_is_the_same_wherever_a_process_works(tmp_path: Path, monkeypat
     assert place("db") == place(Path("db")) == str(tmp_path / "db")
     assert place("s3://bucket/db") == "s3://bucket/db"
     assert StreamOptions.of({"path": "db"}).path == str(tmp_path / "db")
+
+
+def stream(**options: Any) -> StreamOptions:
+    return StreamOptions.of(as_strings({"path": "/db", **options}))
+
+
+def test_options_of_streams() -> None:
+    starts = {"beginning": 0, "now": "now", 7: 7}
+    assert {said: stream(startingSeq=said).start for said in starts} == starts
+    assert (stream().start, stream(maxBytesPerTrigger=5).max_bytes) == (0, 5)
+    limits = (stream(), stream(maxRowsPerTrigger=9), stream(maxBytesPerTrigger=5))
+    assert [ChangesReader(one).getDefaultReadLimit() for one in limits] == [
+        ReadMaxRows(DEFAULT_ROWS),
+        ReadMaxRows(9),
+        ReadMaxBytes(5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"startingSeq": "-1"}, "option startingSeq='-1': a sequence number"),
+        ({"startingSeq": "latest"}, 'option startingSeq=.*"beginning" or "now"'),
+        ({"maxRowsPerTrigger": 1, "maxBytesPerTrigger": 1}, "one of the options maxRowsPerTrigger and maxBytes"),
+        ({"maxRowsPerTrigger": 0}, "option maxRowsPerTrigger='0'"),
+        ({"holdLifetime": "-5"}, "option holdLifetime='-5'"),
+        ({"checkpoint": "c"}, "unknown option checkpoint"),
+    ],
+)
+def test_wrong_options_of_streams_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(slate.InvalidError, match=said):
+        stream(**options)
 
 
 @pytest.mark.parametrize(

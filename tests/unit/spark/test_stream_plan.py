@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
 from slate_async.spark.batch_read import LAST_MS
@@ -217,7 +217,9 @@ async def test_a_reader_gives_batches_as_spark_takes_them(tmp_path: Path) -> Non
         reader = ChangesReader(StreamOptions.of({"path": str(tmp_path)}))
         start = reader.initialOffset()
         assert reader.latestOffset(reader.latestOffset(start, ReadMaxRows(10)), ReadMaxRows(10))["seq"] == 2
-        end = reader.latestOffset(start, ReadMaxRows(10))
+        assert reader.latestOffset(start, ReadMaxBytes(1))["seq"] == 2  # one step at least
+        end = reader.latestOffset(start, ReadMaxBytes(10_000))
+        assert end == reader.latestOffset(start, ReadMaxRows(10))
         batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
         reader.commit(end)
         reader.stop()
