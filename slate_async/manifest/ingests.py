@@ -19,7 +19,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from slate_async.errors import ConflictError, InternalError, InvalidError
+from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
 from slate_async.manifest.edits import AddL0, WriterPin, check_usable, check_writer, pinned
 from slate_async.manifest.feeds import hold_ingest
 from slate_async.manifest.history import sampled
@@ -352,7 +352,8 @@ def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manif
 
 
 def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None) -> Ingest | None:
-    """The job; ``None`` if it has ended with effect. Raises `ConflictError` if it has ended without, or never began."""
+    """The job; ``None`` if it has ended with effect. Raises `ConflictError` if it has ended without, or never began; as
+    far as is known: what became of a job is forgotten in time."""
     job, ended = find_ingest(state, job_id), find_record(state, job_id)
     if job is not None and (of_base is None or job.base_version == of_base):
         return job
@@ -363,7 +364,8 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
         why = "it had ended, and was begun anew"
     elif ended is not None and ended.outcome == "expired":
         why = "it expired: nobody renewed it in time"
-    raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome="not_applied")
+    outcome: Outcome = "unknown" if ended is None else "not_applied"
+    raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome=outcome)
 
 
 def _with_job(state: ManifestState, job: Ingest) -> ManifestState:
