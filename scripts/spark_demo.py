@@ -1,4 +1,4 @@
-"""Load, read, compact, stream and export a data set with Spark, and judge that every row is where it belongs.
+"""Load, read, stream, compact and export a data set with Spark, and judge that every row is where it belongs.
 
 Processes: this one is a driver with two cores; ``--role write`` writes beside it all the while; ``--role stream`` is
 another driver, which is killed with SIGKILL while it copies one database into another by the change feed, and started
@@ -186,13 +186,17 @@ def load_and_read(spark: SparkSession, demo: Demo, frame: DataFrame) -> Sum:
 
 
 async def compact(spark: SparkSession, demo: Demo) -> None:
+    """Into one run; what is read must stay the same."""
+    (before, _) = await scanned(demo.source)
     began = time.perf_counter()
     with slate_spark.SparkExecutor(spark, demo.source) as executor:
-        settings = slate.Settings(compaction_parallelism=CORES)
+        settings = slate.Settings(compaction_parallelism=CORES + 1)  # one waits for a core
         async with slate.open_compactor(demo.source, settings=settings, executor=executor) as compactor:
             await compactor.compact(full=True)
             rows = int(compactor.metrics()["compaction.rows_in"])
     demo.row(f"compact on local[{CORES}]", rows, time.perf_counter() - began)
+    (after, _) = await scanned(demo.source)
+    demo.judge("the compacted database is equal", before == after)
     async with slate.open_admin(demo.source) as admin:
         demo.judge("verify finds nothing wrong", (await admin.verify()).clean)
 
@@ -247,8 +251,8 @@ def main() -> int:
         assert writer.stdout is not None
         writer.stdout.readline()
         load_and_read(spark, demo, frame)
-        asyncio.run(compact(spark, demo))
         stream(spark, demo, given.folder, writer)
+    asyncio.run(compact(spark, demo))
     began = time.perf_counter()
     report = slate_spark.export_parquet(spark, demo.copy, str(demo.parquet))
     demo.row("export to Parquet", report.rows, time.perf_counter() - began)
