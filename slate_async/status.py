@@ -62,7 +62,8 @@ class ReaderStatus:
     state: ``"open"``, ``"closing"``, ``"closed"`` or ``"failed"``
     following: whether it follows the database; else it reads one checkpoint
     checkpoint: the checkpoint it reads, or the newest that it made; ``None`` without one
-    checkpoints: how many of its own it holds, those of unfinished scans included
+    checkpoints: how many that manifest version names, whoever's, expired ones that were not collected yet included
+    own_checkpoints: how many it made and holds, those of unfinished scans included
     manifest_version: the manifest version it reads
     log_start, log_end: first log position not in L0 or runs; last position replayed
     last_seq: highest sequence number it sees
@@ -81,6 +82,7 @@ class ReaderStatus:
     following: bool
     checkpoint: str | None
     checkpoints: int
+    own_checkpoints: int
     manifest_version: int
     log_start: int
     log_end: int

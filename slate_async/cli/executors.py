@@ -42,7 +42,9 @@ class ExecutorRequest:
 
 @asynccontextmanager
 async def executing(session: Session, wanted: ExecutorRequest) -> AsyncGenerator[Executor | None, None]:
-    """The executor asked for, open; ``None`` is this process. Raises `InvalidError`, `UnavailableError`."""
+    """The executor asked for, open; ``None`` is this process. Spark is started for a database that is there only.
+
+    Raises `InvalidError`, `UnavailableError`."""
     conf = wanted.conf()
     if wanted.name is ExecutorName.LOCAL:
         yield None
@@ -57,6 +59,8 @@ async def executing(session: Session, wanted: ExecutorRequest) -> AsyncGenerator
         raise InvalidError(
             "--executor spark needs more packages: pip install 'slate-async[spark]'; or leave it out to compact here"
         ) from error
+    async with session.administering() as admin:
+        await admin.list_checkpoints()  # raises if there is no database, long before Spark would be up
     ranges = session.settings().compaction_parallelism
     session.output.note("starting Spark")
     async with spark_session(f"slate compactor {path}", wanted.master, conf) as spark:

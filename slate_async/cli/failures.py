@@ -10,6 +10,7 @@ code    meaning
 4       stored bytes are wrong (``CorruptionError``)
 5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
 6       ``verify`` went through, and found something wrong
+7       the ingest is committed, and no writer has admitted it in time (``NotAdmittedError``)
 70      a bug, or an error of no known kind (``InternalError``)
 130     interrupted with Ctrl-C
 143     told to end (SIGTERM)
@@ -21,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import slate_async
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
-from slate_async import errors
 from slate_async.cli.signals import Terminated
 from slate_async.errors import (
     ClosedError,
@@ -33,6 +34,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
+from slate_async.ingest.manage import NotAdmittedError
 from slate_async.manifest.edits import DestroyedError
 
 OK = 0
@@ -42,12 +44,19 @@ UNAVAILABLE = 3
 CORRUPT = 4
 LOST = 5
 FINDINGS = 6
+NOT_ADMITTED = 7
 BUG = 70
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 141
 
+
+class AdmittedError(ConflictError):
+    """The ingest that should be withdrawn was admitted before."""
+
+
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (NotAdmittedError, NOT_ADMITTED),
     (InvalidError, USAGE),
     (MetaStoreInvalidError, USAGE),
     (UnavailableError, UNAVAILABLE),
@@ -82,12 +91,15 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
 """What the engine advises, and how that is done here."""
 
 _ADVICE: dict[type[SlateError], str] = {
+    NotAdmittedError: "",
+    AdmittedError: "",
     DestroyedError: "choose another path",
     FencedError: "somebody else took over; run the command again to take it back",
     UnavailableError: "the store did not answer; try again later",
     CorruptionError: "stored bytes are wrong; restore them, repeating does not help",
     ConflictError: "somebody else changed it first; look, then try again",
 }
+"""What to do next; empty where the error says it itself. First match wins."""
 
 
 def exit_code(error: BaseException) -> int:
@@ -111,7 +123,7 @@ def explain(error: BaseException) -> str:
 
 
 def as_json(error: BaseException) -> dict[str, object]:
-    """The error as one JSON object; ``error`` is a public name of `slate_async.errors`, or "Interrupted"."""
+    """The error as one JSON object; ``error`` is a public name of `slate_async`, or "Interrupted"."""
     reason = next(iter(_reasons(error)))
     return {
         "error": _public_name(reason),
@@ -124,7 +136,7 @@ def as_json(error: BaseException) -> dict[str, object]:
 def _public_name(error: BaseException) -> str:
     for kind in type(error).__mro__:
         name: str = kind.__name__
-        if getattr(errors, name, None) is kind:
+        if getattr(slate_async, name, None) is kind:
             return name
     return next((name for kind, name in _NAMES if isinstance(error, kind)), "InternalError")
 

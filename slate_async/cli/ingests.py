@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import typer
 
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK
-from slate_async.cli.output import Output
+from slate_async.cli.failures import OK, AdmittedError
+from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.errors import InvalidError, SlateError
-from slate_async.ingest.manage import IngestInfo
+from slate_async.ingest.manage import IngestInfo, NotAdmittedError
 from slate_async.ingest.rows import COLUMNS
 
 commands = typer.Typer()
@@ -111,6 +111,14 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
             with suppress(SlateError):
                 await job.withdraw(unless_committed=True)
             raise
+        except NotAdmittedError as error:
+            raise NotAdmittedError(
+                f"ingest {job.job_id!r} is committed, and no writer has admitted it within {wanted.timeout_s:g} s. It"
+                " stays: a writer admits it soon after it opens the database. To have it at once, repeat the command"
+                f" with --job {job.job_id} --exclusive, which fences a writer that lives; or withdraw it:"
+                f" slate withdraw-ingest {job.job_id}",
+                error.info,
+            ) from error
     _show(session.output, info)
     return OK
 
@@ -124,7 +132,7 @@ async def listed(session: Session) -> int:
             session.output.json(_fields(one))
         return OK
     columns = ("job", "state", "rows", "number", "since")
-    rows = [(one.job_id, one.state, f"{one.rows:,}", str(one.seq or "-"), _time(one.since_ms)) for one in found]
+    rows = [_row(one) for one in found]
     session.output.table("ingests", columns, rows)
     return OK
 
@@ -143,46 +151,77 @@ async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
 
 
 async def withdraw(session: Session, job_id: str) -> int:
-    """End one and show it."""
+    """End one and show it. Raises `AdmittedError` if it is too late for that."""
     async with session.administering() as admin:
         info = await admin.withdraw_ingest(job_id)
+    if info.state == "admitted":
+        raise AdmittedError(
+            f"ingest {job_id!r} was admitted, with sequence number {info.seq}: its {counted(info.rows, 'row')} stay",
+            outcome="not_applied",
+        )
     _show(session.output, info)
     return OK
 
 
 def _batches(file: Path, *, sort: bool) -> Iterator[pa.RecordBatch]:
-    """The columns of ``file`` that an ingest takes. Raises `InvalidError` if it cannot be read."""
+    """The columns of ``file`` that an ingest takes. Raises `InvalidError` if it cannot be read, or lacks some."""
     if not file.is_file():
         raise InvalidError(f"there is no file {file}")
     try:
         if file.suffix.lower() in ARROW:
-            return _chosen(pa.ipc.open_file(str(file)).read_all(), sort=sort)
+            table = pa.ipc.open_file(str(file)).read_all()
+            return _in_batches(table.select(_columns(file, table.column_names)), sort=sort)
         parquet = pq.ParquetFile(file)
-        names = [name for name in COLUMNS if name in parquet.schema_arrow.names]
+        names = _columns(file, parquet.schema_arrow.names)
         if sort:
-            return _chosen(parquet.read(columns=names), sort=True)
+            return _in_batches(parquet.read(columns=names), sort=True)
         batches: Iterator[pa.RecordBatch] = parquet.iter_batches(BATCH_ROWS, columns=names)
         return batches
     except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"{file} is no Parquet or Arrow IPC file that can be read: {error}") from error
 
 
-def _chosen(table: pa.Table, *, sort: bool) -> Iterator[pa.RecordBatch]:
-    chosen = table.select([name for name in COLUMNS if name in table.column_names])
-    return iter((chosen.sort_by("key") if sort else chosen).to_batches(BATCH_ROWS))
+def _columns(file: Path, found: Sequence[str]) -> list[str]:
+    """Those of the columns ``found`` that an ingest takes."""
+    missing = [repr(name) for name in ("key", "value") if name not in found]
+    if missing:
+        raise InvalidError(
+            f"{file} has no column {' and no column '.join(missing)}; it has {', '.join(map(repr, found)) or 'none'}."
+            f" An ingest takes {', '.join(COLUMNS)} (the last two optional)"
+        )
+    return [name for name in COLUMNS if name in found]
+
+
+def _in_batches(table: pa.Table, *, sort: bool) -> Iterator[pa.RecordBatch]:
+    return iter((table.sort_by("key") if sort else table).to_batches(BATCH_ROWS))
 
 
 def _show(output: Output, info: IngestInfo) -> None:
     output.fields("ingest", _fields(info))
 
 
+def _row(info: IngestInfo) -> tuple[str, ...]:
+    rows = "-" if "rows" in _unknown(info) else f"{info.rows:,}"
+    return (info.job_id, info.state, rows, str(info.seq or "-"), _time(info.since_ms))
+
+
 def _fields(info: IngestInfo) -> dict[str, Any]:
-    fields = asdict(info)
+    unknown = _unknown(info)
+    fields = {name: value for name, value in asdict(info).items() if name not in unknown}
     times = {
         "since": _time(fields.pop("since_ms")),
         "expires": None if (expire_ms := fields.pop("expire_ms")) is None else _time(expire_ms),
     }
     return {**fields, **times}
+
+
+def _unknown(info: IngestInfo) -> frozenset[str]:
+    """Fields of which the record of such a job says nothing; see `IngestInfo`."""
+    if info.state == "pending" and (info.ssts or not info.rows):
+        return frozenset({"seq"})
+    if info.state in ("pending", "admitted"):  # a pending one without SSTs is in, and may not be told yet
+        return frozenset({"ssts", "size"} if info.seq else {"ssts", "size", "seq"})
+    return frozenset({"rows", "ssts", "size", "seq"})
 
 
 def _time(milliseconds: int) -> str:

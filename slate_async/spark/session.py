@@ -32,12 +32,12 @@ async def spark_session(
     master: as of ``spark-submit``; ``None``: Spark's own configuration says
     conf: Spark's settings, by name
 
-    Started and stopped on threads, so the loop goes on, and Ctrl-C stays the loop's. Raises `UnavailableError` if
-    Spark does not start."""
+    Started and stopped on threads, so the loop goes on, and Ctrl-C stays the loop's. Raises `InvalidError` if Spark
+    does not start: master, configuration or Java are not what it needs."""
     try:
         spark = await asyncio.to_thread(partial(_start, name, master, conf or {}))
     except Exception as error:
-        raise slate.UnavailableError(f"Spark did not start: {error}") from error
+        raise slate.InvalidError(f"Spark did not start: {_cause(error)}") from error
     try:
         yield spark
     finally:
@@ -45,6 +45,13 @@ async def spark_session(
             await asyncio.to_thread(spark.stop)
         except Exception:
             logger.debug("Spark had stopped before", exc_info=True)  # its JVM was told to end, too
+
+
+def _cause(error: Exception) -> str:
+    """One line: an error of the JVM prints what was called, then the exception after a colon, then its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return next(iter(thrown or lines), type(error).__name__)
 
 
 def _start(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:

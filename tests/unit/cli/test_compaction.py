@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import slate_async
+from slate_async.spark import session
 from tests.unit.cli.conftest import Run
 
 COMMAND = [sys.executable, "-c", "from slate_async.cli import main; main()"]
@@ -77,6 +79,29 @@ def test_what_cannot_be_compacted_is_said_in_words(slate: Run, path: str, wrong:
 
 def test_there_is_nothing_to_compact_without_a_database(slate: Run, tmp_path: Path) -> None:
     assert slate("compact", path=str(tmp_path / "none")).code == 2
+
+
+def test_spark_is_not_started_for_a_database_that_is_not_there(
+    slate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_start", started := Mock())
+    refused = slate("compact", "--executor", "spark", path=str(tmp_path / "none"))
+    assert (refused.code, "there is no database" in refused.err, started.called) == (2, True, False), refused.err
+
+
+JVM_ERROR = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'
+\tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3406)
+\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:615)
+"""
+
+
+def test_why_spark_does_not_start_is_one_line(slate: Run, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_start", Mock(side_effect=RuntimeError(JVM_ERROR)))
+    refused = slate("compact", "--full", "--executor", "spark", "--master", "local[x]", path=path)
+    assert refused.code == 2
+    cause = "org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'"
+    assert refused.err.splitlines() == ["starting Spark", f"slate: Spark did not start: {cause}"]
 
 
 def test_without_the_extra_it_says_what_spark_needs(slate: Run, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -37,17 +38,17 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     unsorted = slate("ingest", str(file), path=path)
     assert unsorted.code == 2
     assert "row 1" in unsorted.err
-    json = {"path": path, "options": ("--json",)}
-    assert [one["state"] for one in slate("list-ingests", **json).objects] == ["withdrawn"]
-    [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **json).objects
+    as_json = {"path": path, "options": ("--json",)}
+    assert [one["state"] for one in slate("list-ingests", **as_json).objects] == ["withdrawn"]
+    [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **as_json).objects
     assert (waiting["job_id"], waiting["state"], waiting["rows"]) == ("nightly", "pending", 3)
     late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
     assert late.code != 0
     assert "exclusive" in late.err
-    [done] = slate("ingest", str(file), "--sort", "--job", "nightly", "--exclusive", **json).objects
+    [done] = slate("ingest", str(file), "--sort", "--job", "nightly", "--exclusive", **as_json).objects
     assert done["state"] == "admitted"
     assert slate("scan", path=path).out.splitlines() == ["b\t1", "c\t3"]
-    listed = slate("list-ingests", **json).objects
+    listed = slate("list-ingests", **as_json).objects
     assert {one["job_id"]: one["state"] for one in listed}["nightly"] == "admitted"
 
 
@@ -74,3 +75,55 @@ def test_what_cannot_be_read_is_said(slate: Run, path: str, tmp_path: Path) -> N
     assert "there is no file" in slate("ingest", str(file), path=path).err
     file.write_bytes(b"no parquet")
     assert slate("ingest", str(file), path=path).code == 2
+
+
+def test_what_was_admitted_is_not_withdrawn(slate: Run, path: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(ROWS.sort_by("key"), file)
+    [done] = slate("ingest", str(file), "--job", "first", "--exclusive", path=path, options=("--json",)).objects
+    refused = slate("withdraw-ingest", "first", path=path)
+    assert (refused.code, refused.out) == (5, "")
+    expected = f"ingest 'first' was admitted, with sequence number {done['seq']}: its 3 rows stay"
+    assert refused.err == f"slate: {expected}\n"
+    told = json.loads(slate("withdraw-ingest", "first", path=path, options=("--json",)).err)
+    assert told == {"error": "ConflictError", "message": expected, "outcome": "not_applied", "exit_code": 5}
+
+
+def test_what_no_writer_admits_in_time_waits(slate: Run, path: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(ROWS.sort_by("key"), file)
+    late = slate("ingest", str(file), "--job", "nightly", "--timeout", "1ms", path=path)
+    assert late.code == 7
+    assert "--job nightly --exclusive" in late.err
+    assert "withdraw-ingest nightly" in late.err
+    assert "did not answer" not in late.err
+    again = slate("ingest", str(file), "--job", "nightly", "--timeout", "1ms", path=path, options=("--json",))
+    assert json.loads(again.err)["error"] == "NotAdmittedError"
+
+
+def test_only_what_is_known_of_a_job_is_shown(slate: Run, path: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(ROWS.sort_by("key"), file)
+    as_json = {"path": path, "options": ("--json",)}
+    [pending] = slate("ingest", str(file), "--job", "one", "--no-wait", **as_json).objects
+    assert (pending["rows"], pending["ssts"], "seq" in pending) == (3, 1, False)
+    [withdrawn] = slate("withdraw-ingest", "one", **as_json).objects
+    assert not {"rows", "ssts", "size", "seq"} & withdrawn.keys()
+    [admitted] = slate("ingest", str(file), "--job", "two", "--exclusive", **as_json).objects
+    assert admitted["rows"] == 3
+    assert not {"ssts", "size"} & admitted.keys()
+    shown = {line.split("\t")[0]: line.split("\t")[1:4] for line in slate("list-ingests", path=path).out.splitlines()}
+    assert shown == {"one": ["withdrawn", "-", "-"], "two": ["admitted", "3", str(admitted["seq"])]}
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
+def test_a_file_without_keys_is_told_what_it_lacks(slate: Run, path: str, tmp_path: Path, name: str) -> None:
+    file, rows = tmp_path / name, pa.table({"id": ["a"], "value": ["1"]})
+    if file.suffix == ".parquet":
+        pq.write_table(rows, file)
+    else:
+        pyarrow.feather.write_feather(rows, str(file))
+    refused = slate("ingest", str(file), "--sort", path=path)
+    assert refused.code == 2
+    assert "has no column 'key'; it has 'id', 'value'" in refused.err
+    assert slate("list-ingests", path=path).out == ""

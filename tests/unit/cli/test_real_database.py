@@ -64,6 +64,17 @@ def test_commands_that_only_look_disturb_no_writer(tmp_path: Path) -> None:
     assert json.loads(status)["last_seq"] == 1
 
 
+def test_status_counts_the_checkpoints_that_are_listed(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    assert slate("put", "k", "v", path=path).code == 0
+    for _ in range(2):
+        assert slate("create-checkpoint", path=path).code == 0
+    listed = slate("list-checkpoints", path=path).out.splitlines()
+    status = slate("status", path=path, options=("--json",)).objects[0]
+    assert (status["checkpoints"], status["own_checkpoints"]) == (len(listed), 0)
+    assert len(listed) >= 2
+
+
 def test_load_and_scan_back(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     file = tmp_path / "rows.csv"
