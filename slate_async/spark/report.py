@@ -70,18 +70,24 @@ def _ranges(axis: Any, rows: Sequence[Any]) -> None:
         axis.bar(numbers, heights, bottom=below, color=colour, label=label, width=1.0)
         below = [low + height for low, height in zip(below, heights, strict=True)]
     axis.set(title="versions by range of keys", xlabel="range")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    if len(rows) > 1:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    else:
+        axis.set_xticks(numbers)  # of less than two whole numbers the locator makes fractions
     axis.legend(fontsize=8)
 
 
 def _histogram(axis: Any, name: str, counts: Sequence[int]) -> None:
     what, unit = TITLES[name]
-    counts = counts or [0]  # of no ranges
-    used = [bucket for bucket, count in enumerate(counts) if count] or [0]
+    axis.set(title=f"{what}, {unit}", ylabel="live rows")
+    used = [bucket for bucket, count in enumerate(counts) if count]
+    if not used:
+        axis.set(xticks=[], yticks=[])
+        axis.text(0.5, 0.5, "none", transform=axis.transAxes, ha="center", va="center")
+        return
     shown = range(used[0], used[-1] + 1)
     axis.bar(shown, [counts[bucket] for bucket in shown], color=LIVE)
     axis.set_xticks(shown, bucket_names(used[-1] + 1)[used[0] :], rotation=45, ha="right", fontsize=8)
-    axis.set(title=f"{what}, {unit}", ylabel="live rows")
 
 
 def _short(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ from slate_async.spark.report import DEAD, LIVE, bucket_names, draw_report
 class Collected:
     """Stands for the DataFrame of `statistics`."""
 
-    def __init__(self, ranges: int = 3) -> None:
+    def __init__(self, ranges: int = 3, ttls: Sequence[int] = (0, 1)) -> None:
         self._ranges = ranges
+        self._ttls = ttls
 
     def collect(self) -> list[Any]:
         class Row(SimpleNamespace):
@@ -27,7 +29,7 @@ class Collected:
 
         counts = {"versions": 9, "keys": 7, "tombstones": 2, "live": 4, "expiring": 1, "expired": 1}
         sizes = {"key_bytes": 16, "value_bytes": 400, "key_sizes": [0, 0, 4], "value_sizes": [0] * 7 + [4]}
-        return [Row(range=number, **counts, **sizes, ttls=[0, 1]) for number in range(self._ranges)]
+        return [Row(range=number, **counts, **sizes, ttls=self._ttls) for number in range(self._ranges)]
 
 
 def test_buckets_are_named_by_what_they_hold() -> None:
@@ -52,6 +54,17 @@ def test_the_report_is_a_picture_of_what_was_counted(tmp_path: Path) -> None:
 def test_a_report_of_no_range_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert draw_report(Collected(0), tmp_path / "report.png").stat().st_size > 0  # type: ignore[arg-type]
+
+
+def test_one_range_has_one_tick_and_a_histogram_of_nothing_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
+    draw_report(Collected(1, ttls=[0, 0]), tmp_path / "report.png")  # type: ignore[arg-type]
+    ranges, keys, _, lives = drawn[0].axes
+    assert list(ranges.get_xticks()) == [0]
+    assert [[text.get_text() for text in axis.texts] for axis in (keys, lives)] == [[], ["none"]]
 
 
 def has(picture: Any, colour: str) -> Any:
