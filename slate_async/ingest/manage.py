@@ -241,8 +241,10 @@ async def until_admitted(
         if left <= 0:
             raise NotAdmittedError(
                 f"ingest {job_id!r} is committed, and no writer has admitted it within {timeout_s:g} s. It stays: a"
-                " writer admits it soon after it opens the database. To do it at once, commit again with"
-                " exclusive=True, which fences a writer that lives; or withdraw it",
+                " writer admits it soon after it opens the database. To do it at once, ask again, by the same job id,"
+                " exclusively (commit with exclusive=True, bulk_load with mode='exclusive', a save with option"
+                " ingestMode='exclusive', slate ingest with --exclusive), which fences a writer that lives; or withdraw"
+                " it",
                 found,
             )
         await clock.sleep(min(left, pause_s))

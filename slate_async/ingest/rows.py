@@ -21,11 +21,18 @@ from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
 
 Duplicates = Literal["error", "last"]
 COLUMNS = ("key", "value", "op", "expire_time")
+SHOWN_BYTES = 64
+"""Of a key in a message."""
+COUNTED = "(rows count from 0, as this task got them: from Spark, its part, sorted)"
+DISTINCT = (
+    "keys are distinct, unless you say that the last of equal ones counts: duplicates='last'; in Spark, by which"
+    " column: order=, or option orderColumn"
+)
 
 
 class RowChecker:
     """Turns the batches of one task into `Columns`, in order. ``duplicates``: what equal keys are: an error, or all but
-    the last of them dropped. Errors name the row, counted from 0 over all batches."""
+    the last of them dropped. Errors name the row, counted from 0 over all batches, and its key."""
 
     def __init__(self, create_ms: int, duplicates: Duplicates) -> None:
         self._create_ms = create_ms
@@ -58,10 +65,10 @@ class RowChecker:
         if wrong or "key" not in names or "value" not in names:
             raise InvalidError(f"an ingest takes the columns {', '.join(COLUMNS)} (the last two optional), not {names}")
         keys, values = self._binary(batch, "key"), self._binary(batch, "value")
-        kinds = self._kinds(batch.column("op")) if "op" in names else np.full(len(keys), PUT, np.uint8)
         self._check_keys(keys)
-        values = self._check_values(values, kinds)
-        expire = self._expiry(batch.column("expire_time"), kinds) if "expire_time" in names else None
+        kinds = self._kinds(batch.column("op"), keys) if "op" in names else np.full(len(keys), PUT, np.uint8)
+        values = self._check_values(values, kinds, keys)
+        expire = self._expiry(batch.column("expire_time"), kinds, keys) if "expire_time" in names else None
         rows = len(keys)
         create = np.full(rows, self._create_ms, np.int64)
         return Columns(keys, values, np.arange(1, rows + 1, dtype=np.uint64), kinds, expire, create)
@@ -72,32 +79,37 @@ class RowChecker:
             return _of_fixed_size(column)
         return _cast(column, pa.binary(), name)
 
-    def _kinds(self, column: pa.Array) -> npt.NDArray[np.uint8]:
+    def _kinds(self, column: pa.Array, keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
         ops = _cast(column, pa.string(), "op")
         deletes = pc.fill_null(pc.equal(ops, "delete"), False)
         known = pc.or_(deletes, pc.fill_null(pc.equal(ops, "put"), False))
-        self._refuse(pc.invert(known), lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
+        self._refuse(pc.invert(known), keys, lambda at: f"op is {ops[at].as_py()!r}, neither 'put' nor 'delete'")
         return np.where(deletes.to_numpy(zero_copy_only=False), DELETE, PUT).astype(np.uint8)
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         lengths = pc.fill_null(pc.binary_length(keys), 0)
         wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, MAX_KEY_BYTES))
-        self._refuse(pc.is_null(keys), lambda at: "its key is null")
-        self._refuse(wrong, lambda at: f"a key has 1 to {MAX_KEY_BYTES} bytes, not {lengths[at].as_py()}")
+        self._refuse(pc.is_null(keys), keys, lambda at: "its key is null")
+        self._refuse(wrong, keys, lambda at: f"a key has 1 to {MAX_KEY_BYTES} bytes, not {lengths[at].as_py()}")
 
-    def _check_values(self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+    def _check_values(
+        self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
+    ) -> pa.BinaryArray:
         """Values as they are stored: those of deletes are empty."""
         deleted = kinds == DELETE
         missing = values.is_null().to_numpy(zero_copy_only=False) & ~deleted
-        self._refuse(pa.array(missing), lambda at: "its value is null, and it is no delete")
+        self._refuse(pa.array(missing), keys, lambda at: "its value is null, and it is no delete")
         lengths = pc.fill_null(pc.binary_length(values), 0)
         self._refuse(
             pc.greater(lengths, MAX_VALUE_BYTES),
+            keys,
             lambda at: f"a value has up to {MAX_VALUE_BYTES} bytes, not {lengths[at].as_py()}",
         )
         return pc.if_else(pa.array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
 
-    def _expiry(self, column: pa.Array, kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None:
+    def _expiry(
+        self, column: pa.Array, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
+    ) -> npt.NDArray[np.int64] | None:
         """When rows expire; a delete never does."""
         if column.null_count == len(column):
             return None
@@ -108,13 +120,15 @@ class RowChecker:
             raise InvalidError(f"expire_time is a timestamp, or milliseconds, not {times.type}")
         whole = pc.fill_null(_cast(times, pa.int64(), "expire_time"), NO_EXPIRY)
         found: npt.NDArray[np.int64] = whole.to_numpy(zero_copy_only=False)
-        self._refuse(pa.array(found < 0), lambda at: f"it expires at {int(found[at])} ms, before 1970")
+        self._refuse(pa.array(found < 0), keys, lambda at: f"it expires at {int(found[at])} ms, before 1970")
         return np.where(kinds == DELETE, np.int64(NO_EXPIRY), found)
 
-    def _refuse(self, wrong: pa.BooleanArray, say: Callable[[int], str]) -> None:
+    def _refuse(self, wrong: pa.BooleanArray, keys: pa.BinaryArray, say: Callable[[int], str]) -> None:
         if pc.any(wrong).as_py():
             at = pc.index(wrong, True).as_py()
-            raise InvalidError(f"row {self._rows + at}: {say(at)}", outcome="not_applied")
+            key = keys[at].as_py()
+            named = f", key {_shown(key)}" if key else ""
+            raise InvalidError(f"row {self._rows + at}{named}: {say(at)} {COUNTED}", outcome="not_applied")
 
     def _ordered(self, columns: Columns) -> Columns:
         """``columns`` without repetition inside. Raises if keys fall, or are equal and may not be."""
@@ -125,7 +139,7 @@ class RowChecker:
         if not pc.any(equal).as_py():
             return columns
         if self._duplicates == "error":
-            self._refuse_after(equal, keys, "keys are distinct; or say duplicates='last'")
+            self._refuse_after(equal, keys, DISTINCT)
         kept = np.append(~equal.to_numpy(zero_copy_only=False), True)
         return columns.take(np.flatnonzero(kept))
 
@@ -135,7 +149,7 @@ class RowChecker:
         if before > first:
             self._say(0, before, first, "sort rows by key, as bytes, before ingesting them")
         if before == first and self._duplicates == "error":
-            self._say(0, before, first, "keys are distinct; or say duplicates='last'")
+            self._say(0, before, first, DISTINCT)
         return bool(before == first)
 
     def _refuse_after(self, wrong: pa.BooleanArray, keys: pa.BinaryArray, advice: str) -> None:
@@ -145,8 +159,14 @@ class RowChecker:
 
     def _say(self, at: int, before: bytes, key: bytes, advice: str) -> None:
         raise InvalidError(
-            f"row {self._rows + at}: key {key[:64]!r} comes after {before[:64]!r}; {advice}", outcome="not_applied"
+            f"row {self._rows + at}: key {_shown(key)} comes after {_shown(before)}; {advice} {COUNTED}",
+            outcome="not_applied",
         )
+
+
+def _shown(key: bytes) -> str:
+    """Its first bytes."""
+    return f"{key[:SHOWN_BYTES]!r}{'…' if len(key) > SHOWN_BYTES else ''}"
 
 
 WHAT = {"op": "text", "expire_time": "a time that milliseconds can say"}

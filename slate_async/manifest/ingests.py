@@ -185,7 +185,8 @@ class CommitIngest:
             if before.last_key >= after.first_key:
                 raise InvalidError(
                     f"two tasks wrote overlapping keys: {before.location} ends at {before.last_key[:64]!r},"
-                    f" {after.location} begins at {after.first_key[:64]!r}; partition by ranges of keys",
+                    f" {after.location} begins at {after.first_key[:64]!r}; partition by ranges of keys (in"
+                    " Spark: repartitionByRange, arrange, or sort_mode='global')",
                     outcome="not_applied",
                 )
 

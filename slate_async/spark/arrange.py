@@ -6,7 +6,7 @@ Spark orders binary columns byte by byte without sign, as the engine does (tests
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from slate_async.errors import InvalidError
+from slate_async.spark.options import check_choice
 from slate_async.write.rows import ttl_ms
 
 ColumnLike: TypeAlias = Column | str
@@ -60,7 +61,7 @@ def arrange(
     partitions: ranges of keys, and tasks, of a global sort; by default as adaptive execution likes
 
     Nothing runs yet. Raises `InvalidError` for columns that cannot be meant."""
-    _check_choice("sort_mode", sort_mode, SortMode)
+    check_choice("sort_mode", sort_mode, SortMode)
     if partitions is not None and sort_mode != "global":
         raise InvalidError(f"partitions= goes with sort_mode='global', not {sort_mode!r}")
     rows = _chosen(df, key, value, op, expire, ttl, order)
@@ -104,8 +105,3 @@ def check_types(columns: Mapping[str, DataType]) -> None:
 
 def _column(said: ColumnLike) -> Column:
     return F.col(said) if isinstance(said, str) else said
-
-
-def _check_choice(name: str, value: object, among: object) -> None:
-    if value not in get_args(among):
-        raise InvalidError(f"{name} is one of {', '.join(get_args(among))}, not {value!r}")

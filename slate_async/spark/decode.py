@@ -13,16 +13,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from slate_async.spark.options import check_choice
+
 VALUE = "value"
+OnError = Literal["fail", "null"]
 
 
-def decode_json(df: DataFrame, schema: StructType | str, *, on_error: Literal["fail", "null"] = "fail") -> DataFrame:
+def decode_json(df: DataFrame, schema: StructType | str, *, on_error: OnError = "fail") -> DataFrame:
     """``df`` with the members of its values, JSON objects in UTF-8, in place of the column ``value``.
 
     schema: of the members, e.g. ``"name string, age int"``; what a value lacks is null
     on_error: a value that is no such JSON fails the query, or all of its members are ``null``
 
-    Spark itself does the work, without Python."""
+    Spark itself does the work, without Python. Raises `InvalidError` for another ``on_error``."""
+    check_choice("on_error", on_error, OnError)
     mode = "FAILFAST" if on_error == "fail" else "PERMISSIVE"
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, {"mode": mode})
     return df.withColumn(VALUE, parsed).select(*_others(df), f"{VALUE}.*")

@@ -24,10 +24,12 @@ from slate_async.spark.feed import feed
 from slate_async.spark.options import place
 from slate_async.spark.progress import ProgressSink, watched
 from slate_async.spark.worker import this_worker
-from slate_async.spark.write_options import batch_job
+from slate_async.spark.write_options import batch_job, sst_bytes
 from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
+LOADED_BEFORE = "job %s into %s was loaded before, and is %s; the rows given now are not: they need another job id"
+"""Job, path, state."""
 LoadMode = Literal["ingest", "exclusive"]
 TOLD = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
@@ -63,7 +65,7 @@ def bulk_load(
 
     key, value, op, expire, ttl, order, sort_mode, partitions: as `arrange` takes them. Without ``order`` equal keys are
     an error
-    target_sst_bytes: where SSTs are cut; by default the setting ``sst_bytes``
+    target_sst_bytes: where SSTs are cut, 65,536 at least; by default the setting ``sst_bytes``
     mode: ``"ingest"``: beside the live writer, which lets the rows in as if it wrote them then; ``"exclusive"``:
     without one, or fencing it
     job_id: a name for this load: asked twice, by whomever, it is loaded once. By default a new one, or ``batch``'s
@@ -97,7 +99,7 @@ def bulk_load(
     job = worker.run(begin)
     try:
         with watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, at, job, "error" if order is None else "last")
+            ssts = _made(rows, at, job, "error" if order is None else "last", batch)
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
             return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
@@ -126,9 +128,9 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
     if target_sst_bytes is None:
         return chosen
     try:
-        return chosen.replace(sst_bytes=target_sst_bytes)
-    except slate.InvalidError as error:
-        raise slate.InvalidError(f"target_sst_bytes={target_sst_bytes!r}: {error}") from error
+        return chosen.replace(sst_bytes=sst_bytes(target_sst_bytes))
+    except ValueError as error:
+        raise slate.InvalidError(f"target_sst_bytes={target_sst_bytes!r}: {error}") from None
 
 
 def _withdraw(job: slate.IngestJob) -> None:
@@ -137,12 +139,15 @@ def _withdraw(job: slate.IngestJob) -> None:
         this_worker().run(lambda _: job.withdraw(unless_committed=True))
 
 
-def _made(rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicates) -> list[slate.IngestedSst]:
+def _made(
+    rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicates, batch: tuple[str, int] | None
+) -> list[slate.IngestedSst]:
     """The SSTs of ``rows``; none if the job is committed already. A job whose tasks fail is withdrawn."""
     worker = this_worker()
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
-        logger.info("load %s of %s is %s already", info.job_id, path, info.state)
+        tell = logger.warning if batch is None else logger.info  # a stream replays its batches
+        tell(LOADED_BEFORE, info.job_id, path, info.state)
         return []
     try:
         write = _write_there(path, job.spec.to_json(), duplicates)

@@ -76,7 +76,7 @@ def plan_load(
         if before.last_key >= after.first_key:
             raise slate.InvalidError(
                 f"two tasks have overlapping keys: one ends at {before.last_key[:64]!r}, another one begins at"
-                f" {after.first_key[:64]!r}; partition by ranges of keys"
+                f" {after.first_key[:64]!r}; partition by ranges of keys: repartitionByRange, or sort_mode='global'"
             )
     return LoadPlan(tuple(parts))
 

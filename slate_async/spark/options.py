@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, get_args
 from uuid import UUID
 
 from slate_async.arguments import own_path
@@ -62,7 +62,7 @@ class ReadOptions:
         encoding = given.choice("keyEncoding", ("utf-8", "hex"), "utf-8")
 
         def key(text: str) -> bytes:
-            return bytes.fromhex(text) if encoding == "hex" else text.encode()
+            return _unhexed(text) if encoding == "hex" else text.encode()
 
         read = cls(
             path=given.path(),
@@ -75,13 +75,15 @@ class ReadOptions:
             keys_only=given.take("keysOnly", boolean, False),
             at_seq=given.take("atSeq", _natural, None),
             at_time=given.take("atTime", _moment, None),
-            partition_bytes=given.take("partitionBytes", positive, DEFAULT_PARTITION_BYTES),
+            partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
             batch_rows=given.take("batchRows", positive, DEFAULT_BATCH_ROWS),
             push_filters=given.take("pushFilters", boolean, False),
         )
         given.finish()
         if read.at_seq is not None and read.at_time is not None:
             raise InvalidError("give one of the options atSeq and atTime")
+        if read.start is not None and read.end is not None and read.start > read.end:
+            raise InvalidError(f"option startKey={read.start!r} is above option endKey={read.end!r}")
         if read.checkpoint is not None and LIFETIME.lower() in map(str.lower, options):
             raise InvalidError(
                 "option checkpointLifetime is of a checkpoint that is made; option checkpoint names another"
@@ -162,11 +164,17 @@ def as_strings(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def at_checkpoint(options: Mapping[str, OptionValue], checkpoint: str) -> dict[str, OptionValue]:
-    """``options`` of a read, with a checkpoint that was made for it."""
+    """``options`` of a read, with the id of the checkpoint it sees."""
     return {
-        **{name: value for name, value in options.items() if name.lower() != LIFETIME.lower()},
+        **{name: value for name, value in options.items() if name.lower() not in (LIFETIME.lower(), "checkpoint")},
         "checkpoint": checkpoint,
     }
+
+
+def check_choice(name: str, value: object, among: object) -> None:
+    """Raise `InvalidError` unless ``value`` is of the `Literal` ``among``."""
+    if value not in get_args(among):
+        raise InvalidError(f"{name} is one of {', '.join(map(repr, get_args(among)))}, not {value!r}")
 
 
 def boolean(text: str) -> bool:
@@ -178,25 +186,45 @@ def boolean(text: str) -> bool:
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise ValueError("a positive number")
-    return number
+    return _whole(text, 1, "a whole number of 1 or more")
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes, from 1 on."""
+    return _whole(text, 1, "a number of bytes, without a unit, e.g. 67108864 for 64 MiB")
 
 
 def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError("a number of 0 or more")
+    return _whole(text, 0, "a whole number of 0 or more")
+
+
+def _whole(text: str, least: int, wanted: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if number < least:
+        raise ValueError(wanted)
     return number
 
 
 def seconds(text: str) -> float:
     """A duration."""
-    number = float(text)
+    wanted = "a positive number of seconds, without a unit"
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(wanted) from None
     if not 0 < number < float("inf"):
-        raise ValueError("a positive number of seconds")
+        raise ValueError(wanted)
     return number
+
+
+def _unhexed(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ValueError("pairs of hexadecimal digits, for keyEncoding is hex, e.g. 757365723a") from None
 
 
 def _moment(text: str) -> float:
@@ -204,7 +232,7 @@ def _moment(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        moment = datetime.fromisoformat(text)
+        moment = _date(text)
     else:
         if not math.isfinite(number):
             raise ValueError("a finite number of seconds")
@@ -212,3 +240,10 @@ def _moment(text: str) -> float:
     if moment.tzinfo is None:
         raise ValueError("a time needs its time zone: 2026-01-31T12:00:00+00:00")
     return moment.timestamp()
+
+
+def _date(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("seconds since 1970, or a time with its zone: 2026-01-31T12:00:00+00:00") from None

@@ -46,7 +46,7 @@ class KeyPartition(InputPartition):
 async def plan_partitions(options: ReadOptions, span: KeyRange, environment: slate.Environment) -> list[KeyPartition]:
     """Fix the moment that is read, by a checkpoint if none is given, and cut ``span`` by bytes."""
     if options.checkpoint is not None:
-        checkpoint = await _id_of(options.checkpoint, options, environment)
+        checkpoint = await checkpoint_id(options.checkpoint, options, environment)
         return await _cut(ReadPlan(options, checkpoint, None), span)
     lease = await make_checkpoint(options.path, options.metastore, options.lifetime_s, environment)
     try:
@@ -62,8 +62,9 @@ async def _cut(plan: ReadPlan, span: KeyRange) -> list[KeyPartition]:
     return [KeyPartition(plan, split.start, split.end) for split in splits]
 
 
-async def _id_of(checkpoint: str, options: ReadOptions, environment: slate.Environment) -> str:
-    """The id of a checkpoint, given that or a name: names move on, and a reader that stays open would not notice."""
+async def checkpoint_id(checkpoint: str, options: ReadOptions, environment: slate.Environment) -> str:
+    """The id of a checkpoint, given that or a name: names move on, and a reader that stays open would not notice.
+    Raises `InvalidError` if there is none."""
     async with environment.open_reader(options.path, checkpoint, metastore=options.metastore) as reader:
         held = reader.status().checkpoint
         assert held is not None

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from slate_async.spark.batch_read import KEYS, ROW, BatchReader
 from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
+from slate_async.spark.plan import checkpoint_id
 from slate_async.spark.pushdown import PushdownReader
-from slate_async.spark.stream_source import SlateChangesSource
+from slate_async.spark.registration import register_once
+from slate_async.spark.stream_source import NoStream, SlateChangesSource
+from slate_async.spark.worker import this_worker
 from slate_async.spark.write import BatchWriter, StreamWriter
 from slate_async.spark.write_options import WriteOptions
 
@@ -35,9 +45,15 @@ class SlateDataSource(DataSource):
         options = ReadOptions.of(self.options)
         return PushdownReader(options) if options.push_filters else BatchReader(options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """None there is; see `NoStream`."""
+        return NoStream()
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""
-        return BatchWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
+        writer = BatchWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
+        writer.begin()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream's write; Spark makes one for each batch, and another one to commit it."""
@@ -46,8 +62,8 @@ class SlateDataSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Make ``slate`` and ``slate-changes`` formats of this session. Done again, it changes nothing."""
-    spark.dataSource.register(SlateDataSource)
-    spark.dataSource.register(SlateChangesSource)
+    register_once(spark, SlateDataSource)
+    register_once(spark, SlateChangesSource)
 
 
 def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
@@ -61,10 +77,11 @@ def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
 def reading(spark: SparkSession, path: str, **options: OptionValue) -> Iterator[DataFrame]:
     """As `read`, for the queries inside the block: all of them see the database as it was when the block began, and the
     checkpoint that sees to it is deleted at the end. This process makes, lengthens and deletes it, so it needs access
-    to the database, too."""
+    to the database, too. Raises `InvalidError` if there is no such checkpoint, or database."""
     wanted = ReadOptions.of({**as_strings(options), "path": path})
     with ExitStack() as stack:
         if wanted.checkpoint is None:
-            held = held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s)
-            options = at_checkpoint(options, stack.enter_context(held))
-        yield read(spark, path, **options)
+            seen = stack.enter_context(held_checkpoint(wanted.path, wanted.metastore, wanted.lifetime_s))
+        else:
+            seen = this_worker().run(partial(checkpoint_id, wanted.checkpoint, wanted))
+        yield read(spark, path, **at_checkpoint(options, seen))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slate_async.errors import InvalidError
-from slate_async.spark.options import Options, positive, seconds
+from slate_async.spark.options import Options, byte_count, positive, seconds
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_PARTITION_BYTES = 16 << 20
@@ -43,8 +43,8 @@ class StreamOptions:
             metastore=given.take("metastore", str, None),
             start=given.take("startingSeq", _start, 0),
             max_rows=given.take("maxRowsPerTrigger", positive, None),
-            max_bytes=given.take("maxBytesPerTrigger", positive, None),
-            partition_bytes=given.take("partitionBytes", positive, DEFAULT_PARTITION_BYTES),
+            max_bytes=given.take("maxBytesPerTrigger", byte_count, None),
+            partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
             hold_lifetime_s=given.take("holdLifetime", seconds, DEFAULT_HOLD_LIFETIME_S),
         )
         given.finish()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
@@ -25,6 +25,7 @@ import slate_async as slate
 from slate_async.changes.hold import FeedPlace
 from slate_async.spark.batch_read import microseconds
 from slate_async.spark.options import OptionValue, as_strings
+from slate_async.spark.registration import register_once
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
 from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
 from slate_async.spark.worker import this_worker
@@ -63,8 +64,16 @@ class SlateChangesSource(DataSource):
         return "slate-changes"
 
     def schema(self) -> StructType:
-        """`CHANGE`."""
+        """`CHANGE`. The first that Spark asks for, so wrong options are told here: later it hides the cause."""
+        StreamOptions.of(self.options)
         return CHANGE
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Changes come as a stream only."""
+        raise slate.InvalidError(
+            'spark.read.format("slate-changes"): changes are a stream, spark.readStream.format("slate-changes"); rows'
+            ' are read with spark.read.format("slate")'
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of changes."""
@@ -73,9 +82,11 @@ class SlateChangesSource(DataSource):
 
 def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
     """The changes of the database at ``path`` as a streaming DataFrame (see docs/spark.md for ``options``; ``None`` is
-    as if not given)."""
-    spark.dataSource.register(SlateChangesSource)
-    return spark.readStream.format("slate-changes").options(**as_strings(options)).load(path)
+    as if not given). Raises `InvalidError` for wrong ones."""
+    given = as_strings(options)
+    StreamOptions.of({**given, "path": path})
+    register_once(spark, SlateChangesSource)
+    return spark.readStream.format("slate-changes").options(**given).load(path)
 
 
 class ChangesPartition(InputPartition):
@@ -86,6 +97,21 @@ class ChangesPartition(InputPartition):
         self.hold = hold
         self.after = after
         self.until = until
+
+
+class NoStream(DataSourceStreamReader):
+    """What ``readStream.format("slate")`` gets: Spark tells the error of a reader, and hides that of making one."""
+
+    def initialOffset(self) -> OffsetFields:
+        """Raises `InvalidError`."""
+        raise slate.InvalidError(
+            'spark.readStream.format("slate"): this format reads rows; changes are read with'
+            ' spark.readStream.format("slate-changes")'
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Nothing: no query gets so far."""
+        return iter(())
 
 
 class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

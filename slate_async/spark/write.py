@@ -4,12 +4,13 @@ A writer cannot ask Spark to spread or sort rows. Each task sorts what it gets, 
 are ranges of keys is the caller's part, and a commit whose ranges overlap is refused.
 
 Spark calls ``write``, ``commit`` and ``abort`` in processes of their own, on writers made anew for each in a stream.
-So a job is found by its name alone: the tasks begin it, whichever comes first, and keep it alive. ``abort`` may be
+So a job is found by its name alone: whoever comes first begins it, and the tasks keep it alive. ``abort`` may be
 called for a commit that succeeded: it deletes nothing, nor undoes what is committed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
@@ -23,9 +24,11 @@ import slate_async as slate
 from slate_async.openings import Opening
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
+from slate_async.spark.load import LOADED_BEFORE
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, batch_job
 
+logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
 """Rows of a task that are sorted in its memory, at most."""
 HAS_ORDER = "has order"
@@ -56,6 +59,15 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._job_id = f"spark-{uuid4()}" if options.job_id is None else options.job_id
 
+    def begin(self) -> None:
+        """In the driver, before any task: a place that can be no database is one error, not one of each task."""
+
+        async def begin(environment: slate.Environment) -> None:
+            async with _open(environment, self._options, self._job_id):
+                pass
+
+        this_worker().run(begin)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task."""
         return _write(self._options, self._job_id, iterator)
@@ -73,7 +85,10 @@ class BatchWriter(DataSourceArrowWriter):
                 if any(one.job_id == job_id for one in await admin.list_ingests()):
                     await admin.withdraw_ingest(job_id, unless_committed=True)
 
-        this_worker().run(withdraw)
+        try:
+            this_worker().run(withdraw)
+        except Exception:  # Spark would tell it in place of what the load failed of
+            logger.warning("job %s into %s stays until it expires", job_id, options.path, exc_info=True)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -134,11 +149,16 @@ def _commit(
 
     async def commit(environment: slate.Environment) -> None:
         async with _open(environment, options, job_id) as job:
-            if some_wrote_nothing and (await job.info()).state == "registered":
-                raise slate.ConflictError(
-                    f"ingest {job_id!r} was committed, so tasks wrote nothing, and withdrawn meanwhile; write again",
-                    outcome="not_applied",
-                )
+            if some_wrote_nothing:
+                state = (await job.info()).state
+                if state == "registered":
+                    raise slate.ConflictError(
+                        f"ingest {job_id!r} was committed, so tasks wrote nothing, and withdrawn meanwhile; write"
+                        " again",
+                        outcome="not_applied",
+                    )
+                if batch is None:
+                    logger.warning(LOADED_BEFORE, job_id, options.path, state)
             await job.commit(
                 [slate.IngestedSst.from_json(sst) for sst in told],
                 batch=batch,

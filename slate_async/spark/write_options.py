@@ -11,11 +11,13 @@ import slate_async as slate
 from slate_async.ingest.manage import check_job
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
-from slate_async.spark.options import Options, boolean, seconds
+from slate_async.spark.options import Options, boolean, byte_count, seconds
 from slate_async.types import MAX_SEQ
 
 DEFAULT_LIFETIME_S = 86_400.0
 DEFAULT_TIMEOUT_S = 60.0
+LEAST_SST_BYTES = 64 << 10
+"""Who asks for fewer means another unit; a load of so small SSTs makes thousands of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,11 @@ class WriteOptions:
 
 
 def sst_bytes(number: str | int) -> int:
-    """As the setting ``sst_bytes`` may be. Raises `InvalidError`."""
-    return slate.Settings(sst_bytes=int(number)).sst_bytes
+    """Where SSTs are cut, in bytes. Raises `InvalidError` for what no load can mean, or the setting may not be."""
+    found = byte_count(str(number))
+    if found < LEAST_SST_BYTES:
+        raise slate.InvalidError(f"a number of bytes, at least {LEAST_SST_BYTES}; 67108864 is 64 MiB")
+    return slate.Settings(sst_bytes=found).sst_bytes
 
 
 def batch_job(app_id: str, batch_id: int) -> str:

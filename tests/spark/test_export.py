@@ -74,7 +74,7 @@ def test_a_database_comes_back_equal(spark: SparkSession, filled: str, tmp_path:
     assert (info.state, info.rows) == ("admitted", 270)
     assert with_db(tmp_path / "copy", stored) == before
     assert with_db(filled, checkpoints) == []
-    assert slate_spark.export_parquet(spark, filled, str(tmp_path / "none"), startKey="b", endKey="a").rows == 0
+    assert slate_spark.export_parquet(spark, filled, str(tmp_path / "none"), startKey="b", endKey="b").rows == 0
 
 
 def test_user_columns_become_folders(spark: SparkSession, filled: str, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_rows_come_in_beside_a_live_writer(spark: SparkSession, tmp_path: 
             ttl=3_600,
             order="version",
             partitions=3,
-            target_sst_bytes=20_000,
+            settings=slate.Settings(sst_bytes=20_000),
         )
         there = [(key, value) for key, (value, put) in last.items() if put]
         assert (info.state, info.rows) == ("admitted", len(last))

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
-from slate_async.spark import bulk_load, plan_load
+from slate_async.spark import bulk_load, decode_json, plan_load
 from slate_async.spark.options import ReadOptions, as_strings, at_checkpoint, place
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
 from slate_async.spark.stream_source import ChangesReader
@@ -42,7 +42,12 @@ def test_values_become_what_they_say() -> None:
         ({"prefix": b"user:"}, "option prefix is text.* not bytes; .*keyEncoding='hex'"),
         ({"startKey": ["a"]}, "option startKey is text.* not list"),
         ({"atTime": "nan"}, "option atTime='nan': a finite number"),
-        ({"atSeq": "1.5"}, "option atSeq='1.5'"),
+        ({"atSeq": "1.5"}, "option atSeq='1.5': a whole number"),
+        ({"atTime": "noon"}, "option atTime='noon': seconds since 1970, or a time with its zone"),
+        ({"partitionBytes": "64MB"}, "option partitionBytes='64MB': a number of bytes, without a unit"),
+        ({"checkpointLifetime": "1h"}, "option checkpointLifetime='1h': a positive number of seconds"),
+        ({"prefix": "zz", "keyEncoding": "hex"}, "option prefix='zz': pairs of hexadecimal digits"),
+        ({"startKey": "b", "endKey": "a"}, "option startKey=b'b' is above option endKey=b'a'"),
         ({"checkpoint": "c", "CHECKPOINTLIFETIME": 5}, "checkpointLifetime is of a checkpoint that is made"),
         ({"checkpointLifetime": "nan"}, "option checkpointLifetime='nan'"),
         ({"path": "memory://db"}, "memory of one process"),
@@ -57,7 +62,7 @@ def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
 
 
 def test_a_checkpoint_that_was_made_takes_the_place_of_its_lifetime() -> None:
-    options = at_checkpoint({"checkpointlifetime": 60, "prefix": "a"}, "made")
+    options = at_checkpoint({"checkpointlifetime": 60, "Checkpoint": "name", "prefix": "a"}, "made")
     assert read(**options).checkpoint == "made"
 
 
@@ -110,7 +115,9 @@ def test_wrong_options_of_streams_are_named(options: dict[str, Any], said: str) 
         ({"batch": ("app", 1), "job_id": "a" * 201}, "a job id is"),
         ({"timeout": -1}, "timeout is a positive number"),
         ({"lifetime": 0}, "lifetime is a positive number"),
-        ({"target_sst_bytes": 0}, "target_sst_bytes=0: .*sst_bytes"),
+        ({"target_sst_bytes": 0}, "target_sst_bytes=0: a number of bytes"),
+        ({"target_sst_bytes": 64}, "target_sst_bytes=64: a number of bytes, at least 65536"),
+        ({"target_sst_bytes": 1 << 50}, "target_sst_bytes=1125899906842624: .*sst_bytes"),
         ({"mode": "append"}, "mode is 'ingest' or 'exclusive'"),
         ({"sort_mode": "hash"}, "sort_mode is one of"),
         ({"sort_mode": "none", "partitions": 3}, "partitions= goes with"),
@@ -123,6 +130,12 @@ def test_arguments_of_a_load_are_checked_before_anything_is_done(arguments: dict
     with pytest.raises(slate.InvalidError, match=said) as refused:
         bulk_load(NO_FRAME, **{"path": "/db", **arguments})
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("said", ["nul", "Fail", None])
+def test_what_becomes_of_values_that_cannot_be_read_is_one_of_two(said: Any) -> None:
+    with pytest.raises(slate.InvalidError, match="on_error is one of 'fail', 'null', not"):
+        decode_json(NO_FRAME, "name string", on_error=said)
 
 
 def test_arguments_of_a_rehearsal_are_checked_too() -> None:

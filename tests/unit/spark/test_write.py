@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import slate_async as slate
+from slate_async.spark.source import SlateDataSource
 from slate_async.spark.write import BatchWriter, Written
 from slate_async.spark.write_options import WriteOptions
 
@@ -67,3 +68,24 @@ def test_what_another_driver_committed_and_withdrew_is_no_load_of_nothing(tmp_pa
     assert len(again.ssts) == 1
     load.commit([again])
     assert asyncio.run(rows_of(tmp_path)) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_who_repeats_a_load_is_told_that_its_rows_are_not_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    load = writer(tmp_path, ingestMode="exclusive")
+    load.commit([load.write(iter([BATCH]))])
+    assert not caplog.records
+    load.commit([load.write(iter([BATCH.slice(1)]))])
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "job load into" in caplog.text
+    assert "loaded before" in caplog.text
+
+
+def test_a_place_that_can_be_no_database_is_told_before_any_task(tmp_path: Path) -> None:
+    source = SlateDataSource({"path": str(tmp_path), "metastore": "nothing://here"})
+    with pytest.raises(slate.InvalidError, match="metastore is none of"):
+        source.writer(ROWS, overwrite=False)
+
+
+def test_a_job_that_cannot_be_withdrawn_hides_no_cause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer(tmp_path, metastore="nothing://here").abort([])
+    assert "stays until it expires" in caplog.text

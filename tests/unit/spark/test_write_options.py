@@ -39,12 +39,14 @@ def test_columns_are_found_by_name() -> None:
         ({"orderColumn": "id", "secret": "x"}, "unknown option secret"),
         ({"orderColumn": "id", "path": ""}, "path is missing"),
         ({"orderColumn": "id", "path": "memory://db"}, "memory of one process"),
-        ({"orderColumn": "id", "targetSstBytes": "0"}, "option targetSstBytes='0': .*sst_bytes"),
-        ({"orderColumn": "id", "targetSstBytes": "64m"}, "option targetSstBytes='64m'"),
+        ({"orderColumn": "id", "targetSstBytes": "0"}, "option targetSstBytes='0': a number of bytes"),
+        ({"orderColumn": "id", "targetSstBytes": "64"}, "option targetSstBytes='64': .*at least 65536"),
+        ({"orderColumn": "id", "targetSstBytes": "64m"}, "option targetSstBytes='64m': a number of bytes"),
         ({"orderColumn": "id", "jobId": "a" * 201}, "option jobId='a*': a job id is"),
         ({"orderColumn": "id", "appId": "a" * 190}, "option appId='a*': a job id is"),
         ({"orderColumn": "id", "jobLifetime": "nan"}, "option jobLifetime='nan'"),
         ({"orderColumn": "id", "timeout": "-1"}, "option timeout='-1'"),
+        ({"orderColumn": "id", "timeout": "abc"}, "option timeout='abc': a positive number of seconds"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
