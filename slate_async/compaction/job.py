@@ -99,7 +99,7 @@ class Job:
             state, taken = look.state, look.taken
             ssts = tuple((one.ref,) for one in reversed(look.ssts))
         found = Inputs.of(wanted).find(state)
-        if found is None:
+        if found is None or not can_go_on(state, wanted):  # or a flush has taken what it was to take of the log
             raise ConflictError(f"an input of compaction {wanted.id} is gone", outcome="not_applied")
         return (*ssts, *found), taken
 

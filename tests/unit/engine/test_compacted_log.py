@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import slate_async as slate
 from slate_async.format.header import log_object_id
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
-from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, commit_elsewhere, memory_store, open_db
+from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, commit_elsewhere, memory_store, open_db, until
+from tests.unit.engine.compactors import open_compactor
 
 KINDS_SST = [CONTIGUOUS_SST, EPOCHS_SST]
 
@@ -31,6 +33,31 @@ class MoveStart:
             return None
         floor = state.writer_epoch
         return replace(state, log_start=self.to, log_floor=floor, last_seq=self.last_seq, runs=self.output)
+
+
+@dataclass(frozen=True)
+class TakeTheLog:
+    """A compaction is registered that takes all of the log, and before it begins a flush has taken that."""
+
+    end: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        if state.log_start > self.end:
+            return None
+        begun = Compaction(
+            id=UUID(int=1),
+            epoch=state.compactor_epoch,
+            base_version=state.version,
+            expired_at_ms=0,
+            keep_above=0,
+            bottom=True,
+            l0=(),
+            runs=(),
+            target_run=1,
+            target_level=0,
+            log_end=self.end,
+        )
+        return replace(state, log_start=self.end + 1, log_floor=state.writer_epoch, compactions=(begun,))
 
 
 class Between:
@@ -109,6 +136,17 @@ async def test_a_durable_read_sees_what_was_compacted_before_it_is_acknowledged(
         assert await db.get(b"a", durable=True) == b"2"
         store.gate.set()
         await asyncio.wait_for(put, 10)
+
+
+@pytest.mark.parametrize("kind", KINDS_SST, ids=str)
+async def test_a_compaction_whose_log_a_flush_has_taken_is_dropped(kind: Kind) -> None:
+    """The flush of an ingest, for one. The log up to where the compaction ends looks right, and holds nothing."""
+    store = memory_store()
+    async with open_db(store, kind) as db, open_compactor(store) as compactor:
+        await db.put(b"a", b"1")
+        await commit_elsewhere(store, TakeTheLog(db.status().log_end))
+        await until(lambda: compactor.metrics()["compaction.dropped"] == 1, "the compaction is dropped")
+        assert compactor.status().state == "open"
 
 
 @pytest.mark.parametrize("kind", KINDS_SST, ids=str)
