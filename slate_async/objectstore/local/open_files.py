@@ -8,7 +8,8 @@ and no other file gets its inode while it is open. To look its name up does not 
 the names of open files in memory.
 
 A file that is removed occupies the disk until it is closed. So files are let go as soon as this store removes them; and
-of those that others remove, a few are looked for whenever the store does anything else.
+of those that others remove, a few are looked for whenever the store does anything else. These are closed by a worker
+thread: with the last descriptor the disk gets its blocks back, which takes milliseconds for a large file.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class OpenFiles:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.most = MOST_FILES if limit == resource.RLIM_INFINITY else min(MOST_FILES, limit // SHARE_OF_FILES)
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._gone: list[OpenFile] = []
         self._next: Iterator[str] = iter(())
         if _NOWAIT is None:
             self.most = 0
@@ -100,7 +102,7 @@ class OpenFiles:
         if file is None or length > AT_HAND_BYTES:
             return None
         if file.size != size or not file.stands():
-            del self._files[key]
+            self._gone.append(self._files.pop(key))
             return None
         self._files.move_to_end(key)
         try:
@@ -117,8 +119,9 @@ class OpenFiles:
         for key in keys:
             self._files.pop(key, None)
 
-    def look(self) -> None:
-        """Let go of what is gone among the next `LOOKED_AT` files."""
+    def look(self) -> list[OpenFile]:
+        """Let go of what is gone among the next `LOOKED_AT` files. Returns these, and those that `read_now` found to be
+        gone, to be dropped on a worker thread."""
         looked_at = list(islice(self._next, LOOKED_AT))
         if not looked_at:
             self._next = iter(tuple(self._files))
@@ -126,7 +129,9 @@ class OpenFiles:
         for key in looked_at:
             file = self._files.get(key)
             if file is not None and not file.stands():
-                del self._files[key]
+                self._gone.append(self._files.pop(key))
+        gone, self._gone = self._gone, []
+        return gone
 
     def clear(self) -> None:
         """Let go of all."""

@@ -24,7 +24,7 @@ from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.file import in_groups, with_trailer
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
-from slate_async.objectstore.local.open_files import OpenFiles
+from slate_async.objectstore.local.open_files import OpenFile, OpenFiles
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -82,16 +82,18 @@ class LocalStore:
         """Run work that waits for a disk, or does not; file system errors become ours."""
         if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
-        self._open_files.look()
+        gone = self._open_files.look()
         offload = self._runtime.offload if computing else self._runtime.blocking
         try:
-            return await offload.run(partial(self._translating, work, outcome, opening))
+            return await offload.run(partial(self._translating, gone, work, outcome, opening))
         except UnavailableError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
                 self._open_files.clear()  # somebody needs them more
             raise
 
-    def _translating(self, work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
+    def _translating(self, gone: list[OpenFile], work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
+        """On a worker thread: close the files that are ``gone``, then do the work."""
+        gone.clear()
         try:
             return work()
         except NotWrittenError as error:

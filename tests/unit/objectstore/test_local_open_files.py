@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import random
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -123,6 +124,32 @@ async def test_removed_objects_do_not_stay_open(store: LocalStore, tmp_path: Pat
     for _ in range(5):
         await store.head("a/b")
     assert open_objects(tmp_path) == []
+
+
+@pytest.mark.parametrize("met_by_a_read", [False, True])
+async def test_a_removed_object_is_closed_by_a_thread(
+    store: LocalStore, tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, met_by_a_read: bool
+) -> None:
+    """The disk gets its blocks back then, for which the event loop must not wait."""
+    if not await cached(store):
+        pytest.skip("this file system cannot read without waiting")
+    await store.put("c", BODY)
+    other = LocalStore(tmp_path, runtime)
+    await other.delete(["a/b"])
+    await other.close()
+    threads: list[int] = []
+    close = open_files.OpenFile.__del__
+
+    def noted(file: open_files.OpenFile) -> None:
+        threads.append(threading.get_ident())
+        close(file)
+
+    monkeypatch.setattr(open_files.OpenFile, "__del__", noted)
+    if met_by_a_read:
+        assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    await store.head("c")
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_few_files_stay_open_and_none_of_a_closed_store(
