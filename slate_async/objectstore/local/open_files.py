@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -26,7 +27,9 @@ from slate_async.objectstore.at_hand import AT_HAND_BYTES
 
 MOST_FILES = 256
 SHARE_OF_FILES = 8
-"""At most the process' limit of open files divided by this are kept."""
+"""A store keeps at most the process' limit of open files divided by this."""
+SHARE_OF_ALL = 4
+"""All stores of the process together keep at most the limit divided by this."""
 LOOKED_AT = 4
 """Files that are looked at together, a few microseconds for each."""
 _CANNOT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -74,12 +77,40 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+class Room:
+    """How many files all stores of a process keep open, in whatever thread their loops run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a store that is dropped gives back, which may be while another one takes
+        self._taken = 0
+
+    def take(self) -> bool:
+        """Whether there was room for one more, which is now taken."""
+        with self._lock:
+            there_is = self._taken < _limit(SHARE_OF_ALL)
+            self._taken += there_is
+            return there_is
+
+    def give_back(self, count: int) -> None:
+        """``count`` files are kept no more."""
+        with self._lock:
+            self._taken -= count
+
+
+def _limit(share: int) -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return share * MOST_FILES if limit == resource.RLIM_INFINITY else limit // share
+
+
+ROOM = Room()
+
+
 class OpenFiles:
     """The files of one store that were read last. Belongs to the event loop."""
 
-    def __init__(self) -> None:
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.most = MOST_FILES if limit == resource.RLIM_INFINITY else min(MOST_FILES, limit // SHARE_OF_FILES)
+    def __init__(self, room: Room = ROOM) -> None:
+        self.most = min(MOST_FILES, _limit(SHARE_OF_FILES))
+        self._room = room
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._gone: list[OpenFile] = []
         self._next: Iterator[str] = iter(())
@@ -91,10 +122,12 @@ class OpenFiles:
 
     def keep(self, key: str, file: OpenFile) -> None:
         """Keep the file of the object ``key`` open, and let go of the one that was not read longest if need be."""
-        self._files[key] = file
-        self._files.move_to_end(key)
-        while len(self._files) > self.most:
+        self.forget([key])
+        if len(self._files) < self.most and self._room.take():
+            self._files[key] = file
+        elif self._files and self.most:
             self._files.popitem(last=False)
+            self._files[key] = file
 
     def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
         """See `ReadsNow.read_now`."""
@@ -102,7 +135,7 @@ class OpenFiles:
         if file is None or length > AT_HAND_BYTES:
             return None
         if file.size != size or not file.stands():
-            self._gone.append(self._files.pop(key))
+            self._gone.append(self._take_out(key))
             return None
         self._files.move_to_end(key)
         try:
@@ -111,13 +144,19 @@ class OpenFiles:
             if error.errno in _CANNOT:
                 self.close()
             else:
-                del self._files[key]
+                self._take_out(key)
             return None
+
+    def _take_out(self, key: str) -> OpenFile:
+        file = self._files.pop(key)
+        self._room.give_back(1)
+        return file
 
     def forget(self, keys: Sequence[str]) -> None:
         """Let go of the files of the objects ``keys``, if they are kept."""
         for key in keys:
-            self._files.pop(key, None)
+            if key in self._files:
+                self._take_out(key)
 
     def look(self) -> list[OpenFile]:
         """Let go of what is gone among the next `LOOKED_AT` files. Returns these, and those that `read_now` found to be
@@ -129,15 +168,19 @@ class OpenFiles:
         for key in looked_at:
             file = self._files.get(key)
             if file is not None and not file.stands():
-                self._gone.append(self._files.pop(key))
+                self._gone.append(self._take_out(key))
         gone, self._gone = self._gone, []
         return gone
 
     def clear(self) -> None:
         """Let go of all."""
+        self._room.give_back(len(self._files))
         self._files.clear()
 
     def close(self) -> None:
         """Let go of all, and keep none any more. Idempotent."""
         self.most = 0
+        self.clear()
+
+    def __del__(self) -> None:
         self.clear()

@@ -263,3 +263,30 @@ async def test_a_scan_that_meets_a_damaged_block_at_hand_has_failed(tmp_path: Pa
         with pytest.raises(slate.InvalidError, match="interrupted"):
             await anext(steps)
         assert not db._writer.view.pinned
+
+
+def test_stores_of_a_process_share_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process has one limit of open files, and may have a thousand databases."""
+    monkeypatch.setattr(open_files, "_limit", lambda share: 4 if share == open_files.SHARE_OF_ALL else 3)
+    room = open_files.Room()
+    one, two, three = (open_files.OpenFiles(room) for _ in range(3))
+
+    def keep(store: open_files.OpenFiles, name: str) -> None:
+        path = tmp_path / f"{name}.obj"
+        path.write_bytes(b"x")
+        store.keep(name, open_files.OpenFile(os.open(path, os.O_RDONLY), path))
+
+    for number in range(5):
+        keep(one, f"a{number}")
+        keep(two, f"b{number}")
+        keep(three, f"c{number}")
+    assert [len(one), len(two), len(three)] == [2, 1, 1]
+    assert open_objects(tmp_path) == ["a3.obj", "a4.obj", "b4.obj", "c4.obj"]
+    one.forget(["a4"])
+    keep(three, "c5")
+    assert len(three) == 2
+    del one, two
+    gc.collect()
+    for number in range(5):
+        keep(three, f"d{number}")
+    assert len(three) == 3
