@@ -3,7 +3,8 @@ compactor in the driver, so a killed driver is resumed as any compactor is.
 
 A range is a Spark job of one task, so that each is noted as soon as it is done; jobs of RDDs, because a query costs
 twice the processor time of one. What the engine raises there comes back as a value and is raised here, so that the
-compactor judges it; anything else (a lost machine) Spark tries again, and what the lost attempt wrote is garbage.
+compactor judges it; anything else (a lost machine) Spark tries again, and what the lost attempt wrote is garbage. Where
+Spark gives up, the compactor tries again, unless nothing ever works.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from slate_async.spark.options import place
 from slate_async.spark.worker import this_worker
 
 DEFAULT_PARALLELISM = 64
+FAILURES_IN_A_ROW = 5
+"""So many ranges that Spark could not run, and none that it could: its workers cannot, and to go on is no use."""
 CANCELS = 20
 CANCEL_AGAIN_S = 0.5
 """A job that Spark did not know yet when it was cancelled is cancelled again, so often and so much later."""
@@ -52,11 +55,14 @@ class SparkExecutor:
         self._context = spark.sparkContext
         self._path = place(path)
         self._metastore = metastore
+        self._failures = 0
         self._threads = ThreadPoolExecutor(parallelism, thread_name_prefix="slate_async spark")
         self._cancelling = ThreadPoolExecutor(1, thread_name_prefix="slate_async spark cancel")
 
     async def run(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
-        """Merge the range in a Spark task. Cancelled, it ends the task. See `Executor.run`."""
+        """Merge the range in a Spark task. Cancelled, it ends the task. See `Executor.run`.
+
+        Raises `UnavailableError` if Spark could not, and `InvalidError` if it never can."""
         job = _Job(self._context, self._path, _merge_there(self._path, self._metastore, task))
         work = asyncio.get_running_loop().run_in_executor(self._threads, job.run)
         try:
@@ -64,6 +70,15 @@ class SparkExecutor:
         except asyncio.CancelledError:
             self._cancelling.submit(job.cancel)
             raise
+        except slate.UnavailableError as error:
+            self._failures += 1
+            if self._failures < FAILURES_IN_A_ROW:
+                raise
+            raise slate.InvalidError(
+                f"Spark could not run {self._failures} key ranges in a row; can its workers import slate_async, and"
+                f" reach the database? {error}"
+            ) from error
+        self._failures = 0
         if isinstance(outcome, slate.SlateError):
             raise outcome
         if progress is not None:

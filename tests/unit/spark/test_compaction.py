@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,16 @@ pytest.importorskip("pyspark")
 
 import slate_async as slate
 from slate_async.compaction.executor import MergeCounts
-from slate_async.spark import SparkExecutor
+from slate_async.spark import SparkExecutor, compaction
+
+DONE = pickle.dumps("a result")
 
 
 class Context:
     """What of a SparkContext is asked for."""
 
     def __init__(self, lost: Exception | None = None) -> None:
-        self._lost = lost
+        self.lost = lost
         self.tags: list[str] = []
 
     def addJobTag(self, tag: str) -> None:
@@ -35,8 +38,8 @@ class Context:
     def parallelize(self, rows: list[int], slices: int) -> Any:
         def of(work: Callable[[Iterable[int]], Iterator[bytes]]) -> Any:
             def collect() -> list[bytes]:
-                if self._lost is not None:
-                    raise self._lost
+                if self.lost is not None:
+                    raise self.lost
                 return list(work(rows))
 
             return SimpleNamespace(collect=collect)
@@ -94,3 +97,26 @@ async def test_what_spark_raises_is_no_answer(tmp_path: Path) -> None:
     with executor(context, tmp_path) as there, pytest.raises(slate.UnavailableError, match="executor was lost"):
         await there.run(cast(Any, None), lambda counts: pytest.fail(f"{MergeCounts()} of nothing"))
     assert context.tags == []
+
+
+async def test_workers_that_never_run_a_range_end_the_compactor(tmp_path: Path) -> None:
+    context = Context(RuntimeError("no module named slate_async"))
+    with executor(context, tmp_path) as there:
+        for _ in range(compaction.FAILURES_IN_A_ROW - 1):
+            with pytest.raises(slate.UnavailableError, match="no module named"):
+                await there.run(cast(Any, None))
+        with pytest.raises(slate.InvalidError, match=r"in a row.*import slate_async.*no module named"):
+            await there.run(cast(Any, None))
+
+
+async def test_a_range_that_runs_forgives_those_that_did_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_merge_there", lambda path, metastore, task: lambda rows: iter([DONE]))
+    context = Context(RuntimeError("a machine is lost"))
+    with executor(context, tmp_path) as there:
+        for _ in range(3):
+            for _ in range(compaction.FAILURES_IN_A_ROW - 1):
+                with pytest.raises(slate.UnavailableError):
+                    await there.run(cast(Any, None))
+            context.lost, lost = None, context.lost
+            await there.run(cast(Any, None))
+            context.lost = lost
