@@ -125,6 +125,7 @@ def open_ingest(
     metastore: str | MetaStoreFactory | None = None,
     settings: Settings | None = None,
     create: bool = False,
+    replace: bool = False,
     name: str | None = None,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
@@ -143,6 +144,7 @@ def open_ingest(
             metastore=metastore,
             settings=settings,
             create=create,
+            replace=replace,
             name=name,
         ),
     )
@@ -152,15 +154,20 @@ def open_ingest_task(
     path: Path,
     spec: IngestSpec | str,
     *,
+    metastore: str | MetaStoreFactory | None = None,
     settings: Settings | None = None,
     name: str | None = None,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
 ) -> Opening[IngestTask]:
     """A task of a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest_task`."""
-    check_arguments(path, None, settings, False, None, name)
+    check_arguments(path, metastore, settings, False, None, name)
     told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
-    return opening_in(environment, runtime, lambda env: env.open_ingest_task(path, told, settings=settings, name=name))
+    return opening_in(
+        environment,
+        runtime,
+        lambda env: env.open_ingest_task(path, told, metastore=metastore, settings=settings, name=name),
+    )
 
 
 def open_reader(

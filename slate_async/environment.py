@@ -30,9 +30,8 @@ from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import prepare
-from slate_async.ingest.manage import check_job
 from slate_async.ingest.spec import IngestSpec
-from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
+from slate_async.ingesting import DAY_S, IngestJob, IngestTask, WantedJob, begin_ingest
 from slate_async.manifest.driver import translating
 from slate_async.member import Member
 from slate_async.objectstore.neighbours import Neighbours
@@ -55,7 +54,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
-from slate_async.write.rows import Duration, seconds
+from slate_async.write.rows import Duration
 
 M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)
@@ -260,6 +259,7 @@ class Environment:
         metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
         create: bool = False,
+        replace: bool = False,
         name: str | None = None,
     ) -> Opening[IngestJob]:
         """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
@@ -268,20 +268,18 @@ class Environment:
         a new one
         lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
         create: make the database if it is missing
+        replace: delete every key that is there when the job begins and that its rows do not have; what is written
+        meanwhile under other keys stays. The job's tasks read what was there, all of it
 
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, None, name)
-        chosen = self.runtime.ids.token() if job_id is None else job_id
-        check_job(chosen)
-        lifetime_ms = max(1, round(seconds(lifetime, "lifetime") * 1000))
+        wanted = WantedJob.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 
         async def begin(part: Part) -> IngestJob:
-            opened = await begin_ingest(part.place, part.supervisor, chosen, lifetime_ms, create=create)
             own = part.place.settings.replace(compactor=False)
             writer = partial(self._open_writer, path, metastore, own, name)
-            return IngestJob(
-                part.place, chosen, opened, part.supervisor, part.release, lifetime_ms=lifetime_ms, writer=writer
-            )
+            old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
+            return await begin_ingest(part.place, part.supervisor, part.release, wanted, writer, old)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 
@@ -290,18 +288,20 @@ class Environment:
         path: Path,
         spec: IngestSpec | str,
         *,
+        metastore: str | MetaStoreFactory | None = None,
         settings: Settings | None = None,
         name: str | None = None,
     ) -> Opening[IngestTask]:
         """A task of a bulk ingest, which writes SSTs at ``path`` as ``spec`` says: `IngestJob.spec`, or its JSON. It
-        sends nothing before it is asked to write. Raises `InvalidError`."""
-        check_arguments(path, None, settings, False, None, name)
+        sends nothing before it is asked to write; ``metastore`` is for jobs that replace. Raises `InvalidError`."""
+        check_arguments(path, metastore, settings, False, None, name)
         told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
 
         async def begin(part: Part) -> IngestTask:
-            return IngestTask(part.place, told, part.supervisor, part.release)
+            old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
+            return IngestTask(part.place, told, part.supervisor, part.release, old=old)
 
-        return Opening(lambda: self._open_member(path, None, settings, name, begin))
+        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
 
     @asynccontextmanager
     async def _open_site(self, part: Part, path: str, metastore: str | MetaStoreFactory | None) -> AsyncIterator[Site]:

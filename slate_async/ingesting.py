@@ -8,22 +8,29 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, Self
+from uuid import UUID
 
 from slate_async.counters import shared_counters
 from slate_async.db import Db
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.ingest import manage
 from slate_async.ingest.manage import IngestInfo
+from slate_async.ingest.replacement import gaps
 from slate_async.ingest.rows import Duplicates
 from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.ingest.sst_writer import Batches, write_ssts
+from slate_async.ingest.sst_writer import Batches, write_deletes, write_ssts
+from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.ingests import RenewIngest
+from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
 from slate_async.opening import find_or_create
 from slate_async.place import Place
+from slate_async.reader import DbReader
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.write.rows import Duration, seconds
@@ -41,19 +48,32 @@ class OpenWriter(Protocol):
     def __call__(self, *, if_first: bool) -> AbstractAsyncContextManager[Db]: ...
 
 
+class OpenOld(Protocol):
+    """Opens a reader of the job's database at a checkpoint."""
+
+    def __call__(self, checkpoint: UUID) -> AbstractAsyncContextManager[DbReader]: ...
+
+
 class IngestTask(Member):
     """Made by `slate_async.open_ingest_task` or `Environment.open_ingest_task`, never directly.
 
-    Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads no metadata. Memory: two SSTs and
-    two batches."""
+    Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads metadata only if the job replaces
+    what was there. Memory: two SSTs and two batches."""
 
     noun = "ingest task"
 
     def __init__(
-        self, place: Place, spec: IngestSpec, supervisor: Supervisor, release: Callable[[], Awaitable[None]]
+        self,
+        place: Place,
+        spec: IngestSpec,
+        supervisor: Supervisor,
+        release: Callable[[], Awaitable[None]],
+        *,
+        old: OpenOld,
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         self._place = place
+        self._old = old
         self.spec = spec
 
     async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
@@ -64,10 +84,12 @@ class IngestTask(Member):
         epoch; null for never)
         duplicates: equal keys are an ``"error"``, or the ``"last"`` of them counts
 
+        A job that replaces what was there also deletes the other keys of then, from the first of the batches to the
+        last; so what one call is given must be all the job has of that range.
+
         Raises `InvalidError` for rows that cannot be taken, naming the first, `UnavailableError`."""
         self._check()
-        place = self._place
-        return await write_ssts(place.store, self.spec, batches, place.runtime, duplicates=duplicates)
+        return await _write(self._place, self.spec, batches, duplicates, self._old)
 
     def __repr__(self) -> str:
         return f"<IngestTask {self._name} {self.spec.job_id!r} {self._state}>"
@@ -84,21 +106,24 @@ class IngestJob(Member):
     def __init__(
         self,
         place: Place,
-        job_id: str,
-        opened: tuple[ManifestDriver, IngestSpec | None],
+        wanted: WantedJob,
+        driver: ManifestDriver,
+        spec: IngestSpec | None,
         supervisor: Supervisor,
         release: Callable[[], Awaitable[None]],
         *,
-        lifetime_ms: int,
         writer: OpenWriter,
+        old: OpenOld,
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         self._place = place
         self._clock = place.runtime.clock
-        self.job_id = job_id
-        self._driver, self._spec = opened
-        self._lifetime_ms = lifetime_ms
+        self.job_id = wanted.job_id
+        self._driver = driver
+        self._spec = spec
+        self._lifetime_ms = wanted.lifetime_ms
         self._writer = writer
+        self._old = old
         self._written: list[IngestedSst] = []
         self._committed = self._spec is None
         if self._spec is not None:
@@ -115,8 +140,7 @@ class IngestJob(Member):
         """Upload ``batches`` here, as `IngestTask.write` does elsewhere; `commit` takes them along. Ranges of keys of
         several calls must not overlap."""
         self._check()
-        spec, place = self.spec, self._place
-        written = await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates)
+        written = await _write(self._place, self.spec, batches, duplicates, self._old)
         self._written += written
         return written
 
@@ -137,26 +161,68 @@ class IngestJob(Member):
         wait: until the live writer has admitted it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
         exclusive: become the writer, which fences one that lives, admit, and give up. So does who waits if nobody has
-        ever opened the database to write
+        ever opened the database to write. If the job replaces what was there, nothing may have been written since it
+        began, so that its rows are all there is
 
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
-        withdrawn; or if it was committed as another batch, or as none. `InvalidError` if SSTs overlap, are another
+        withdrawn; or if it was committed as another batch, or as none; or if something was written that it would have
+        to replace, too, and ``exclusive``. `InvalidError` if SSTs overlap, are another
         job's, or are not there. `UnavailableError`: unknown; ask again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
+        told = list(ssts)
+        if (deletes := await self._deletes(told)) is not None:
+            told += deletes
+            if exclusive:
+                return await self._as_writer(limit, first=partial(self._commit_alone, told, batch))
+        info = await self._commit(told, batch)
+        if not info.done and (exclusive or (wait and await self._never_opened())):
+            return await self._as_writer(limit, if_first=not exclusive)
+        return await self._until_admitted(limit) if wait else info
+
+    async def _commit(self, told: list[IngestedSst], batch: tuple[str, int] | None) -> IngestInfo:
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
-            told = list(ssts)
             await manage.check_there(self._driver, self._place.store, self.job_id, told)
             info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *told], batch)
         self._committed = True
         manage.check_same(info, batch)
-        if not info.done and (exclusive or (wait and await self._never_opened())):
-            return await self._as_writer(limit, if_first=not exclusive)
-        return await self._until_admitted(limit) if wait else info
+        return info
+
+    async def _deletes(self, told: list[IngestedSst]) -> list[IngestedSst] | None:
+        """SSTs of deletes for the replaced keys that no task answers for; ``None`` if nothing is replaced, or somebody
+        has committed the job, which then needs no old rows any more."""
+        spec, place = self._spec, self._place
+        if spec is None or spec.replaces is None:
+            return None
+        made: list[IngestedSst] = []
+        try:
+            async with self._old(spec.replaces) as old:
+                for gap in gaps([*self._written, *told]):
+                    made += await write_deletes(place.store, spec, old, gap, place.runtime)
+        except SlateError:
+            if (await manage.info(self._driver, self.job_id)).state == "registered":
+                raise
+            return None
+        return made
+
+    async def _commit_alone(self, told: list[IngestedSst], batch: tuple[str, int] | None, db: Db) -> None:
+        """Commit, unless something was written since the job began: what it replaces must be all there is."""
+        spec = self.spec
+        assert spec.replaces is not None
+        async with self._old(spec.replaces) as old, old.snapshot() as then:
+            replaced = then.seq
+        if (newest := db.status().last_seq) != replaced:
+            raise ConflictError(
+                f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced}; by now"
+                f" {newest} is given. Withdraw it and begin anew, or commit it beside the writer: then what was first"
+                " put since stays",
+                outcome="not_applied",
+            )
+        await self._commit(told, batch)
 
     async def _never_opened(self) -> bool:
         """Whether the database has had no writer yet."""
@@ -164,10 +230,15 @@ class IngestJob(Member):
             return False
         return (await self._driver.existing(self._name)).writer_epoch == 0
 
-    async def _as_writer(self, timeout_s: float, *, if_first: bool) -> IngestInfo:
-        """Become the writer until the job is admitted. Who fences this one, or was first, admits it, too."""
+    async def _as_writer(
+        self, timeout_s: float, *, if_first: bool = False, first: Callable[[Db], Awaitable[None]] | None = None
+    ) -> IngestInfo:
+        """Become the writer until the job is admitted; ``first`` is done before. Who fences this one, or was first,
+        admits what is committed, too."""
         try:
             async with self._writer(if_first=if_first) as db:
+                if first is not None:
+                    await first(db)
                 room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
                 try:
                     return await self._until_admitted(timeout_s)
@@ -175,6 +246,8 @@ class IngestJob(Member):
                     room.cancel()
                     await asyncio.wait([room])
         except FencedError as fenced:
+            if not self._committed:
+                raise
             logger.info("%s: ingest %s is left to another writer: %s", self._name, self.job_id, fenced)
             return await self._until_admitted(timeout_s)
 
@@ -250,14 +323,57 @@ class IngestJob(Member):
         return f"<IngestJob {self._name} {self.job_id!r} {self._state}>"
 
 
+@dataclass(frozen=True, slots=True)
+class WantedJob:
+    """A job as it is asked for; see `Environment.open_ingest`."""
+
+    job_id: str
+    lifetime_ms: int
+    create: bool
+    replace: bool
+
+    @classmethod
+    def of(cls, job_id: str, lifetime: Duration, create: bool, replace: bool) -> Self:
+        """Raises `InvalidError` for what cannot be meant."""
+        manage.check_job(job_id)
+        return cls(job_id, max(1, round(seconds(lifetime, "lifetime") * 1000)), create, replace)
+
+
 async def begin_ingest(
-    place: Place, supervisor: Supervisor, job_id: str, lifetime_ms: int, *, create: bool
-) -> tuple[ManifestDriver, IngestSpec | None]:
+    place: Place,
+    supervisor: Supervisor,
+    release: Callable[[], Awaitable[None]],
+    wanted: WantedJob,
+    writer: OpenWriter,
+    old: OpenOld,
+) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
     driver = place.driver(supervisor)
     try:
-        check_usable(await find_or_create(place, driver, create=create))
-        return driver, await manage.register(driver, place.runtime, place.settings, job_id, lifetime_ms)
+        state = await find_or_create(place, driver, create=wanted.create)
+        check_usable(state)
+        replaced = await _log_extent(place, driver, state) if wanted.replace else None
+        spec = await manage.register(driver, place.runtime, place.settings, wanted.job_id, wanted.lifetime_ms, replaced)
+        return IngestJob(place, wanted, driver, spec, supervisor, release, writer=writer, old=old)
     except BaseException:
         await to_the_end(driver.close())
         raise
+
+
+async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState) -> LogExtent:
+    """How far the log goes now."""
+    register = place.register(state)
+    try:
+        return await find_extent(place.store, driver.load, register)
+    finally:
+        if register is not None:
+            await to_the_end(register.close())
+
+
+async def _write(
+    place: Place, spec: IngestSpec, batches: Batches, duplicates: Duplicates, open_old: OpenOld
+) -> list[IngestedSst]:
+    if spec.replaces is None:
+        return await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates)
+    async with open_old(spec.replaces) as old:
+        return await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates, old=old)

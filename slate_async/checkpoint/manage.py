@@ -121,12 +121,14 @@ _KEEPERS = {
     "reader": "its reader removes it when it closes, and it expires",
     "clone": "it goes when the clone is detached or destroyed",
     "feed": "it goes when the feed is closed, or expires",
+    "ingest": "it goes when the ingest that replaces it is committed, or ends",
 }
 
 
 def _check_users(found: Checkpoint, what: str) -> None:
     if found.owner != "user":
+        article = "an" if found.owner == "ingest" else "a"
         raise InvalidError(
-            f"checkpoint {found.id} is not to be {what} by hand: a {found.owner} made it for itself;"
+            f"checkpoint {found.id} is not to be {what} by hand: {article} {found.owner} made it for itself;"
             f" {_KEEPERS[found.owner]}"
         )

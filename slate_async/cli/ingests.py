@@ -18,7 +18,7 @@ from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK, AdmittedError
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
-from slate_async.errors import InvalidError, SlateError
+from slate_async.errors import ConflictError, InvalidError, SlateError
 from slate_async.ingest.manage import IngestInfo, NotAdmittedError
 from slate_async.ingest.rows import COLUMNS
 
@@ -29,7 +29,9 @@ ARROW = (".arrow", ".feather", ".ipc")
 
 @dataclass(frozen=True, slots=True)
 class IngestRequest:
-    """What ``slate ingest`` was asked to do. wait: until it is admitted, ``timeout_s`` long."""
+    """What ``slate ingest`` was asked to do.
+
+    wait: until it is admitted, ``timeout_s`` long; replace: delete every key that the file does not have"""
 
     file: Path
     job_id: str | None
@@ -37,6 +39,7 @@ class IngestRequest:
     wait: bool
     timeout_s: float
     exclusive: bool
+    replace: bool
 
 
 @commands.command(
@@ -56,13 +59,16 @@ def ingest_command(
     exclusive: Annotated[
         bool, typer.Option("--exclusive", help="Become the writer for it: one that runs elsewhere is fenced and stops.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete every key that is there now and that the file does not have.")
+    ] = False,
 ) -> None:
     """See ``help``."""
     session: Session = context.obj
 
     async def command() -> int:
         seconds = parse_duration(timeout, what="--timeout") / 1000
-        return await ingest(session, IngestRequest(file, job, sort, wait, seconds, exclusive))
+        return await ingest(session, IngestRequest(file, job, sort, wait, seconds, exclusive, replace))
 
     raise typer.Exit(session.run(command()))
 
@@ -101,13 +107,13 @@ def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
 async def ingest(session: Session, wanted: IngestRequest) -> int:
     """Write the file's rows, commit, and say what became of them."""
     batches = _batches(wanted.file, sort=wanted.sort)
-    async with session.ingesting(wanted.job_id) as job:
+    async with session.ingesting(wanted.job_id, replace=wanted.replace) as job:
         try:
             info = await job.info()
             if info.state == "registered":
                 await job.write(batches)
             info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
-        except InvalidError:  # the file is at fault: nobody goes on with this job, which would hold collectors up
+        except (InvalidError, ConflictError):  # nobody goes on with this job, which would hold collectors up
             with suppress(SlateError):
                 await job.withdraw(unless_committed=True)
             raise

@@ -120,10 +120,10 @@ class Session:
             automatic=automatic,
         )
 
-    def ingesting(self, job_id: str | None) -> AbstractAsyncContextManager[slate_async.IngestJob]:
+    def ingesting(self, job_id: str | None, *, replace: bool) -> AbstractAsyncContextManager[slate_async.IngestJob]:
         """A bulk ingest into the database, begun or gone on with."""
         return slate_async.open_ingest(
-            self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings()
+            self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings(), replace=replace
         )
 
     def administering(self) -> AbstractAsyncContextManager[slate_async.Admin]:

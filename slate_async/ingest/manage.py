@@ -8,6 +8,8 @@ from typing import Literal
 
 from slate_async.errors import ConflictError, InvalidError, UnavailableError
 from slate_async.ingest.spec import IngestedSst, IngestSpec, references
+from slate_async.log.extent import LogExtent
+from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.ingests import (
     MAX_RECORDS,
@@ -124,13 +126,22 @@ def _is_name(value: object) -> bool:
 
 
 async def register(
-    driver: ManifestDriver, runtime: Runtime, settings: Settings, job_id: str, lifetime_ms: int
+    driver: ManifestDriver,
+    runtime: Runtime,
+    settings: Settings,
+    job_id: str,
+    lifetime_ms: int,
+    replaced: LogExtent | None = None,
 ) -> IngestSpec | None:
     """Begin the job, or go on with it; what its tasks must know: ``None`` if it has ended already, with effect.
 
+    replaced: of one that replaces what is there: how far the log goes that is part of it
+
     Raises `InvalidError`, `UnavailableError`."""
     now_ms = runtime.clock.now_ms()
-    state = await driver.commit(RegisterIngest(job_id, now_ms, now_ms + lifetime_ms))
+    end_ms = now_ms + lifetime_ms
+    base = None if replaced is None else _base(runtime, now_ms, end_ms, replaced)
+    state = await driver.commit(RegisterIngest(job_id, now_ms, end_ms, base))
     job = find_ingest(state, job_id)
     if job is None:
         return None
@@ -144,7 +155,12 @@ async def register(
         settings.block_bytes,
         settings.compression,
         settings.filter_bits_per_key,
+        job.replaces,
     )
+
+
+def _base(runtime: Runtime, now_ms: int, end_ms: int, extent: LogExtent) -> CreateCheckpoint:
+    return CreateCheckpoint(runtime.ids.uuid(), "ingest", now_ms, end_ms, log_end=extent.end, log_ranges=extent.ranges)
 
 
 async def commit(

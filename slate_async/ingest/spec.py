@@ -24,6 +24,7 @@ class IngestSpec:
     database_id, base_version, writer_epoch: whose SSTs they make, and for which manifest version
     begun_ms: wall clock, the write time that is stored in rows; what counts is when they are admitted
     sst_bytes: where SSTs are cut; block_bytes, compression, filter_bits_per_key: as in `Settings`
+    replaces: the checkpoint of what the job replaces, if it does
     """
 
     job_id: str
@@ -35,20 +36,23 @@ class IngestSpec:
     block_bytes: int
     compression: Compression
     filter_bits_per_key: int
+    replaces: UUID | None = None
 
     def to_json(self) -> str:
         """As a JSON object."""
-        return json.dumps({**asdict(self), "database_id": str(self.database_id)})
+        return json.dumps({name: _plain(value) for name, value in asdict(self).items()})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> IngestSpec:
         """Back from `to_json`. Raises `InvalidError`."""
-        return _from_json(text, cls, "an ingest's specification", {"database_id": UUID})
+        return _from_json(text, cls, "an ingest's specification", {"database_id": UUID, "replaces": _optional_id})
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedSst:
-    """An SST that a task has uploaded. Keys are inclusive; times are milliseconds since the Unix epoch."""
+    """An SST that a task has uploaded. Keys are inclusive; times are milliseconds since the Unix epoch.
+
+    part: names the call that wrote it, which answers for all keys from its first to its last"""
 
     location: str
     object_id: bytes
@@ -62,6 +66,7 @@ class IngestedSst:
     writer_epoch: int
     min_expire_ms: int | None = None
     max_expire_ms: int | None = None
+    part: str = ""
 
     def to_json(self) -> str:
         """As a JSON object; bytes in hexadecimal."""
@@ -73,12 +78,14 @@ class IngestedSst:
         return _from_json(text, cls, "an ingested SST", dict.fromkeys(_BYTES, bytes.fromhex))
 
     @classmethod
-    def of(cls, sst: SstRef) -> IngestedSst:
+    def of(cls, sst: SstRef, part: str) -> IngestedSst:
         """What a task says of ``sst``."""
-        return cls(**{one.name: getattr(sst, one.name) for one in fields(cls)})
+        return cls(**{name: getattr(sst, name) for name in _STORED}, part=part)
 
 
 _BYTES = ("object_id", "first_key", "last_key")
+_STORED = [one.name for one in fields(IngestedSst) if one.name != "part"]
+"""What the manifest has of it."""
 
 
 def references(spec: IngestSpec, ssts: Sequence[IngestedSst]) -> tuple[SstRef, ...]:
@@ -91,11 +98,17 @@ def references(spec: IngestSpec, ssts: Sequence[IngestedSst]) -> tuple[SstRef, .
             )
     told = {one.object_id: one for one in ssts}  # a task's message may come twice
     ordered = sorted(told.values(), key=lambda one: one.first_key)
-    return tuple(SstRef(**{one.name: getattr(sst, one.name) for one in fields(IngestedSst)}) for sst in ordered)
+    return tuple(SstRef(**{name: getattr(sst, name) for name in _STORED}) for sst in ordered)
 
 
 def _plain(value: object) -> object:
-    return value.hex() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _optional_id(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
 def _from_json(text: str | bytes, cls: type[T], what: str, special: Mapping[str, Callable[[Any], object]]) -> T:

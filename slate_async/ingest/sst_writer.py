@@ -8,7 +8,8 @@ Memory: two SSTs, the batch that is taken, and the next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from contextlib import aclosing
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from slate_async.compaction.merge import Tally
 from slate_async.compaction.output import SstOutput
 from slate_async.errors import InvalidError
 from slate_async.format.columns import Columns
+from slate_async.ingest.replacement import Gap, OldRows, deletes_between, over_deletes
 from slate_async.ingest.rows import Duplicates, RowChecker
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.protocol import ObjectStore
@@ -29,29 +31,57 @@ Batches = Iterable[pa.RecordBatch | pa.Table] | AsyncIterable[pa.RecordBatch | p
 
 
 async def write_ssts(
-    store: ObjectStore, spec: IngestSpec, batches: Batches, runtime: Runtime, *, duplicates: Duplicates = "error"
+    store: ObjectStore,
+    spec: IngestSpec,
+    batches: Batches,
+    runtime: Runtime,
+    *,
+    duplicates: Duplicates = "error",
+    old: OldRows | None = None,
 ) -> list[IngestedSst]:
     """Write ``batches`` (columns as in `slate_async.ingest.rows`; keys ascending over all of them) as SSTs.
+
+    old: what a replacing job replaces: its other keys, from the first to the last of ``batches``, are deleted
 
     The SSTs, in key order; none for no rows. Raises `InvalidError` for rows that cannot be taken, naming the first,
     `UnavailableError`; what was uploaded then is garbage."""
     if duplicates not in ("error", "last"):
         raise InvalidError(f"duplicates is 'error' or 'last', not {duplicates!r}")
-    checker = RowChecker(spec.begun_ms, duplicates)
+    async with aclosing(_checked(batches, RowChecker(spec.begun_ms, duplicates), runtime)) as rows:
+        if old is None:
+            return await _stored(rows, store, spec, runtime)
+        async with aclosing(over_deletes(rows, old, spec.begun_ms, runtime)) as replacing:
+            return await _stored(replacing, store, spec, runtime)
+
+
+async def write_deletes(
+    store: ObjectStore, spec: IngestSpec, old: OldRows, gap: Gap, runtime: Runtime
+) -> list[IngestedSst]:
+    """Write tombstones for the keys of ``old`` in ``gap`` as SSTs; as `write_ssts` otherwise."""
+    async with aclosing(deletes_between(old, gap, spec.begun_ms)) as rows:
+        return await _stored(rows, store, spec, runtime)
+
+
+async def _stored(
+    rows: AsyncIterator[Columns], store: ObjectStore, spec: IngestSpec, runtime: Runtime
+) -> list[IngestedSst]:
     output = SstOutput(spec, spec.writer_epoch, store, runtime, Tally(), metadata={JOB: spec.job_id})
-
-    async def add(parts: list[Columns]) -> None:
-        for rows in parts:
-            while len(rows := await runtime.offload.run(lambda rows=rows: output.add(rows))):  # type: ignore[misc]
-                await output.seal()
-
     try:
-        async for batch in _sliced(batches):
-            await add(await runtime.offload.run(lambda batch=batch: checker.take(batch)))  # type: ignore[misc]
-        await add(checker.finish())
-        return [IngestedSst.of(sst) for sst in await output.finish()]
+        async for part in rows:
+            while len(part := await runtime.offload.run(lambda part=part: output.add(part))):  # type: ignore[misc]
+                await output.seal()
+        attempt = runtime.ids.token()
+        return [IngestedSst.of(sst, attempt) for sst in await output.finish()]
     finally:
         await output.close()
+
+
+async def _checked(batches: Batches, checker: RowChecker, runtime: Runtime) -> AsyncGenerator[Columns, None]:
+    async for batch in _sliced(batches):
+        for rows in await runtime.offload.run(lambda batch=batch: checker.take(batch)):  # type: ignore[misc]
+            yield rows
+    for rows in checker.finish():
+        yield rows
 
 
 async def _sliced(batches: Batches) -> AsyncIterator[pa.RecordBatch]:

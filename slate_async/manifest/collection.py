@@ -33,8 +33,8 @@ class Collect:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that there is nothing left to take out or to raise."""
-        checkpoints = tuple(one for one in state.checkpoints if not one.expired(self.now_ms - self.skew_ms))
         left = without_expired(state, self.now_ms - self.skew_ms)
+        checkpoints = tuple(one for one in left.checkpoints if not one.expired(self.now_ms - self.skew_ms))
         floor = max(state.sst_floor, min([self.floor, *registered_bases(left)]))
         unchanged = len(checkpoints) == len(state.checkpoints) and left is state and floor == state.sst_floor
         if unchanged and state.version > self.above:

@@ -20,11 +20,13 @@ from uuid import UUID
 from msgspec import structs
 
 from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
+from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.edits import AddL0, WriterPin, check_usable, check_writer, pinned
 from slate_async.manifest.feeds import hold_ingest
 from slate_async.manifest.history import sampled
 from slate_async.manifest.state import (
     AppBatch,
+    Checkpoint,
     Ingest,
     IngestOutcome,
     IngestRecord,
@@ -90,17 +92,22 @@ def committed_batch(state: ManifestState, app_id: str) -> int | None:
 class RegisterIngest:
     """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. One that is on its way is
     lengthened once half of such a life is over, for who goes on with it may come late. A job that was withdrawn, or has
-    expired, may begin anew; one that is admitted stays so."""
+    expired, may begin anew; one that is admitted stays so.
+
+    replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays"""
 
     id: str
     now_ms: int
     expire_ms: int
+    replaces: CreateCheckpoint | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Its mark is the job, or its record. Raises `InvalidError` if there are too many."""
+        """Its mark is the job, or its record. Raises `InvalidError` if there are too many, or if it is on its way and
+        replaces what was there where this one does not, or the other way round."""
         job, ended = find_ingest(state, self.id), find_record(state, self.id)
         if job is not None:
-            return self._lengthened(state, job)
+            self._check_same(job)
+            return self._longer(state, job)
         if ended is not None and ended.outcome in ("admitted", "repeated"):
             return None
         check_usable(state)
@@ -111,13 +118,24 @@ class RegisterIngest:
                 outcome="not_applied",
             )
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
+        if self.replaces is not None:
+            state = self.replaces.apply(state) or state
+            begun = replace(begun, replaces=self.replaces.id)
         records = tuple(one for one in state.ingest_records if one.id != self.id)
         return replace(state, ingests=(*state.ingests, begun), ingest_records=records)
 
-    def _lengthened(self, state: ManifestState, job: Ingest) -> ManifestState | None:
+    def _check_same(self, job: Ingest) -> None:
+        if not job.pending and (job.replaces is None) != (self.replaces is None):
+            known, asked = ("adds rows", "replaces") if job.replaces is None else ("replaces what was there", "adds")
+            raise InvalidError(
+                f"ingest {self.id!r} {known}, and was begun so; one that {asked} needs another job id",
+                outcome="not_applied",
+            )
+
+    def _longer(self, state: ManifestState, job: Ingest) -> ManifestState | None:
         if job.pending or job.expire_ms >= (self.now_ms + self.expire_ms) // 2:
             return None
-        return _with_job(state, replace(job, expire_ms=self.expire_ms))
+        return _lengthened(state, job, self.expire_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +150,7 @@ class RenewIngest:
         job = _on_its_way(state, self.id)
         if job is None or job.pending or job.expire_ms >= self.expire_ms:
             return None
-        return _with_job(state, replace(job, expire_ms=self.expire_ms))
+        return _lengthened(state, job, self.expire_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +193,10 @@ class CommitIngest:
             done = _ended(state, job, "admitted", self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
         app_id, batch_id = (None, 0) if self.batch is None else self.batch
-        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
+        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id, replaces=None)
         # the last in line, for its batch may follow one that was committed after this job began
         others = tuple(one for one in state.ingests if one is not job)
-        return replace(state, ingests=(*others, waiting))
+        return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
 
     def _check_ssts(self) -> None:
         for before, after in pairwise(self.ssts):
@@ -369,8 +387,15 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
     raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome=outcome)
 
 
-def _with_job(state: ManifestState, job: Ingest) -> ManifestState:
-    return replace(state, ingests=tuple(job if one.id == job.id else one for one in state.ingests))
+def _lengthened(state: ManifestState, job: Ingest, expire_ms: int) -> ManifestState:
+    """The job lives until ``expire_ms``, and so does the checkpoint of what it replaces."""
+    longer = replace(job, expire_ms=expire_ms)
+    checkpoints = (replace(one, expire_ms=expire_ms) if one.id == job.replaces else one for one in state.checkpoints)
+    return replace(
+        state,
+        ingests=tuple(longer if one is job else one for one in state.ingests),
+        checkpoints=tuple(checkpoints),
+    )
 
 
 def _ended(
@@ -392,8 +417,14 @@ def _ended(
     return replace(
         state,
         ingests=tuple(one for one in state.ingests if one.id != job.id),
+        checkpoints=_without_base(state, job),
         ingest_records=(*(one for one in records if one not in forgotten), record),
     )
+
+
+def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
+    """The checkpoints without that of what ``job`` replaces."""
+    return tuple(one for one in state.checkpoints if one.id != job.replaces)
 
 
 def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:

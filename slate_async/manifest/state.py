@@ -80,7 +80,7 @@ class SortedRun:
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
-CheckpointOwner = Literal["user", "writer", "reader", "clone", "feed"]
+CheckpointOwner = Literal["user", "writer", "reader", "clone", "feed", "ingest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,8 @@ class Ingest:
     pending: its SSTs are committed and wait to be admitted
     ssts: in key order, with disjoint key ranges
     app_id, batch_id: the batch of a stream that it is, if it is one
+    replaces: of one that is registered, the checkpoint of what it replaces, if it does; it ends with the job, or with
+    its commit
     """
 
     id: str
@@ -241,6 +243,7 @@ class Ingest:
     ssts: tuple[SstRef, ...] = ()
     app_id: str | None = None
     batch_id: int = 0
+    replaces: UUID | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 

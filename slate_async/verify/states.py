@@ -76,6 +76,10 @@ def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
             yield f"checkpoint {one.id} names version {one.ref.version}, which is not committed"
         if one.log_start > state.log_start or (one.log_end is not None and one.log_end < one.log_start - 1):
             yield f"checkpoint {one.id} needs log positions {one.log_start} to {one.log_end}, which cannot be"
+    bases = {one.replaces for one in state.ingests if not one.pending}
+    for one in state.checkpoints:
+        if one.owner == "ingest" and one.id not in bases:
+            yield f"checkpoint {one.id} is of an ingest that is not there"
     for kind, name, base in (
         *(("compaction", str(one.id), one.base_version) for one in state.compactions),
         *(("ingest", one.id, one.base_version) for one in state.ingests if not one.pending),

@@ -127,3 +127,17 @@ def test_a_file_without_keys_is_told_what_it_lacks(slate: Run, path: str, tmp_pa
     assert refused.code == 2
     assert "has no column 'key'; it has 'id', 'value'" in refused.err
     assert slate("list-ingests", path=path).out == ""
+
+
+def test_a_file_replaces_what_is_there(slate: Run, path: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"key": ["b"], "value": ["1"]}), file)
+    [done] = slate("ingest", str(file), "--replace", "--exclusive", path=path, options=("--json",)).objects
+    assert (done["state"], done["rows"]) == ("admitted", 2)
+    assert slate("scan", path=path).out.splitlines() == ["b\t1"]
+    assert slate("verify", path=path).code == 0
+    begun = slate("ingest", str(file), "--job", "adds", "--no-wait", path=path)
+    assert begun.code == 0
+    assert (
+        slate("ingest", str(file), "--job", "adds", "--replace", "--no-wait", path=path).code == 0
+    )  # the first stands

@@ -9,6 +9,7 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
+from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.collection import Collect
 from slate_async.manifest.edits import AddL0
 from slate_async.manifest.ingests import (
@@ -271,3 +272,57 @@ def test_what_takes_a_removed_databases_place_knows_none_of_its_jobs() -> None:
     removed = RemoveContents(DATABASE, 1).apply(replace(committed(batch=Batch("app", 1)), destroyed_at_ms=1))
     assert removed is not None
     assert (removed.ingests, removed.ingest_records, removed.ingest_apps) == ((), (), ())
+
+
+# ---- jobs that replace
+
+
+BASE_ID = UUID(int=77)
+
+
+def replacing(expire_ms: int = 200) -> RegisterIngest:
+    return RegisterIngest("job", 100, expire_ms, CreateCheckpoint(BASE_ID, "ingest", 100, expire_ms, log_end=9))
+
+
+def bases(state: ManifestState) -> list[tuple[UUID, int | None, int | None]]:
+    return [(one.id, one.log_end, one.expire_ms) for one in state.checkpoints if one.owner == "ingest"]
+
+
+def test_a_job_that_replaces_begins_with_a_checkpoint() -> None:
+    state = applied(BASE, replacing())
+    job = find_ingest(state, "job")
+    assert job is not None
+    assert job.replaces == BASE_ID
+    assert bases(state) == [(BASE_ID, 9, 200)]
+    assert state.log_last_seen == 9
+    other = replace(replacing(), replaces=CreateCheckpoint(UUID(int=78), "ingest", 120, 200))
+    assert other.apply(state) is None  # who goes on with it replaces the same
+
+
+def test_it_is_lengthened_with_its_job() -> None:
+    state = applied(BASE, replacing())
+    assert bases(applied(state, RenewIngest("job", 500))) == [(BASE_ID, 9, 500)]
+    assert bases(applied(state, replacing(900))) == [(BASE_ID, 9, 900)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150),
+        CommitIngest(DATABASE, "job", 1, (), 150),
+        WithdrawIngest("job", 150),
+        Collect(200, 0),
+    ],
+)
+def test_it_goes_with_what_ends_the_need_for_it(edit: object) -> None:
+    state = applied(applied(BASE, RegisterIngest("other", 90, 1000)), replacing())
+    assert bases(applied(state, edit)) == []
+
+
+def test_to_add_and_to_replace_are_two_jobs() -> None:
+    with pytest.raises(InvalidError, match="'job' replaces what was there"):
+        RegisterIngest("job", 100, 200).apply(applied(BASE, replacing()))
+    with pytest.raises(InvalidError, match="'job' adds rows"):
+        replacing().apply(applied(BASE, RegisterIngest("job", 100, 200)))
+    pending = committed()
+    assert replacing().apply(pending) is None
