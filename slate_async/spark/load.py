@@ -51,6 +51,7 @@ def bulk_load(
     partitions: int | None = None,
     target_sst_bytes: int | None = None,
     mode: LoadMode = "ingest",
+    replace: bool = False,
     job_id: str | None = None,
     batch: tuple[str, int] | None = None,
     wait: bool = True,
@@ -68,6 +69,7 @@ def bulk_load(
     target_sst_bytes: where SSTs are cut, 65,536 at least; by default the setting ``sst_bytes``
     mode: ``"ingest"``: beside the live writer, which lets the rows in as if it wrote them then; ``"exclusive"``:
     without one, or fencing it
+    replace: delete every key that is there when the load begins and that ``df`` lacks; the tasks read all of it
     job_id: a name for this load: asked twice, by whomever, it is loaded once. By default a new one, or ``batch``'s
     batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
     wait: until it is admitted; else it may be ``"pending"`` still
@@ -93,20 +95,26 @@ def bulk_load(
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
         return await environment.open_ingest(
-            at, job_id=name, lifetime=lifetime_s, metastore=metastore, settings=chosen, create=create
+            at,
+            job_id=name,
+            lifetime=lifetime_s,
+            metastore=metastore,
+            settings=chosen,
+            create=create,
+            replace=replace,
         )
 
     job = worker.run(begin)
     try:
         with watched(df.sparkSession, f"slate_async load of {path}", progress):
-            ssts = _made(rows, at, job, "error" if order is None else "last", batch)
+            ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
             return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
 
         try:
             return worker.run(commit)
-        except slate.InvalidError:
+        except (slate.InvalidError, slate.ConflictError):
             _withdraw(job)
             raise
     finally:
@@ -140,7 +148,12 @@ def _withdraw(job: slate.IngestJob) -> None:
 
 
 def _made(
-    rows: DataFrame, path: str, job: slate.IngestJob, duplicates: Duplicates, batch: tuple[str, int] | None
+    rows: DataFrame,
+    path: str,
+    metastore: str | None,
+    job: slate.IngestJob,
+    duplicates: Duplicates,
+    batch: tuple[str, int] | None,
 ) -> list[slate.IngestedSst]:
     """The SSTs of ``rows``; none if the job is committed already. A job whose tasks fail is withdrawn."""
     worker = this_worker()
@@ -150,8 +163,14 @@ def _made(
         tell(LOADED_BEFORE, info.job_id, path, info.state)
         return []
     try:
-        write = _write_there(path, job.spec.to_json(), duplicates)
+        write = _write_there(path, metastore, job.spec.to_json(), duplicates)
         return _told(rows.mapInArrow(write, TOLD).collect())
+    except slate.InvalidError:
+        if worker.run(lambda _: job.info()).state not in ("pending", "admitted", "repeated"):
+            _withdraw(job)
+            raise
+        logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)
+        return []
     except BaseException:
         _withdraw(job)
         raise
@@ -165,12 +184,12 @@ def _told(rows: list[Any]) -> list[slate.IngestedSst]:
     return [slate.IngestedSst.from_json(row.sst) for row in rows]
 
 
-def _write_there(path: str, spec: str, duplicates: Duplicates) -> ArrowFunction:
+def _write_there(path: str, metastore: str | None, spec: str, duplicates: Duplicates) -> ArrowFunction:
     """The function of a Spark task that makes SSTs of its rows. What is wrong with them is a value, for to try again
     does not help; whatever else is raised Spark tries again, and what the lost attempt uploaded is garbage."""
 
     async def write(batches: AsyncIterator[pa.RecordBatch], environment: slate.Environment) -> list[slate.IngestedSst]:
-        async with environment.open_ingest_task(path, spec) as task:
+        async with environment.open_ingest_task(path, spec, metastore=metastore) as task:
             return await task.write(batches, duplicates=duplicates)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -50,14 +50,15 @@ class SlateDataSource(DataSource):
         return NoStream()
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write."""
-        writer = BatchWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
+        """A batch write; ``overwrite`` replaces what is there."""
+        writer = BatchWriter(WriteOptions.of(self.options, schema, replace=overwrite))
         writer.begin()
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A stream's write; Spark makes one for each batch, and another one to commit it."""
-        return StreamWriter(WriteOptions.of(self.options, schema), overwrite=overwrite)
+        """A stream's write; Spark makes one for each batch, and another one to commit it. ``overwrite``: each batch is
+        all there is to be."""
+        return StreamWriter(WriteOptions.of(self.options, schema, replace=overwrite))
 
 
 def register(spark: SparkSession) -> None:

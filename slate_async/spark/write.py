@@ -47,13 +47,7 @@ class Written(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Implements Spark's writer of a frame."""
 
-    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
-        if overwrite:
-            raise slate.InvalidError(
-                'mode("overwrite") would have to delete every row that the frame lacks, and is not supported:'
-                ' mode("append") replaces the rows whose keys it has. For a database of these rows only, load them into'
-                " a new path"
-            )
+    def __init__(self, options: WriteOptions) -> None:
         if options.app_id is not None:
             raise slate.InvalidError("option appId is for streams; name a load with jobId")
         self._options = options
@@ -94,9 +88,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Implements Spark's writer of a stream: each batch is a job, named by the stream and its number."""
 
-    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
-        if overwrite:
-            raise slate.InvalidError('outputMode("complete") is not supported; use "append" or "update"')
+    def __init__(self, options: WriteOptions) -> None:
         if options.app_id is None:
             raise slate.InvalidError(
                 "option appId is missing: a name for this stream, kept for as long as its checkpointLocation; with a"
@@ -178,6 +170,7 @@ def _open(environment: slate.Environment, options: WriteOptions, job_id: str) ->
         metastore=options.metastore,
         settings=options.settings,
         create=True,
+        replace=options.replace,
     )
 
 

@@ -27,6 +27,7 @@ class WriteOptions:
     columns: those of the frame, by what they are for: ``key``, ``value``, ``op``, ``expire_time``, ``order``
     sorted: whether each partition comes sorted by key, then order, so that none is kept in memory to sort it
     app_id: of a stream: its name, under which its batches are counted
+    replace: whether the rows are to be all there is
     """
 
     path: str
@@ -40,9 +41,10 @@ class WriteOptions:
     wait: bool
     timeout_s: float
     app_id: str | None
+    replace: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, str], schema: StructType) -> WriteOptions:
+    def of(cls, options: Mapping[str, str], schema: StructType, *, replace: bool) -> WriteOptions:
         """Raises `InvalidError` for unknown options, wrong values, and columns that cannot be meant, by name."""
         given = Options(options)
         given.take("checkpointLocation", str, None)  # Spark's own, of streams
@@ -58,6 +60,7 @@ class WriteOptions:
             wait=given.take("wait", boolean, True),
             timeout_s=given.take("timeout", seconds, DEFAULT_TIMEOUT_S),
             app_id=given.take("appId", _app_id, None),
+            replace=replace,
         )
         given.finish()
         return write

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +16,7 @@ from pyspark.sql import functions as F
 
 import slate_async as slate
 from slate_async import spark as slate_spark
-from tests.spark.test_load import contents, jobs, made, small
+from tests.spark.test_load import SETTINGS, contents, jobs, load, made, small
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -47,11 +50,74 @@ async def test_appending_makes_a_database(spark: SparkSession, tmp_path: Path) -
     assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2")]
 
 
-@pytest.mark.parametrize(("mode", "said"), [("overwrite", "not supported"), ("append", "overlapping keys")])
-async def test_what_cannot_be_written_is_said(spark: SparkSession, tmp_path: Path, mode: str, said: str) -> None:
+async def test_a_frame_takes_the_place_of_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Read from the very database that it replaces; then nothing takes its place."""
     await made(tmp_path)
-    with pytest.raises(PySparkException, match=said):
-        save(some(spark, 100, "1").repartition(2), tmp_path, mode, orderColumn="id")
+    save(some(spark, 3_000, "1").repartitionByRange(2, "key"), tmp_path, orderColumn="id")
+    there = slate_spark.read(spark, str(tmp_path)).filter("cast(key as string) between '01000' and '01999'")
+    fewer = there.select("key", F.lit("2").alias("value")).repartitionByRange(2, "key")
+    save(fewer, tmp_path, "overwrite", jobId="fewer")
+    expected = [(b"%05d" % number, b"2") for number in range(1_000, 2_000)]
+    assert (await contents(tmp_path) == expected) is True
+    save(fewer, tmp_path, "overwrite", jobId="fewer")  # done already
+    assert (await contents(tmp_path) == expected) is True
+    save(small(spark, []), tmp_path, "overwrite")
+    assert await contents(tmp_path) == []
+    assert {job.state for job in await jobs(tmp_path)} == {"admitted"}
+
+
+async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_path: Path) -> None:
+    """What the writer puts first while the tasks work stays; everything older goes, the feed told."""
+    async with slate.open(tmp_path, settings=SETTINGS) as db:
+        for number in range(500):
+            await db.put(b"%05d" % number, b"old", await_durable=False)
+        await db.put(b"old", b"old")
+        feed = db.changes(from_seq=db.status().last_seq)
+        df = some(spark, 400, "new").filter(F.expr("assert_true(id >= 0) is null"))
+        loading = asyncio.create_task(load(df, tmp_path, order="id", replace=True, partitions=3, job_id="nightly"))
+        while not any(job.state == "registered" for job in await jobs(tmp_path)):
+            await asyncio.sleep(0.01)
+        await db.put(b"first put meanwhile", b"stays")
+        await db.put(b"old", b"put again, and replaced")
+        info = await loading
+        await db.put(b"later", b"stays")
+        rows = [row async for row in db.scan()]
+        kept = [(b"%05d" % number, b"new") for number in range(400)]
+        assert (rows == [*kept, (b"first put meanwhile", b"stays"), (b"later", b"stays")]) is True
+        changes = [change async for change in limited(feed, 2 + info.rows)]
+    deleted = [change.key for change in changes if change.op == "delete"]
+    assert deleted == [*(b"%05d" % number for number in range(400, 500)), b"old"]
+    assert {change.seq for change in changes[2:]} == {info.seq}
+
+
+async def test_to_replace_exclusively_takes_all_or_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    await made(tmp_path)
+    rows = small(spark, [("a", "1")])
+
+    def put_meanwhile(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        asyncio.run(made(tmp_path))
+        yield from batches
+
+    with pytest.raises(slate.ConflictError, match="was to replace everything, and began at"):
+        await load(rows.mapInArrow(put_meanwhile, rows.schema), tmp_path, replace=True, mode="exclusive")
+    assert await contents(tmp_path) == [(b"before", b"1")]
+    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
+    assert (await load(rows, tmp_path, replace=True, mode="exclusive")).state == "admitted"
+    assert await contents(tmp_path) == [(b"a", b"1")]
+
+
+async def limited(feed: AsyncIterator[slate.Change], count: int) -> AsyncIterator[slate.Change]:
+    async for change in feed:
+        yield change
+        count -= 1
+        if not count:
+            return
+
+
+async def test_what_cannot_be_written_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    await made(tmp_path)
+    with pytest.raises(PySparkException, match="overlapping keys"):
+        save(some(spark, 100, "1").repartition(2), tmp_path, orderColumn="id")
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
 
@@ -90,3 +156,27 @@ async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, 
     assert len(await jobs(path)) == 3
     async with slate.open_reader(path) as reader:
         assert await reader.get(b"last") == b"2"
+
+
+async def test_a_complete_result_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Counts of words, all of them in every batch; the last batch is replayed."""
+    path, source, log = tmp_path / "db", tmp_path / "in", tmp_path / "log"
+    await made(path)
+
+    def run(*words: str) -> None:
+        small(spark, [(word,) for word in words], "word string").write.mode("append").parquet(str(source))
+        lines = spark.readStream.schema("word string").parquet(str(source))
+        counts = lines.groupBy("word").count().filter("count < 3")
+        columns = counts.select(F.col("word").alias("key"), F.col("count").cast("string").alias("value"))
+        writer = columns.repartitionByRange(2, "key").writeStream.format("slate").outputMode("complete")
+        writer = writer.option("checkpointLocation", str(log)).option("appId", "counts")
+        writer.option("ingestMode", "exclusive").trigger(availableNow=True).start(str(path)).awaitTermination()
+
+    run("a", "b", "b")
+    assert await contents(path) == [(b"a", b"1"), (b"b", b"2")]
+    run("b", "c")
+    assert await contents(path) == [(b"a", b"1"), (b"c", b"1")]
+    for kept in (log / "commits").glob("*1*"):
+        kept.unlink()
+    run()
+    assert await contents(path) == [(b"a", b"1"), (b"c", b"1")]

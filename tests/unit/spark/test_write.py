@@ -23,14 +23,13 @@ BATCH = pa.record_batch({"key": [b"a", b"b"], "value": [b"1", b"2"]})
 
 def writer(path: Path, **options: str) -> BatchWriter:
     given = {"path": str(path), "jobId": "load", **options}
-    return BatchWriter(WriteOptions.of(given, ROWS), overwrite=False)
+    return BatchWriter(WriteOptions.of(given, ROWS, replace=False))
 
 
 def test_of_equal_keys_the_last_by_the_order_counts_and_null_is_the_lowest(tmp_path: Path) -> None:
     ordered = StructType([*ROWS.fields, StructField("n", LongType())])
     load = BatchWriter(
-        WriteOptions.of({"path": str(tmp_path), "orderColumn": "n", "ingestMode": "exclusive"}, ordered),
-        overwrite=False,
+        WriteOptions.of({"path": str(tmp_path), "orderColumn": "n", "ingestMode": "exclusive"}, ordered, replace=False)
     )
     batches = [
         pa.record_batch({"key": [b"b", b"a"], "value": [b"2", b"1"], "n": [2, 1]}),

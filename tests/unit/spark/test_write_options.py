@@ -16,20 +16,24 @@ def schema(**columns: type) -> StructType:
     return StructType([StructField(name, kind()) for name, kind in columns.items()])
 
 
+def options(given: dict[str, str], rows: StructType) -> WriteOptions:
+    return WriteOptions.of({**PATH, **given}, rows, replace=False)
+
+
 ROWS = schema(key=BinaryType, value=StringType, id=LongType)
 
 
 def test_columns_are_found_by_name() -> None:
     there = schema(key=BinaryType, value=BinaryType, op=StringType, expire_time=TimestampType)
-    assert list(WriteOptions.of(PATH, there).columns) == ["key", "value", "op", "expire_time"]
-    asked = {**PATH, "keyColumn": "k", "valueColumn": "v", "orderColumn": "id", "checkpointLocation": "/log"}
-    options = WriteOptions.of(asked, schema(v=StringType, id=LongType, k=StringType))
-    assert options.columns == {"key": "k", "value": "v", "order": "id"}
-    assert options.duplicates == "last"
+    assert list(options({}, there).columns) == ["key", "value", "op", "expire_time"]
+    asked = {"keyColumn": "k", "valueColumn": "v", "orderColumn": "id", "checkpointLocation": "/log"}
+    found = options(asked, schema(v=StringType, id=LongType, k=StringType))
+    assert found.columns == {"key": "k", "value": "v", "order": "id"}
+    assert found.duplicates == "last"
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("given", "said"),
     [
         ({"sortmode": "global", "orderColumn": "id"}, "sortMode='global'"),
         ({"valueColumn": "id", "orderColumn": "value"}, "column for value is bigint"),
@@ -49,19 +53,15 @@ def test_columns_are_found_by_name() -> None:
         ({"orderColumn": "id", "timeout": "abc"}, "option timeout='abc': a positive number of seconds"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
+def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
     with pytest.raises(slate.InvalidError, match=said):
-        WriteOptions.of({**PATH, **options}, ROWS)
+        options(given, ROWS)
 
 
 def test_batches_and_streams_have_options_of_their_own() -> None:
-    plain = WriteOptions.of({**PATH, "orderColumn": "id"}, ROWS)
-    stream = WriteOptions.of({**PATH, "orderColumn": "id", "appId": "app"}, ROWS)
-    with pytest.raises(slate.InvalidError, match=r"overwrite.*not supported"):
-        BatchWriter(plain, overwrite=True)
+    plain = options({"orderColumn": "id"}, ROWS)
+    stream = options({"orderColumn": "id", "appId": "app"}, ROWS)
     with pytest.raises(slate.InvalidError, match="appId is for streams"):
-        BatchWriter(stream, overwrite=False)
+        BatchWriter(stream)
     with pytest.raises(slate.InvalidError, match="appId is missing"):
-        StreamWriter(plain, overwrite=False)
-    with pytest.raises(slate.InvalidError, match="complete"):
-        StreamWriter(stream, overwrite=True)
+        StreamWriter(plain)
