@@ -13,6 +13,7 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import own_path
+from slate_async.changes.ahead import ReadAhead
 from slate_async.changes.feed import BATCH_ROWS
 from slate_async.changes.hold import FeedPlace
 from slate_async.changing import read_changes
@@ -40,6 +41,7 @@ from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment, seq_to_time, time_to_seq
 from slate_async.place import Place
+from slate_async.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import open_reading
@@ -216,14 +218,29 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         return await merge_range(self._place, task, progress)
 
     async def read_changes(
-        self, hold: str, after: FeedPlace, until_seq: int, *, max_rows: int = BATCH_ROWS
+        self,
+        hold: str,
+        after: FeedPlace,
+        until_seq: int,
+        *,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        max_rows: int = BATCH_ROWS,
+        ahead: ReadAhead | None = None,
     ) -> AsyncGenerator[RecordBatch, None]:
         """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name ``hold``
         and is at or past that number: record batches as of `ChangeFeed.batches`. Nothing is written; who has the hold
         keeps it, and acknowledges nothing of this meanwhile.
 
+        start, end: only of keys from the first (inclusive) to the second (exclusive). SSTs are in the order of keys,
+        so many may share what is there of a stretch of numbers
+        ahead: what was found in SSTs besides, for the next call, which reads on behind ``until_seq`` of all keys
+
         Raises `InvalidError` besides when the hold is gone, or they were acknowledged."""
         self._check()
+        span = key_range(start, end, None)
+        if ahead is not None and span != EVERY_KEY:
+            raise InvalidError("what is read ahead is of all keys; give either ahead or start and end")
         head = await self._head()
         register = self._known_register(head)
         batches = read_changes(
@@ -235,6 +252,8 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             after=after,
             until_seq=until_seq,
             max_rows=max_rows,
+            span=span,
+            ahead=ahead,
         )
         async with aclosing(batches):
             async for batch in batches:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from weakref import WeakSet
 
 from metastores.protocol import Register
+from slate_async.changes.ahead import ReadAhead
 from slate_async.changes.feed import ChangeFeed
 from slate_async.changes.history import History
 from slate_async.changes.hold import FeedPlace, Hold, Made, committed, gone, named
@@ -29,6 +30,7 @@ from slate_async.manifest.feeds import OpenHold, TakeHold, check_exact, feed_nam
 from slate_async.manifest.state import FeedMark, ManifestState
 from slate_async.past import check_seq
 from slate_async.place import Place
+from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
@@ -208,13 +210,15 @@ def _reading(
     state: ManifestState,
     room_bytes: int,
     stats: SourceStats,
+    span: KeyRange = EVERY_KEY,
+    ahead: ReadAhead | None = None,
 ) -> Reading:
     ssts = place.ssts(state.database_id)
     return Reading(
         driver=driver,
         tail=tail_of(place, state, register),
         log=LogRows(state, ssts, place.runtime.offload),
-        history=lambda of: History(of, ssts, place.runtime, room_bytes),
+        history=lambda of: History(of, ssts, place.runtime, room_bytes, span, ahead),
         stats=stats,
         path=place.name,
     )
@@ -230,16 +234,20 @@ async def read_changes(
     after: FeedPlace,
     until_seq: int,
     max_rows: int,
+    span: KeyRange,
+    ahead: ReadAhead | None,
 ) -> AsyncGenerator[RecordBatch, None]:
     """See `slate_async.Admin.read_changes`. ``head``: the newest state."""
     found = feed_named(head, hold)
     if found is None:
         raise gone(hold)
     made = await named(driver, head, found.id)
-    reading = _reading(place, driver, register, made.state, ROOM_BYTES, SourceStats())
-    async with aclosing(read_part(made, reading, place.runtime, after, until_seq, max_rows)) as batches:
+    reading = _reading(place, driver, register, made.state, ROOM_BYTES, SourceStats(), span, ahead)
+    async with aclosing(read_part(made, reading, place.runtime, after, until_seq, max_rows, span)) as batches:
         async for batch in batches:
             yield batch
+    if ahead is not None:
+        ahead.drop_up_to(until_seq)
 
 
 def _snapshot(wanted: Wanted, seq: int) -> bool:

@@ -7,16 +7,18 @@ sequence numbers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
+from slate_async.changes.ahead import ReadAhead, StateName
 from slate_async.changes.ingested import IngestedRows
 from slate_async.changes.selection import Selected, SeqSource, select
 from slate_async.compaction.reading import read_batches
 from slate_async.format.columns import Columns
 from slate_async.manifest.state import ManifestState, SstRef
-from slate_async.read.bounds import KeyRange
+from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.merge import close_stream
 from slate_async.read.sst_tables import SstTables
 from slate_async.read.view import ReadView
@@ -30,10 +32,26 @@ READ_BYTES = 1 << 20
 
 
 class History:
-    """The rows in the SSTs of ``state``, which a checkpoint keeps. ``room_bytes``: see `select`."""
+    """The rows in the SSTs of ``state``, which a checkpoint keeps.
 
-    def __init__(self, state: ManifestState, ssts: SstOpener, runtime: Runtime, room_bytes: int) -> None:
+    room_bytes: see `select`
+    span: no other keys are read
+    ahead: keeps what was found, and gives it
+    """
+
+    def __init__(
+        self,
+        state: ManifestState,
+        ssts: SstOpener,
+        runtime: Runtime,
+        room_bytes: int,
+        span: KeyRange = EVERY_KEY,
+        ahead: ReadAhead | None = None,
+    ) -> None:
         self.state = state
+        self.span = span
+        self.ahead = ahead
+        self._name = StateName(state.database_id, state.version)
         self._ssts = ssts
         self._runtime = runtime
         self._room_bytes = room_bytes
@@ -42,7 +60,7 @@ class History:
         """Rows above ``after``, which is not below the floor, up to ``until`` or less. Raises `MissingError`,
         `CorruptionError`, `UnavailableError`."""
         sources = [SeqSource(sst.min_seq, sst.max_seq, partial(self._read, sst)) for sst in self.state.ssts()]
-        return await select(sources, after, until, self._room_bytes, self._runtime.offload)
+        return await self._found(sources, after, until)
 
     def shared_after(self, seq: int) -> int | None:
         """The lowest number above ``seq`` that is known to be an ingest's."""
@@ -52,8 +70,11 @@ class History:
 
     def ingested(self, seq: int) -> IngestedRows:
         """The rows of the ingest of that number."""
-        ssts = [sst for sst in self.state.ssts() if sst.min_seq <= seq <= sst.max_seq]
-        return IngestedRows(seq, ssts, self.open)
+        return self.ingest(seq, [sst for sst in self.state.ssts() if sst.min_seq <= seq <= sst.max_seq])
+
+    def ingest(self, seq: int, ssts: Sequence[SstRef]) -> IngestedRows:
+        """The rows of that number, all of which are in ``ssts``."""
+        return IngestedRows(seq, ssts, self.open, self.span)
 
     def open(self, sst: SstRef) -> SstReader:
         """A reader of an SST that the state names."""
@@ -63,24 +84,42 @@ class History:
         """Rows above ``after`` that were alive at the floor, up to it or less; expiry is judged now. Raises as
         `exact`."""
         floor = self.state.history_floor
-        source = SeqSource(after + 1, floor, self._alive)
-        return await select([source], after, floor, self._room_bytes, self._runtime.offload)
+        return await self._found([SeqSource(after + 1, floor, partial(self._alive, after))], after, floor)
+
+    async def _found(self, sources: Sequence[SeqSource], after: int, until: int) -> Selected:
+        kept = None if self.ahead is None else self.ahead.above(self._name, after)
+        if kept is not None:
+            return kept
+        found = await select(sources, after, until, self._room_bytes, self._runtime.offload)
+        if self.ahead is not None:
+            self.ahead.keep(self._name, after, found)
+        return found
 
     async def _read(self, sst: SstRef) -> AsyncIterator[Columns]:
         """All rows of ``sst``."""
-        batches = read_batches(self.open(sst), None, None, read_bytes=READ_BYTES)
+        if not self.span.meets(sst.first_key, sst.last_key):
+            return
+        batches = read_batches(self.open(sst), self.span.start, self.span.end, read_bytes=READ_BYTES)
         async with aclosing(batches):
             async for rows in batches:
                 yield rows
 
-    async def _alive(self) -> AsyncIterator[Columns]:
-        l0, runs = SstTables(self._ssts).levels(self.state)
+    async def _alive(self, after: int) -> AsyncIterator[Columns]:
+        """The rows above ``after``, and some others. SSTs that have none hide none."""
+        l0, runs = SstTables(self._ssts).levels(_without_older(self.state, after))
         turns = FairTurns(self._runtime.clock)
         view = ReadView((), l0, runs, turns=turns)
-        now_ms = self._runtime.clock.now_ms()
-        rows = view.live_rows(KeyRange(None, None), now_ms=now_ms, max_seq=self.state.history_floor)
+        now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
+        rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, hurried=True)
         try:
             async for batch in rows:
                 yield batch
         finally:
             await close_stream(rows)
+
+
+def _without_older(state: ManifestState, seq: int) -> ManifestState:
+    """``state`` without the SSTs that have nothing above ``seq``."""
+    l0 = tuple(sst for sst in state.l0 if sst.max_seq > seq)
+    runs = (replace(run, ssts=tuple(sst for sst in run.ssts if sst.max_seq > seq)) for run in state.runs)
+    return replace(state, l0=l0, runs=tuple(run for run in runs if run.ssts))

@@ -14,6 +14,7 @@ import numpy as np
 from slate_async.compaction.reading import read_batches
 from slate_async.format.columns import Columns
 from slate_async.manifest.state import SstRef
+from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.merge import key_at
 from slate_async.sst.reader import SstReader
 
@@ -22,11 +23,15 @@ READ_BYTES = 1 << 20
 
 
 class IngestedRows:
-    """See the module docstring. ``ssts`` may hold rows of number ``seq``. A call that fails may be made again."""
+    """See the module docstring. ``ssts`` may hold rows of number ``seq``, of which those are given whose keys are in
+    ``span``. A call that fails may be made again."""
 
-    def __init__(self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader]) -> None:
+    def __init__(
+        self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader], span: KeyRange = EVERY_KEY
+    ) -> None:
         self.seq = seq
-        self._left = list(reversed(ssts))
+        self._span = span
+        self._left = [sst for sst in reversed(ssts) if span.meets(sst.first_key, sst.last_key)]
         self._open = open_sst
         self._after: bytes | None = None
         self._reader: SstReader | None = None
@@ -38,12 +43,14 @@ class IngestedRows:
 
     async def next(self) -> list[Columns]:
         """The next rows, perhaps none. Raises `MissingError`, `CorruptionError`, `UnavailableError`."""
+        if self.over:
+            return []
         sst = self._left[-1]
         reader = self._reader or self._open(sst)
-        start = None if self._after is None else self._after + b"\0"
+        start = self._span.start if self._after is None else self._after + b"\0"
         found: list[Columns] = []
         nbytes, after = 0, self._after
-        async with aclosing(read_batches(reader, start, None, read_bytes=READ_BYTES)) as batches:
+        async with aclosing(read_batches(reader, start, self._span.end, read_bytes=READ_BYTES)) as batches:
             async for batch in batches:
                 rows = batch if sst.min_seq == sst.max_seq else batch.take(np.flatnonzero(batch.seqs == self.seq))
                 after = key_at(batch, -1)

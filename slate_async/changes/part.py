@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from functools import partial
 
+import numpy as np
+import pyarrow.compute as pc
+
 from slate_async.changes.change import record_batch
 from slate_async.changes.hold import FeedPlace, Hold, Made
 from slate_async.changes.order import batches_of, up_to
@@ -17,6 +20,7 @@ from slate_async.errors import InvalidError, UnavailableError
 from slate_async.format.columns import Columns
 from slate_async.manifest.feeds import check_exact
 from slate_async.manifest.state import FeedMark, ManifestState
+from slate_async.read.bounds import KeyRange
 from slate_async.read.record_batch import RecordBatch
 from slate_async.runtime.protocol import Runtime
 
@@ -44,9 +48,10 @@ def borrowed(made: Made, reading: Reading, runtime: Runtime) -> BorrowedHold:
 
 
 async def read_part(
-    made: Made, reading: Reading, runtime: Runtime, after: FeedPlace, until: int, max_rows: int
+    made: Made, reading: Reading, runtime: Runtime, after: FeedPlace, until: int, max_rows: int, span: KeyRange
 ) -> AsyncGenerator[RecordBatch, None]:
-    """The changes above ``after.seq`` up to ``until``, which are durable, as `ChangeFeed.batches` gives them.
+    """The changes above ``after.seq`` up to ``until``, which are durable, as `ChangeFeed.batches` gives them; those of
+    keys in ``span``, outside of which ``reading`` need not read.
 
     Raises `InvalidError` if they were acknowledged, `UnavailableError`, `CorruptionError`."""
     assert made.checkpoint.feed is not None
@@ -60,7 +65,7 @@ async def read_part(
     looks = 0
     while source.seq < until:
         piece = await source.read(until)
-        for rows in await runtime.offload.run(partial(_cut, piece.parts, until, max_rows)):
+        for rows in await runtime.offload.run(partial(_cut, piece.parts, until, max_rows, span)):
             yield await runtime.offload.run(partial(record_batch, rows))
         if not piece.more and source.seq < until:
             looks += 1
@@ -69,5 +74,16 @@ async def read_part(
             await runtime.clock.sleep(PAUSE_S)
 
 
-def _cut(parts: list[Columns], until: int, max_rows: int) -> list[Columns]:
-    return batches_of([part for part in (up_to(part, until) for part in parts) if len(part)], max_rows)
+def _cut(parts: list[Columns], until: int, max_rows: int, span: KeyRange) -> list[Columns]:
+    wanted = (_within(up_to(part, until), span) for part in parts)
+    return batches_of([part for part in wanted if len(part)], max_rows)
+
+
+def _within(rows: Columns, span: KeyRange) -> Columns:
+    """The rows whose keys are in ``span``; they are not in the order of keys."""
+    inside = np.ones(len(rows), np.bool_)
+    if span.start is not None:
+        inside &= pc.greater_equal(rows.keys, span.start).to_numpy(zero_copy_only=False)
+    if span.end is not None:
+        inside &= pc.less(rows.keys, span.end).to_numpy(zero_copy_only=False)
+    return rows if inside.all() else rows.take(np.flatnonzero(inside))

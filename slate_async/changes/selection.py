@@ -24,6 +24,10 @@ ROOM_LIMIT = 1 << 30
 """Rows written together are kept together up to so many bytes; Arrow's 32-bit offsets end at twice that."""
 
 
+SEEN_BYTES = 2 << 20
+"""Rows are looked through so many bytes at a time, on a worker thread: few milliseconds of work."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeqSource:
     """Rows with numbers from ``min_seq`` to ``max_seq``, inclusive. ``open`` reads them, in any order; its iterator has
@@ -59,6 +63,7 @@ async def select(sources: Sequence[SeqSource], after: int, until: int, room_byte
             async with aclosing(_closable(source.open())) as batches:
                 async for batch in batches:
                     await kept.add(batch)
+            await kept.see()
         found = await kept.finish()
         if found is not None:
             return found
@@ -81,22 +86,37 @@ class _Kept:
         self._parts: list[Columns] = []
         self._nbytes = 0
         self._limit = 2 * room
+        self._unseen: list[Columns] = []
+        self._unseen_bytes = 0
 
     @property
     def full(self) -> bool:
         return self._nbytes >= self._room
 
     async def add(self, batch: Columns) -> None:
-        found = (batch.seqs > self._after) & (batch.seqs <= self.until)
-        count = int(np.count_nonzero(found))
-        if not count:
+        """Look through ``batch``, or do so with later ones: many are small."""
+        self._unseen.append(batch)
+        self._unseen_bytes += batch.nbytes
+        if self._unseen_bytes >= SEEN_BYTES:
+            await self.see()
+
+    async def see(self) -> None:
+        """Look through what was added."""
+        if self._unseen:
+            await self._offload.run(self._see)
+
+    def _see(self) -> None:
+        rows = concat(self._unseen)
+        self._unseen, self._unseen_bytes = [], 0
+        found = (rows.seqs > self._after) & (rows.seqs <= self.until)
+        if not found.any():
             return
-        rows = batch if count == len(batch) else await self._offload.run(lambda: batch.take(np.flatnonzero(found)))
-        self._parts.append(rows)
-        self._nbytes += rows.nbytes
-        self.newest = max(self.newest, int(rows.seqs.max()))
+        part = rows if found.all() else rows.take(np.flatnonzero(found))
+        self._parts.append(part)
+        self._nbytes += part.nbytes
+        self.newest = max(self.newest, int(part.seqs.max()))
         if self._nbytes > self._limit:
-            await self._offload.run(self._shrink)
+            self._shrink()
             self._limit = 2 * max(self._room, self._nbytes)  # rows that share a number stay, whatever they take
 
     def _shrink(self) -> None:

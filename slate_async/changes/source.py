@@ -26,6 +26,7 @@ from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.feeds import check_exact
 from slate_async.manifest.state import FeedMark, ManifestState, SstRef
+from slate_async.read.bounds import EVERY_KEY
 from slate_async.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class ChangeSource:
         self._reading.stats.rows += rows
 
     async def read(self, until: int) -> Piece:
-        """The next rows, no more of SSTs than up to ``until``; none if there are none yet.
+        """The next rows, no more of SSTs than up to ``until`` unless that is kept; none if there are none yet.
 
         Raises `InvalidError` (the hold is gone, what is missing was compacted, the database was destroyed),
         `CorruptionError`, `UnavailableError`; may be called again."""
@@ -111,7 +112,8 @@ class ChangeSource:
         try:
             if self._ingest is not None:
                 return await self._read_ingest(self._ingest)
-            return await self._read_history(min(self._log_seq, max(until, self.seq + 1)))
+            ahead = self._history.ahead is not None
+            return await self._read_history(self._log_seq if ahead else min(self._log_seq, max(until, self.seq + 1)))
         except MissingError as missing:
             await self._look_past(missing)
             return Piece([], self.seq, more=True)
@@ -133,7 +135,9 @@ class ChangeSource:
         return Piece([] if found.rows is None else [found.rows], found.end, more=True)
 
     def _check(self, rows: Columns | None, after: int, end: int) -> None:
-        """All of ``(after, end]`` must be there."""
+        """All of ``(after, end]`` must be there, of all keys."""
+        if self._history.span != EVERY_KEY:
+            return
         name = f"manifest version {self._state.version}"
         if rows is not None:
             check_gapless(rows, after, shared_until=self._state.ingest_seq, source=name)
@@ -242,7 +246,7 @@ class ChangeSource:
             places.append(Place(max(seq, int(one.rows.seqs[-1])), one.end))
         ingest = self._ingest_after(seq, head)
         self.seq, self.position = seq, end
-        self._ingest = IngestedRows(seq + 1, ingest, self._reading.history(head).open) if ingest else None
+        self._ingest = self._reading.history(head).ingest(seq + 1, ingest) if ingest else None
         self._reading.stats.log_objects += len(places)
         if self.hold is not None:
             for place in places:

@@ -20,6 +20,13 @@ class KeyRange(NamedTuple):
         """Whether no key can be inside."""
         return self.end is not None and (self.start or b"") >= self.end
 
+    def meets(self, first: bytes, last: bytes) -> bool:
+        """Whether keys from ``first`` to ``last``, both included, may be inside."""
+        return (self.start is None or last >= self.start) and (self.end is None or first < self.end)
+
+
+EVERY_KEY = KeyRange(None, None)
+
 
 def key_range(start: BytesLike | None, end: BytesLike | None, prefix: BytesLike | None) -> KeyRange:
     """The range of keys that all three arguments describe.

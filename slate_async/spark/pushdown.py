@@ -18,11 +18,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from slate_async.read.bounds import KeyRange
+from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.options import ReadOptions
-
-EVERYTHING = KeyRange(None, None)
 
 
 class PushdownReader(BatchReader):
@@ -57,13 +55,13 @@ def narrowed(span: KeyRange, filters: Sequence[Filter]) -> KeyRange:
 def _bounds(one: Filter) -> KeyRange:
     """The keys from the first to the last one that pass; all, if nothing is known of the filter."""
     if getattr(one, "attribute", None) != ("key",):
-        return EVERYTHING
+        return EVERY_KEY
     if isinstance(one, In):
         keys = [bytes(key) for key in one.value if key is not None]
         return KeyRange(min(keys), _after(max(keys))) if keys else KeyRange(b"", b"")
     value = getattr(one, "value", None)
     if not isinstance(value, bytes | bytearray):
-        return EVERYTHING
+        return EVERY_KEY
     key = bytes(value)
     match one:
         case EqualTo():
@@ -76,7 +74,7 @@ def _bounds(one: Filter) -> KeyRange:
             return KeyRange(None, key)
         case LessThanOrEqual():
             return KeyRange(None, _after(key))
-    return EVERYTHING
+    return EVERY_KEY
 
 
 def _after(key: bytes) -> bytes:

@@ -13,17 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 import slate_async as slate
 from slate_async.changes.hold import FeedPlace
+from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.stream_options import StreamOptions
 
 OffsetFields: TypeAlias = dict[str, Any]
 Fits: TypeAlias = Callable[[int, int], bool]
 """Whether so many rows and bytes are within a micro-batch's limit."""
 STEP_ROWS = 16_384
+SPLITS_PER_PARTITION = 4
+"""Ranges of keys are made of smaller ones, which are looked for once."""
 
 
 class Offset(NamedTuple):
@@ -67,6 +71,14 @@ class Step:
     nbytes: int
 
 
+class Part(NamedTuple):
+    """What one task reads of a micro-batch: the changes above ``after`` up to ``until`` of keys in ``span``."""
+
+    after: FeedPlace
+    until: int
+    span: KeyRange
+
+
 class Planner:
     """See the module docstring. On one event loop, one call at a time."""
 
@@ -81,6 +93,7 @@ class Planner:
         self._until: int | None = None
         self._steps: list[Step] = []
         """Read by the feed and not done with, in order."""
+        self._splits: list[slate.Split] | None = None
 
     # ---- what Spark asks for
 
@@ -115,20 +128,46 @@ class Planner:
             end = Offset(start.hold, step.place, start.begin)
         return end
 
-    async def parts(self, start: Offset, end: Offset) -> list[tuple[FeedPlace, int]]:
-        """Stretches of a micro-batch, each from a place up to a number: of ``partition_bytes`` where it is known how
-        much is where, else one. From here on what the tasks read is held, if it was not, and by this planner."""
-        found: list[tuple[FeedPlace, int]] = []
-        begin, nbytes = start.place if start.hold == end.hold else end.begin, 0
+    async def parts(self, start: Offset, end: Offset) -> list[Part]:
+        """Parts of a micro-batch, of ``partition_bytes`` where it is known how much is where, else one. From here on
+        what the tasks read is held, if it was not, and by this planner.
+
+        SSTs are in the order of keys. So what is in them is cut by keys, for else each task would read all of them;
+        what is in the log is cut by numbers."""
+        begin = start.place if start.hold == end.hold else end.begin
         await self._at(Offset(end.hold, begin, end.begin))
-        for step in self._steps:
-            if not begin.seq < step.place.seq < end.seq:
-                continue
+        steps = [step for step in self._steps if begin.seq < step.place.seq <= end.seq]
+        stored = [step for step in steps if step.place.seq <= begin.log_seq]
+        parts: list[Part] = []
+        if stored:
+            nbytes = sum(step.nbytes for step in stored)
+            spans = await self._spans(max(1, nbytes // self._options.partition_bytes))
+            parts = [Part(begin, stored[-1].place.seq, span) for span in spans]
+            begin = stored[-1].place
+        return [*parts, *self._stretches(begin, steps[len(stored) :], end.seq)]
+
+    def _stretches(self, begin: FeedPlace, steps: list[Step], end: int) -> list[Part]:
+        """``steps``, and what follows them, from ``begin`` to ``end``."""
+        found: list[Part] = []
+        nbytes = 0
+        for step in steps:
             nbytes += step.nbytes
-            if nbytes >= self._options.partition_bytes:
-                found.append((begin, step.place.seq))
+            if nbytes >= self._options.partition_bytes and step.place.seq < end:
+                found.append(Part(begin, step.place.seq, EVERY_KEY))
                 begin, nbytes = step.place, 0
-        return [*found, (begin, end.seq)] if begin.seq < end.seq else found
+        return [*found, Part(begin, end, EVERY_KEY)] if begin.seq < end else found
+
+    async def _spans(self, count: int) -> list[KeyRange]:
+        """All keys, in ``count`` ranges with about as many bytes of SSTs, or fewer."""
+        if count == 1:
+            return [EVERY_KEY]
+        if self._splits is None:
+            reader = await self._own_reader()
+            self._splits = await reader.splits(nbytes=max(1, self._options.partition_bytes // SPLITS_PER_PARTITION))
+        splits = self._splits
+        firsts = sorted({len(splits) * number // count for number in range(count)})
+        bounds = [None, *(splits[first].start for first in firsts[1:]), None]
+        return [KeyRange(*pair) for pair in pairwise(bounds)]
 
     async def done(self, end: Offset) -> None:
         """What is before ``end`` is not needed any more. It is written down soon, and when the query ends."""

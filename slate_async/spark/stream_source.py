@@ -22,13 +22,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 import slate_async as slate
-from slate_async.changes.hold import FeedPlace
+from slate_async.read.bounds import EVERY_KEY
 from slate_async.spark.batch_read import microseconds
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.registration import register_once
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
-from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
-from slate_async.spark.worker import this_worker
+from slate_async.spark.stream_plan import Offset, OffsetFields, Part, Planner
+from slate_async.spark.worker import FeedName, this_worker
 
 T = TypeVar("T")
 
@@ -90,13 +90,12 @@ def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> Data
 
 
 class ChangesPartition(InputPartition):
-    """A stretch of the feed that is held under the name ``hold``."""
+    """A part of the feed that is held under the name ``hold``."""
 
-    def __init__(self, hold: str, after: FeedPlace, until: int) -> None:
-        super().__init__((hold, tuple(after), until))
+    def __init__(self, hold: str, part: Part) -> None:
+        super().__init__((hold, part))
         self.hold = hold
-        self.after = after
-        self.until = until
+        self.part = part
 
 
 class NoStream(DataSourceStreamReader):
@@ -148,13 +147,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is begin else end.fields()
 
     def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
-        """Stretches between them."""
+        """Parts of what is between them."""
         begin, stop = Offset.of(start), Offset.of(end)
         parts = self._plan(lambda planner: planner.parts(begin, stop))
-        return [ChangesPartition(stop.hold, after, until) for after, until in parts]
+        return [ChangesPartition(stop.hold, part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of one stretch."""
+        """The changes of one part."""
         if not isinstance(partition, ChangesPartition):
             return iter(())  # of no partitions Spark makes one of its own
         return this_worker().iterate(partial(_changes, self._options, partition))
@@ -180,8 +179,12 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 async def _changes(
     options: StreamOptions, partition: ChangesPartition, environment: slate.Environment
 ) -> AsyncGenerator[pa.RecordBatch, None]:
+    (after, until, (start, end)) = part = partition.part
+    name = FeedName(options.path, options.metastore, partition.hold)
+    ahead = this_worker().ahead(name) if part.span == EVERY_KEY else None
     async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-        async for batch in admin.read_changes(partition.hold, partition.after, partition.until):
+        changes = admin.read_changes(partition.hold, after, until, start=start, end=end, ahead=ahead)
+        async for batch in changes:
             columns = {field.name: batch.column(field.name) for field in ARROW_CHANGE}
             columns["expire_time"] = microseconds(columns["expire_time"])
             cast = [columns[field.name].cast(field.type) for field in ARROW_CHANGE]

@@ -15,18 +15,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pyspark import TaskContext
 
 import slate_async as slate
+from slate_async.changes.ahead import ReadAhead
 
 T = TypeVar("T")
 
 OPEN_READERS = 4
-"""Readers of other checkpoints that stay open; the one used longest ago is closed."""
+"""Readers that stay open, unless more are in use; the one used longest ago is closed."""
+FEEDS_AHEAD = 2
+"""Feeds of which rows are kept: 64 MiB of each."""
 CACHE_BYTES = 4 << 20
 """A task reads each block once, and large scans go past the cache."""
 CLOSE_LIMIT_S = 5.0
@@ -40,6 +44,22 @@ class ReaderName(NamedTuple):
     checkpoint: str
 
 
+class FeedName(NamedTuple):
+    """What is read of one feed: of which database, under whose hold."""
+
+    path: str
+    metastore: str | None
+    hold: str
+
+
+@dataclass(slots=True)
+class _Shared:
+    """An open reader, and how many use it."""
+
+    reader: slate.DbReader
+    users: int = 0
+
+
 class Worker:
     """See the module docstring. Its methods are called from any thread but the loop's."""
 
@@ -49,7 +69,8 @@ class Worker:
         self._thread = threading.Thread(target=self._loop.run_forever, name="slate_async", daemon=True)
         self._thread.start()
         self._environment: slate.Environment | None = None
-        self._readers: OrderedDict[ReaderName, slate.DbReader] = OrderedDict()
+        self._readers: OrderedDict[ReaderName, _Shared] = OrderedDict()
+        self._ahead: OrderedDict[FeedName, ReadAhead] = OrderedDict()
         self._opening = asyncio.Lock()
 
     def run(self, make: Callable[[slate.Environment], Coroutine[Any, Any, T]]) -> T:
@@ -77,20 +98,38 @@ class Worker:
             ahead.cancel()
             self._submit(items.close()).result()
 
-    async def reader(self, name: ReaderName) -> slate.DbReader:
-        """The reader of that checkpoint; opened at first use. On the loop only. It stays the worker's own."""
+    @asynccontextmanager
+    async def reader(self, name: ReaderName) -> AsyncGenerator[slate.DbReader, None]:
+        """The reader of that checkpoint, for the block; opened at first use. On the loop only. It stays the worker's
+        own."""
         async with self._opening:
-            reader = self._readers.pop(name, None)
-            if reader is not None and reader.status().state != "open":
-                reader = None
-            if reader is None:
+            found = self._readers.pop(name, None)
+            if found is None or found.reader.status().state != "open":
                 environment = self._own_environment()
-                reader = await environment.open_reader(name.path, name.checkpoint, metastore=name.metastore)
-            self._readers[name] = reader
-            while len(self._readers) > OPEN_READERS:
-                _, oldest = self._readers.popitem(last=False)
-                await oldest.close()
-            return reader
+                found = _Shared(await environment.open_reader(name.path, name.checkpoint, metastore=name.metastore))
+            self._readers[name] = found
+            found.users += 1
+        try:
+            await self._close_idle()
+            yield found.reader
+        finally:
+            found.users -= 1
+            await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        """All but `OPEN_READERS`, those that nobody uses."""
+        idle = [name for name, shared in self._readers.items() if not shared.users]
+        unwanted = [self._readers.pop(name) for name in idle[: max(0, len(self._readers) - OPEN_READERS)]]
+        for shared in unwanted:
+            await shared.reader.close()
+
+    def ahead(self, name: FeedName) -> ReadAhead:
+        """What this process has found of that feed beyond what its tasks were asked for."""
+        found = self._ahead.pop(name, None) or ReadAhead()
+        self._ahead[name] = found
+        while len(self._ahead) > FEEDS_AHEAD:
+            self._ahead.popitem(last=False)
+        return found
 
     def _own_environment(self) -> slate.Environment:
         if self._environment is None:

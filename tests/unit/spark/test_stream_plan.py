@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
+from slate_async.read.bounds import EVERY_KEY
 from slate_async.spark.batch_read import LAST_MS
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner
@@ -57,14 +58,15 @@ async def write(db: slate.Db, rng: random.Random, batches: int) -> None:
 
 
 async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> list[int]:
-    """What the tasks of a micro-batch read."""
+    """What the tasks of a micro-batch read, in order."""
     async with slate.open_admin(path) as admin:
-        return [
+        found = [
             seq
-            for after, until in await planner.parts(begin, end)
-            async for batch in admin.read_changes(end.hold, after, until)
+            for after, until, (first, last) in await planner.parts(begin, end)
+            async for batch in admin.read_changes(end.hold, after, until, start=first, end=last)
             for seq in batch.column("seq").to_pylist()
         ]
+    return sorted(found)
 
 
 @KIND
@@ -115,6 +117,34 @@ async def test_micro_batches_have_the_rows_asked_for_and_no_torn_writes(tmp_path
         assert set(found[1:]) <= ends
         assert max(sizes) <= 10
         assert sum(sizes) == 120
+
+
+async def test_what_was_compacted_is_cut_by_keys_and_the_log_by_numbers(tmp_path: Path) -> None:
+    """Each task would read all of the SSTs otherwise."""
+    async with slate.open(tmp_path, settings=KINDS[0].settings(block_bytes=64)) as db:
+        await write(db, random.Random(1), 40)
+        await db.compact(full=True)
+        stored = db.status().last_seq
+        async with planning(tmp_path, partitionBytes=300, maxRowsPerTrigger=30) as planner:
+            offset = await planner.begin()
+            await write(db, random.Random(2), 20)
+            await planner.stop_at_present()
+            end = await planner.latest(offset, everything)
+            parts = await planner.parts(offset, end)
+            first = [part for part in parts if part.after == offset.place]
+            assert len(first) > 1
+            assert {part.until for part in first} == {stored}
+            bounds = [part.span for part in first]
+            assert [bounds[0].start, bounds[-1].end] == [None, None]
+            assert all(one.end == two.start for one, two in pairwise(bounds))
+            rest = parts[len(first) :]
+            assert len(rest) > 1
+            assert all(part.span == EVERY_KEY for part in rest)
+            assert [part.after.seq for part in rest] == [stored, *(part.until for part in rest[:-1])]
+            found = await seqs_of(tmp_path, offset, end, planner)
+            assert len(set(found)) == len(found)
+            assert found[-1] == end.seq == db.status().last_seq
+            assert found[-(end.seq - stored) :] == list(range(stored + 1, end.seq + 1))
 
 
 async def test_the_same_start_may_be_asked_for_again(tmp_path: Path) -> None:

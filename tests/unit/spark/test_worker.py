@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -28,15 +29,24 @@ async def test_readers_of_many_checkpoints_take_turns(worker: Worker, tmp_path: 
             names.append(ReaderName(str(tmp_path), None, str((await db.create_checkpoint()).id)))
 
     async def seen(_: slate.Environment) -> list[bytes | None]:
-        return [await (await worker.reader(name)).get(b"k") for name in names]
+        found = []
+        for name in names:
+            async with worker.reader(name) as reader:
+                found.append(await reader.get(b"k"))
+        return found
 
-    async def states(_: slate.Environment) -> list[str]:
-        readers = [await worker.reader(name) for name in names]
-        return [reader.status().state for reader in readers]
+    async def used_at_once(_: slate.Environment) -> tuple[list[bytes | None], list[str]]:
+        async with AsyncExitStack() as stack:
+            readers = [await stack.enter_async_context(worker.reader(name)) for name in names]
+            found = [await reader.get(b"k") for reader in readers]
+        return found, [reader.status().state for reader in readers]
 
+    values = [b"%d" % number for number in range(len(names))]
     for _ in range(2):
-        assert worker.run(seen) == [b"%d" % number for number in range(len(names))]
-    assert worker.run(states).count("open") == OPEN_READERS
+        assert worker.run(seen) == values
+    found, states = worker.run(used_at_once)
+    assert found == values, "none was closed while it was in use"
+    assert states.count("open") == OPEN_READERS
 
 
 def test_a_generator_that_is_left_early_is_closed(worker: Worker) -> None:
