@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,18 @@ class IngestMachine(DatabaseMachine):
     def ingest_that_nobody_looks_for(self, rows: Rows, sst_bytes: int) -> None:
         self.commit(rows, sst_bytes)
 
+    @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]), looked_for=st.booleans())
+    def replace(self, rows: Rows, sst_bytes: int, looked_for: bool) -> None:
+        """All that is there when it begins, if it is durable by then."""
+        if self.pending:
+            self.look_at_the_manifest()
+        self.flush(l0=False)
+        there = self.current().rows()
+        self.commit(rows, sst_bytes, replaced=there)
+        if looked_for:
+            self.look_at_the_manifest()
+            self.compare(self.db, self.current())
+
     @precondition(lambda self: bool(self.pending))
     @rule()
     def look_at_the_manifest(self) -> None:
@@ -64,22 +77,27 @@ class IngestMachine(DatabaseMachine):
             self.admitted()  # it has looked at the manifest
         self.acknowledged = self.writes[-1].seq if self.writes else 0
 
-    def commit(self, rows: Rows, sst_bytes: int) -> None:
+    def commit(self, rows: Rows, sst_bytes: int, *, replaced: Iterable[bytes] | None = None) -> None:
         self.jobs += 1
         job_id, now_ms = f"job-{self.jobs}", self.clock.wall_ms
         settings = slate.Settings(sst_bytes=sst_bytes, block_bytes=1)
 
         async def work() -> None:
-            async with self.open_job(job_id, settings) as job:
+            async with self.open_job(job_id, settings, replace=replaced is not None) as job:
                 await job.write([table(rows, now_ms)])
                 assert (await job.commit(wait=False)).state == "pending"
 
         self.run(work())
-        self.pending.append((job_id, rows, now_ms))
+        self.pending.append((job_id, {**dict.fromkeys(replaced or ()), **rows}, now_ms))
 
-    def open_job(self, job_id: str, settings: slate.Settings) -> Any:
+    def open_job(self, job_id: str, settings: slate.Settings, *, replace: bool = False) -> Any:
         return slate.open_ingest(
-            self.store, job_id=job_id, name="memory://test", settings=settings, runtime=runtime(self.clock)
+            self.store,
+            job_id=job_id,
+            name="memory://test",
+            settings=settings,
+            replace=replace,
+            runtime=runtime(self.clock),
         )
 
     def admitted(self) -> None:

@@ -35,3 +35,12 @@ def test_every_part_of_an_ingest_happens() -> None:
             happened.update(one.stats)
     for what in OFTEN:
         assert happened[what] > COVERAGE_SEEDS, f"{what} hardly ever happens: {happened}"
+
+
+def test_every_part_of_a_replacement_happens() -> None:
+    happened = Counter[str]()
+    for scenario in INGEST_LIFE:
+        for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
+            happened.update(one.stats)
+    for what in ("replacements-admitted", "replacements-pending", "replacements-expired"):
+        assert happened[what] > COVERAGE_SEEDS // 2, f"{what} hardly ever happens: {happened}"

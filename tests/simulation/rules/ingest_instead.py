@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
+from slate_async.format.columns import Columns
+from slate_async.ingest.replacement import Gap, OldRows
+from slate_async.ingest.spec import IngestedSst
+from slate_async.log.extent import LogExtent
 from slate_async.manifest import ingests
+from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.edits import check_writer, pinned
 from slate_async.manifest.ingests import AdmitIngests, find_ingest
 from slate_async.manifest.state import ManifestState
+from slate_async.runtime.protocol import Runtime
 from slate_async.write.intake import Intake
 
 
@@ -48,3 +54,21 @@ def nothing_pending(state: ManifestState) -> frozenset[str]:
 def no_batch(state: ManifestState, app_id: str) -> int | None:
     """No batch of any stream was ever there."""
     return None
+
+
+def base_without_log(runtime: Runtime, now_ms: int, end_ms: int, extent: LogExtent) -> CreateCheckpoint:
+    """What is in the log only is no part of what an ingest replaces."""
+    return CreateCheckpoint(runtime.ids.uuid(), "ingest", now_ms, end_ms, log_end=0, log_ranges=extent.ranges)
+
+
+async def only_rows(
+    rows: AsyncIterator[Columns], old: OldRows, create_ms: int, runtime: Runtime
+) -> AsyncGenerator[Columns, None]:
+    """A task of an ingest that replaces deletes nothing."""
+    async for part in rows:
+        yield part
+
+
+def no_gaps(ssts: Iterable[IngestedSst]) -> list[Gap]:
+    """Nobody answers for what lies outside the ranges of tasks."""
+    return []

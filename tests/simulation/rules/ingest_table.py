@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from slate_async.follow import follower as following
 from slate_async.gc import reachable
+from slate_async.ingest import manage, sst_writer
 from slate_async.manifest import driver, ingests
 from slate_async.manifest.ingests import AdmitIngests
 from slate_async.write.intake import Intake
@@ -13,11 +14,13 @@ from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import follower
+from tests.simulation.scenarios.life import replacers
 from tests.simulation.scenarios.life.play import life_scenario
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
 _LIFE = {**_ALONE, **_INGESTED}
+_REPLACING = life_scenario("life", "what a switch runs", **_LIFE)
 
 INGEST_SWITCHES: Sequence[Switch] = (
     Switch(
@@ -77,5 +80,29 @@ INGEST_SWITCHES: Sequence[Switch] = (
         (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
         {**_INGESTED, "faults": 1.5},
         within=100,
+    ),
+    Switch(
+        "22-replaced",
+        "22",
+        "an ingest replaces what is in SSTs, whatever is in the log",
+        (Patch(manage, "_base", ingest_instead.base_without_log),),
+        within=60,
+        stage=_REPLACING,
+    ),
+    Switch(
+        "30-replaced-range",
+        "30",
+        "the tasks of an ingest that replaces delete nothing",
+        (Patch(sst_writer, "over_deletes", ingest_instead.only_rows),),
+        within=120,
+        stage=_REPLACING,
+    ),
+    Switch(
+        "30-replaced-gaps",
+        "30",
+        "the driver of an ingest that replaces deletes nothing",
+        (Patch(replacers, "gaps", ingest_instead.no_gaps),),
+        within=60,
+        stage=_REPLACING,
     ),
 )

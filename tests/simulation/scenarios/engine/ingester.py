@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ class Ingester:
 
     async def step(self) -> None:
         """One write, in a few attempts."""
-        write = self._begin()
+        write = self.begin()
         batch = (self._app, write.id) if self._node.rng.random() < 0.7 else None
         for attempt in range(1 if batch is None else ATTEMPTS):
             try:
@@ -59,7 +59,8 @@ class Ingester:
                 self._site.count(f"ingests-{info.state}")
             return
 
-    def _begin(self) -> Write:
+    def begin(self) -> Write:
+        """A write by chance."""
         rng, history = self._node.rng, self._site.history
         number = history.next_id
         keys = rng.sample(CONTENDED_KEYS, rng.choice((0, 1, 2, 3)))
@@ -95,13 +96,18 @@ class Ingester:
         return None
 
     async def _make(self, spec: IngestSpec, write: Write) -> Sequence[IngestedSst]:
-        rows = {**write.changes, MARKER + b"%06d" % write.id: b""}
-        keys = sorted(rows)
-        ops = ["delete" if rows[key] is None else "put" for key in keys]
-        table = pa.table(
-            {"key": pa.array(keys, pa.binary()), "value": pa.array([rows[key] for key in keys], pa.binary()), "op": ops}
-        )
-        return await write_ssts(self._handle.store, spec, table.to_batches(), self._node.runtime)
+        return await write_ssts(self._handle.store, spec, batches_of(write.id, write.changes), self._node.runtime)
+
+
+def batches_of(write_id: int, changes: Mapping[bytes, bytes | None]) -> list[pa.RecordBatch]:
+    """``changes`` as rows, and the write's marker as the last of them."""
+    rows = {**changes, MARKER + b"%06d" % write_id: b""}
+    keys = sorted(rows)
+    ops = ["delete" if rows[key] is None else "put" for key in keys]
+    table = pa.table(
+        {"key": pa.array(keys, pa.binary()), "value": pa.array([rows[key] for key in keys], pa.binary()), "op": ops}
+    )
+    return table.to_batches()
 
 
 async def ingest(site: Site, node: Node) -> None:

@@ -19,7 +19,6 @@ from tests.simulation.history import Kind
 from tests.simulation.linearizability import NEVER
 from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
-from tests.simulation.scenarios.engine.ingester import ingest
 from tests.simulation.scenarios.engine.play import FINAL_SKEW_MS, Act, Play, world_of
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
@@ -32,6 +31,7 @@ from tests.simulation.scenarios.life.consumers import consume, finish
 from tests.simulation.scenarios.life.estate import Clone, Estate, rows_of
 from tests.simulation.scenarios.life.keepers import Keeper, keep
 from tests.simulation.scenarios.life.params import GC_SKEW_MS, LIFETIME_MS, SKEW_MS, LifeParams, draw_life
+from tests.simulation.scenarios.life.replacers import ingest_or_replace
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.world import World
 
@@ -62,8 +62,9 @@ class LifePlay(Play):
             (params.keepers, "keeper", keep),
             (params.cloners, "cloner", clone),
         )
+        ingesting: Act = functools.partial(ingest_or_replace, self.estate)
         for number in range(params.ingesters):
-            self._start(f"ingester{number}", rng.uniform(0, params.active_seconds * 0.4), ingest, lives=2)
+            self._start(f"ingester{number}", rng.uniform(0, params.active_seconds * 0.4), ingesting, lives=2)
         for count, name, work in helpers:
             for number in range(count):
                 act: Act = functools.partial(work, self.estate)

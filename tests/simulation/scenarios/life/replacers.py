@@ -1,0 +1,130 @@
+"""Drivers of bulk ingests some of which replace what is there: of the keys that writers contend for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from slate_async.errors import ConflictError, InvalidError
+from slate_async.ingest.manage import NotAdmittedError, commit, register, until_admitted, withdraw
+from slate_async.ingest.replacement import gaps
+from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.ingest.sst_writer import write_deletes, write_ssts
+from slate_async.log.extent import find_extent
+from slate_async.read.scan import Scan
+from slate_async.reader import DbReader
+from tests.simulation.checkers import Violation
+from tests.simulation.history import Kind, Write
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.ingester import (
+    CALM,
+    POLL_SECONDS,
+    WAIT_SECONDS,
+    Ingester,
+    batches_of,
+)
+from tests.simulation.scenarios.engine.rows import CONTENDED, MARKER, record_view
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.life.beside import nap, writes_of
+from tests.simulation.scenarios.life.estate import EXPECTED, Estate, rows_of
+
+REPLACING = 0.35
+LIFETIMES_MS = (1_500, 10_000)
+"""Nobody renews these jobs."""
+
+
+async def ingest_or_replace(estate: Estate, site: Site, node: Node) -> None:
+    """One or the other until the calm."""
+    ingester, replacer = Ingester(site, node), Replacer(estate, site, node)
+    for _ in site.turns(CALM):
+        await nap(node, 0.6)
+        await (replacer if node.rng.random() < REPLACING else ingester).step()
+
+
+class Replacer:
+    """One process's jobs that replace. What a job deletes is what its checkpoint holds, which must be a state the
+    database was in, not before what was acknowledged when the job began."""
+
+    def __init__(self, estate: Estate, site: Site, node: Node) -> None:
+        self._estate = estate
+        self._site = site
+        self._node = node
+        self._handle = site.handle(node)
+        self._ingester = Ingester(site, node)
+        self._end_ms = 0
+
+    async def step(self) -> None:
+        """One job, which is begun, and then perhaps left."""
+        acked = self._estate.acknowledged()
+        write = self._ingester.begin()
+        try:
+            await self._replace(write, acked)
+        except NotAdmittedError:
+            self._site.count("replacements-pending")
+        except ConflictError:
+            self._site.count("replacements-refused")
+        except InvalidError as error:
+            if self._node.clock.now_ms() < self._end_ms:
+                raise Violation("replaced", f"write {write.id} lost what it replaces: {error}") from error
+            self._site.count("replacements-expired")
+        except EXPECTED:
+            self._site.count("replacement-errors")
+
+    async def _replace(self, write: Write, acked: list[Write]) -> None:
+        node, handle = self._node, self._handle
+        clock, rng = node.runtime.clock, node.rng
+        job_id = f"{node.name}/replaces/{write.id}"
+        settings = self._site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
+        register_of = handle.register if self._site.params.protocol == "epoch_prefixed" else None
+        extent = await find_extent(handle.store, handle.driver.load, register_of)
+        await nap(node, 0.3)
+        lifetime_ms = rng.choice(LIFETIMES_MS)
+        self._end_ms = clock.now_ms() + lifetime_ms
+        spec = await register(handle.driver, node.runtime, settings, job_id, lifetime_ms, extent)
+        assert spec is not None
+        own = batches_of(write.id, write.changes)
+        write.changes = {**await self._deletes(spec, acked), **write.changes}
+        await nap(node, 0.5)
+        ssts = await self._make(spec, own)
+        if rng.random() < 0.2:
+            ssts = await self._make(spec, own)  # all of it ran twice
+        await commit(handle.driver, clock, spec, ssts)
+        if rng.random() < 0.1:
+            info = await withdraw(handle.driver, clock, job_id)
+            write.refused = info.state == "withdrawn"
+            return
+        info = await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+        write.seq = info.seq
+        self._site.history.ack(write)
+        self._site.count("replacements-admitted")
+
+    async def _deletes(self, spec: IngestSpec, acked: list[Write]) -> dict[bytes, bytes | None]:
+        async with self._estate.reader(self._node, self._site, checkpoint=spec.replaces) as old:
+            rows = await rows_of(old)
+        record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
+        missing = {write.id for write in acked}.difference(writes_of(rows))
+        if missing:
+            raise Violation("stale", f"{spec.job_id} replaces without writes {sorted(missing)}, acknowledged before")
+        return {key: None for key, _, _ in rows if key.startswith(CONTENDED)}
+
+    async def _make(self, spec: IngestSpec, own: list[pa.RecordBatch]) -> list[IngestedSst]:
+        """The rows, and the deletes that the product finds."""
+        store, runtime = self._handle.store, self._node.runtime
+        async with self._estate.reader(self._node, self._site, checkpoint=spec.replaces) as reader:
+            old = Contended(reader)
+            made = await write_ssts(store, spec, own, runtime, old=old)
+            for gap in gaps(made):
+                made += await write_deletes(store, spec, old, gap, runtime)
+        return made
+
+
+class Contended:
+    """Only the keys that writers contend for: the markers of other writes are to stay."""
+
+    def __init__(self, reader: DbReader) -> None:
+        self._reader = reader
+
+    def scan(self, start: bytes | None = None, end: bytes | None = None) -> Scan:
+        """See `OldRows`."""
+        last = MARKER if end is None else min(end, MARKER)
+        first = CONTENDED if start is None else min(start, last)
+        return self._reader.scan(first, last)
