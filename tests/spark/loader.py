@@ -1,6 +1,6 @@
 """A driver that loads rows into a database, and says where it is so that it can be killed there:
 
-    loader.py DATABASE
+    loader.py DATABASE [replace]
 
 Lines: ``committing`` before it commits · ``committed`` before it learns of it. After each it waits for a line.
 """
@@ -55,7 +55,7 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     with patch.object(slate.IngestJob, "commit", commit):
-        bulk_load(frame(spark), sys.argv[1], job_id=JOB)
+        bulk_load(frame(spark), sys.argv[1], job_id=JOB, replace="replace" in sys.argv[2:])
 
 
 if __name__ == "__main__":

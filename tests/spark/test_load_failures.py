@@ -29,6 +29,7 @@ COMMITS: Mapping[str, Fault] = {
 }
 """When the driver dies, and what the request meets that puts the committed manifest. The server never sees the one on
 its way, and has carried out the one whose answer is."""
+OLD = [(b"00007", b"old"), (b"99999", b"old")]
 LOADED = [(b"%05d" % number, b"loaded") for number in range(ROWS)]
 
 
@@ -36,32 +37,36 @@ def is_commit(request: Request) -> bool:
     return request.method == "PUT" and request.conditional and "/db/manifest/" in request.path
 
 
+@pytest.mark.parametrize("replace", [False, True], ids=["adds", "replaces"])
 async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
-    spark: SparkSession, s3_endpoint: str, aws_environment: dict[str, str], full: bool
+    spark: SparkSession, s3_endpoint: str, aws_environment: dict[str, str], full: bool, replace: bool
 ) -> None:
     """Each moment in the long form, else one. Then the same load again, by another driver."""
     spark.sparkContext.environment.update(aws_environment)  # of its tasks
-    for moment in COMMITS if full else sample(list(COMMITS), 1, "commit"):
+    after = LOADED if replace else [*LOADED, OLD[1]]
+    for moment in COMMITS if full else sample(list(COMMITS), 1, f"commit {replace}"):
         place = await make_place("s3", LOGS[0], None, s3_endpoint, manifest_poll_interval_ms=50)
         async with place.open() as db:
-            await kill(place, s3_endpoint, moment)
+            for key, value in OLD:
+                await db.put(key, value)
+            await kill(place, s3_endpoint, moment, *(["replace"] if replace else []))
             await db.confirm()
             before = (await jobs(place.path))[0]
             there = [row async for row in db.scan()]
             committed = moment in ("answer on its way", "after")
             assert before.state == ("admitted" if committed else "registered")
-            assert (there == (LOADED if committed else [])) is True
-            again = await load(frame(spark), place.path, job_id=JOB)
-            assert (again.state, again.rows, again.seq) == ("admitted", ROWS, 1)
+            assert (there == (after if committed else OLD)) is True
+            again = await load(frame(spark), place.path, job_id=JOB, replace=replace)
+            assert (again.state, again.rows, again.seq) == ("admitted", ROWS + replace, 3)
             if committed:
                 assert again == before
-            assert ([row async for row in db.scan()] == LOADED) is True
+            assert ([row async for row in db.scan()] == after) is True
         await collect(place.path)
         assert [one for one in await objects(place.path) if not one.named] == []
-        assert (await contents(place.path) == LOADED) is True
+        assert (await contents(place.path) == after) is True
 
 
-async def kill(place: Place, endpoint: str, moment: str) -> None:
+async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> None:
     """Run the driver until that moment of its commit, and kill it. Returns when what it committed is admitted."""
     put = asyncio.Event()
 
@@ -73,7 +78,7 @@ async def kill(place: Place, endpoint: str, moment: str) -> None:
 
     async with WireProxy(endpoint) as proxy:
         path = place.through(endpoint, proxy.url).path
-        async with ChildProcess(["-m", "tests.spark.loader", path]) as driver, asyncio.timeout(LIMIT_S):
+        async with ChildProcess(["-m", "tests.spark.loader", path, *arguments]) as driver, asyncio.timeout(LIMIT_S):
             await driver.wait_for_line("committing", timeout=LIMIT_S)
             proxy.choose = hold
             if moment != "before":
