@@ -113,9 +113,10 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
             if info.state == "registered":
                 await job.write(batches)
             info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
-        except (InvalidError, ConflictError):  # nobody goes on with this job, which would hold collectors up
-            with suppress(SlateError):
-                await job.withdraw(unless_committed=True)
+        except (InvalidError, ConflictError):
+            if wanted.job_id is None:  # nobody goes on with this job, which would hold collectors up
+                with suppress(SlateError):
+                    await job.withdraw(unless_committed=True)
             raise
         except NotAdmittedError as error:
             raise NotAdmittedError(

@@ -9,13 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Literal, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from slate_async.errors import InvalidError
 from slate_async.spark.options import check_choice
 
+KEY = "key"
 VALUE = "value"
+KEY_BYTES = 64
+"""Of a key, a message shows the first ones."""
+_NOT_JSON = "not json"
+"""A member that no schema of a user's has."""
 OnError = Literal["fail", "null"]
 
 
@@ -23,18 +29,25 @@ def decode_json(df: DataFrame, schema: StructType | str, *, on_error: OnError = 
     """``df`` with the members of its values, JSON objects in UTF-8, in place of the column ``value``.
 
     schema: of the members, e.g. ``"name string, age int"``; what a value lacks is null
-    on_error: a value that is no such JSON fails the query, or all of its members are ``null``
+    on_error: a value that is no such JSON fails the query, naming its key, or all of its members are ``null``
 
     Spark itself does the work, without Python. Raises `InvalidError` for another ``on_error``."""
     check_choice("on_error", on_error, OnError)
-    mode = "FAILFAST" if on_error == "fail" else "PERMISSIVE"
-    parsed = F.from_json(F.col(VALUE).cast("string"), schema, {"mode": mode})
-    return df.withColumn(VALUE, parsed).select(*_others(df), f"{VALUE}.*")
+    members, text = _struct(schema), F.col(VALUE).cast("string")
+    if on_error == "null":
+        parsed = F.from_json(text, members, {"mode": "PERMISSIVE"})
+    else:
+        checked = StructType([*members.fields, StructField(_NOT_JSON, StringType())])
+        read = F.from_json(text, checked, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _NOT_JSON})
+        failed = F.raise_error(F.concat(F.lit("the value of "), _key_shown(df), F.lit(" is not JSON of the schema")))
+        parsed = F.when(read[_NOT_JSON].isNotNull(), failed).otherwise(read)
+    whole = df.withColumn(VALUE, parsed)
+    return whole.select(*_others(df), *(F.col(VALUE)[name].alias(name) for name in members.names))
 
 
 def decode_arrow(df: DataFrame, schema: StructType | str) -> DataFrame:
     """``df`` with the rows of its values, each a stream in Arrow's IPC format, in place of the column ``value``: of
-    several rows in a value, each stands beside its key.
+    several rows in a value, each stands beside its key. Another value fails the query, naming its key.
 
     schema: of the streams, which must have its columns in any order; types are cast, without loss"""
     members = _struct(schema)
@@ -42,13 +55,26 @@ def decode_arrow(df: DataFrame, schema: StructType | str) -> DataFrame:
     whole = StructType([*(df.schema[name] for name in _others(df)), *members.fields])
 
     def decode(batch: pa.RecordBatch) -> pa.Table:
-        tables = [pa.ipc.open_stream(value.as_buffer()).read_all() for value in batch.column(VALUE)]
+        tables = [_stream(batch, row, wanted) for row in range(batch.num_rows)]
         parent = pa.array([row for row, table in enumerate(tables) for _ in range(table.num_rows)], pa.int64())
         found = batch.select(_others_of(batch)).take(parent)
-        decoded = pa.concat_tables([table.select(wanted.names).cast(wanted) for table in tables])
+        decoded = pa.concat_tables(tables)
         return pa.Table.from_arrays([*found.columns, *decoded.columns], names=[*found.schema.names, *wanted.names])
 
     return decode_with(df, decode, whole)
+
+
+def _stream(batch: pa.RecordBatch, row: int, wanted: pa.Schema) -> pa.Table:
+    """The stream that is the value of that row."""
+    value = batch.column(VALUE)[row]
+    if not value.is_valid:
+        raise InvalidError(f"the value of {_key_of(batch, row)} is null, and no Arrow stream")
+    try:
+        return pa.ipc.open_stream(value.as_buffer()).read_all().select(wanted.names).cast(wanted)
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        raise InvalidError(
+            f"the value of {_key_of(batch, row)} is not an Arrow stream of the schema: {error}"
+        ) from error
 
 
 def decode_with(
@@ -57,16 +83,21 @@ def decode_with(
     """What ``function`` makes of each batch of ``df``'s rows: columns of ``schema``, by name, as many rows as it likes.
 
     It runs in Spark's Python workers, which must be able to import what it uses. Batches that are empty are not
-    shown."""
+    shown. What it raises fails the query, with a note of the keys of the batch."""
     struct = _struct(schema)
     wanted = _arrow_schema(df, struct)
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                made = function(batch)
-                table = pa.Table.from_batches([made]) if isinstance(made, pa.RecordBatch) else made
-                yield from table.select(wanted.names).cast(wanted).to_batches()
+                try:
+                    made = function(batch)
+                    table = pa.Table.from_batches([made]) if isinstance(made, pa.RecordBatch) else made
+                    decoded = table.select(wanted.names).cast(wanted).to_batches()
+                except Exception as error:
+                    error.add_note(f"in the rows from {_key_of(batch, 0)} to {_key_of(batch, batch.num_rows - 1)}")
+                    raise
+                yield from decoded
 
     return df.mapInArrow(decode, struct)
 
@@ -86,3 +117,18 @@ def _others(df: DataFrame) -> list[str]:
 
 def _others_of(batch: pa.RecordBatch) -> list[str]:
     return [name for name in batch.schema.names if name != VALUE]
+
+
+def _key_shown(df: DataFrame) -> Column:
+    """The key of each row of ``df`` for a message of Spark's, as text and as bytes."""
+    if KEY not in df.columns:
+        return F.lit("a row")
+    first = F.col(KEY).substr(1, KEY_BYTES)
+    return F.concat(F.lit("key '"), first.cast("string"), F.lit("' (X'"), F.hex(first), F.lit("')"))
+
+
+def _key_of(batch: pa.RecordBatch, row: int) -> str:
+    """The key of that row for a message."""
+    if KEY not in batch.schema.names:
+        return f"row {row} of a batch"
+    return f"key {batch.column(KEY)[row].as_py()[:KEY_BYTES]!r}"

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 import slate_async as slate
+from slate_async.spark.failures import plain_errors
 from slate_async.spark.load import bulk_load
 from slate_async.spark.options import OptionValue
 from slate_async.spark.source import reading
@@ -52,14 +53,16 @@ def export_parquet(
     mode: what to do if there is something at ``target``, as of Spark's writer; ``compression``, too
     options: as of `read`; ``checkpoint`` says which one. Without, one is made, and deleted at the end
 
-    Raises what Spark raises; what it has written by then it removes as for any job."""
+    Raises what reading raises, as the engine's error, and what Spark raises; what it has written by then it removes as
+    for any job."""
     with reading(spark, path, **options) as rows:
         counted = Observation()
         wanted = (rows if decode is None else decode(rows)).observe(counted, F.count(F.lit(1)).alias("rows"))
         writer = wanted.write.mode(mode).option("compression", compression)
         if partition_by:
             writer = writer.partitionBy(*partition_by)
-        writer.parquet(target)
+        with plain_errors():
+            writer.parquet(target)
         return ExportReport(target, int(counted.get.get("rows", 0)))
 
 

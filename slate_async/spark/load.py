@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ import slate_async as slate
 from slate_async.ingest.manage import check_job
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
+from slate_async.spark.failures import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.options import place
 from slate_async.spark.progress import ProgressSink, watched
@@ -95,28 +96,19 @@ def bulk_load(
 
     async def begin(environment: slate.Environment) -> slate.IngestJob:
         return await environment.open_ingest(
-            at,
-            job_id=name,
-            lifetime=lifetime_s,
-            metastore=metastore,
-            settings=chosen,
-            create=create,
-            replace=replace,
+            at, job_id=name, lifetime=lifetime_s, metastore=metastore, settings=chosen, create=create, replace=replace
         )
 
     job = worker.run(begin)
     try:
-        with watched(df.sparkSession, f"slate_async load of {path}", progress):
+        with watched(df.sparkSession, f"slate_async load of {path}", progress), _ended_by(BaseException, job, name):
             ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
             return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
 
-        try:
+        with _ended_by((slate.InvalidError, slate.ConflictError), job, name):
             return worker.run(commit)
-        except (slate.InvalidError, slate.ConflictError):
-            _withdraw(job)
-            raise
     finally:
         worker.run(lambda _: job.close())
 
@@ -141,10 +133,22 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
         raise slate.InvalidError(f"target_sst_bytes={target_sst_bytes!r}: {error}") from None
 
 
-def _withdraw(job: slate.IngestJob) -> None:
-    """It cannot come to anything, and would hold collectors up until it expires."""
-    with suppress(slate.SlateError):
-        this_worker().run(lambda _: job.withdraw(unless_committed=True))
+@contextmanager
+def _ended_by(
+    causes: type[BaseException] | tuple[type[BaseException], ...], job: slate.IngestJob, name: str | None
+) -> Iterator[None]:
+    """Withdraw ``job`` if the block ends by one of ``causes``, for it would hold collectors up until it expires.
+
+    name: what its user called it: then it stays. Another driver may be at work on it, or this one called again"""
+    try:
+        yield
+    except causes:
+        if name is None:
+            with suppress(slate.SlateError):
+                this_worker().run(lambda _: job.withdraw(unless_committed=True))
+        else:
+            logger.info("job %s stays registered, for who goes on with it, until it expires", name)
+        raise
 
 
 def _made(
@@ -155,7 +159,7 @@ def _made(
     duplicates: Duplicates,
     batch: tuple[str, int] | None,
 ) -> list[slate.IngestedSst]:
-    """The SSTs of ``rows``; none if the job is committed already. A job whose tasks fail is withdrawn."""
+    """The SSTs of ``rows``; none if the job is committed already."""
     worker = this_worker()
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
@@ -164,16 +168,13 @@ def _made(
         return []
     try:
         write = _write_there(path, metastore, job.spec.to_json(), duplicates)
-        return _told(rows.mapInArrow(write, TOLD).collect())
+        with plain_errors():
+            return _told(rows.mapInArrow(write, TOLD).collect())
     except slate.InvalidError:
         if worker.run(lambda _: job.info()).state not in ("pending", "admitted", "repeated"):
-            _withdraw(job)
             raise
         logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)
         return []
-    except BaseException:
-        _withdraw(job)
-        raise
 
 
 def _told(rows: list[Any]) -> list[slate.IngestedSst]:

@@ -14,6 +14,7 @@ import slate_async as slate
 from slate_async.ingest.rehearsal import IngestPart, rehearse
 from slate_async.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
+from slate_async.spark.failures import plain_errors
 from slate_async.spark.load import ArrowFunction, pickled
 
 
@@ -64,7 +65,8 @@ def plan_load(
         sort_mode=sort_mode,
         partitions=partitions,
     )
-    found = rows.mapInArrow(_counted("error" if order is None else "last"), "told binary").collect()
+    with plain_errors():
+        found = rows.mapInArrow(_counted("error" if order is None else "last"), "told binary").collect()
     parts: list[IngestPart] = []
     for row in found:
         told: IngestPart | slate.SlateError = pickle.loads(row.told)

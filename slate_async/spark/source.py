@@ -69,9 +69,11 @@ def register(spark: SparkSession) -> None:
 
 def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
     """A fresh DataFrame of the rows of the database at ``path`` (see docs/spark.md for ``options``; ``None`` is as if
-    not given)."""
+    not given). Raises `InvalidError` for wrong ones."""
+    given = as_strings(options)
+    ReadOptions.of({**given, "path": path})
     register(spark)
-    return spark.read.format("slate").options(**as_strings(options)).load(path)
+    return spark.read.format("slate").options(**given).load(path)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stru
 
 import slate_async as slate
 from slate_async.read.bounds import key_range
+from slate_async.spark.failures import plain_errors
 from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
@@ -65,7 +66,8 @@ def _of_checkpoint(spark: SparkSession, options: ReadOptions) -> DataFrame:
     span = key_range(options.start, options.end, options.prefix)
     ranges = this_worker().run(partial(plan_partitions, options, span))
     numbers = spark.range(0, len(ranges), 1, max(1, len(ranges)))
-    rows = numbers.mapInArrow(_count_there(ranges), STATISTICS).collect()
+    with plain_errors():
+        rows = numbers.mapInArrow(_count_there(ranges), STATISTICS).collect()
     return spark.createDataFrame(sorted(rows, key=lambda row: int(row.range)), STATISTICS)
 
 

@@ -78,6 +78,8 @@ class Worker:
         future = self.start(make)
         try:
             return future.result()
+        except slate.InvalidError as error:
+            raise error.with_traceback(None) from error.__cause__  # Spark shows it: thirty lines for a wrong path
         except BaseException:
             future.cancel()
             raise

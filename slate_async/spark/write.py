@@ -71,8 +71,10 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self._options, self._job_id, messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """End the job unless it is committed."""
+        """End the job unless it is committed, or has a name of its user's: another driver may be at work on that."""
         options, job_id = self._options, self._job_id
+        if options.job_id is not None:
+            return
 
         async def withdraw(environment: slate.Environment) -> None:
             async with environment.open_admin(options.path, metastore=options.metastore) as admin:

@@ -167,8 +167,8 @@ async def test_ranges_that_overlap_are_told_and_hold_nothing_up(spark: SparkSess
     await made(tmp_path)
     df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")
     with pytest.raises(slate.InvalidError, match="overlapping keys"):
-        await load(df.repartition(2), tmp_path, sort_mode="partition", job_id="load", mode="exclusive")
-    assert [(job.job_id, job.state) for job in await jobs(tmp_path)] == [("load", "withdrawn")]
+        await load(df.repartition(2), tmp_path, sort_mode="partition", mode="exclusive")
+    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert (await load(df, tmp_path, job_id="load", mode="exclusive")).rows == 100
 
@@ -201,7 +201,7 @@ async def test_tasks_that_fail_leave_only_garbage(spark: SparkSession, tmp_path:
         F.format_string("%06d", "id").alias("key"), F.sha2(F.col("id").cast("string"), 512).alias("value")
     )
     df = failing(rows, tmp_path, attempts)
-    loading = load(df, tmp_path, sort_mode="none", mode="exclusive", target_sst_bytes=200_000, job_id="load")
+    loading = load(df, tmp_path, sort_mode="none", mode="exclusive", target_sst_bytes=200_000)
     if attempts == 1:
         assert (await loading).rows == 30_000
     else:
@@ -210,12 +210,38 @@ async def test_tasks_that_fail_leave_only_garbage(spark: SparkSession, tmp_path:
         assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
     left = [one for one in await objects(tmp_path) if not one.named]
     assert left
-    assert {one.job_id for one in left} == {"load"}
+    assert {one.job_id for one in left} == {job.job_id for job in await jobs(tmp_path)}
     before = await contents(tmp_path)
     assert len(before) == (30_001 if attempts == 1 else 1)
     await collect(tmp_path)
     assert [one for one in await objects(tmp_path) if not one.named] == []
     assert await contents(tmp_path) == before
+
+
+async def test_a_driver_that_fails_ends_no_job_that_has_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Another one is at work on it, whose commit counts; and after that, asked again, that one's."""
+    await made(tmp_path)
+    async with slate.open_ingest(tmp_path, job_id="load") as other:
+        told = await other.write([pa.table({"key": [b"a"], "value": [b"1"]})])
+        with pytest.raises(slate.InvalidError, match="keys are distinct"):
+            await load(small(spark, [("a", "1"), ("a", "2")]), tmp_path, job_id="load")
+        assert len(told) == 1
+        assert (await other.commit(exclusive=True)).state == "admitted"
+    again = await load(small(spark, [("a", "2")]), tmp_path, job_id="load")
+    assert (again.state, again.rows) == ("admitted", 1)
+    assert await contents(tmp_path) == [(b"a", b"1"), (b"before", b"1")]
+
+
+async def test_an_error_of_the_engine_in_a_task_is_raised_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    df = small(spark, [("a", "1")])
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise slate.UnavailableError("the store does not answer")
+        yield from batches
+
+    with pytest.raises(slate.UnavailableError, match=r"^the store does not answer$"):
+        await load(df.mapInArrow(fail, df.schema), tmp_path, mode="exclusive")
+    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
 
 
 async def test_loads_at_once_come_in_one_after_another(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,8 +64,12 @@ def test_json_becomes_columns(spark: SparkSession, people: Path) -> None:
 def test_json_that_is_none_fails_or_is_null(spark: SparkSession, tmp_path: Path) -> None:
     run(put_all(tmp_path, {b"a": b'{"age": 7}', b"b": b"\xff{"}))
     df = slate_spark.read(spark, str(tmp_path))
-    with pytest.raises((PySparkException, Py4JJavaError), match="MALFORMED_RECORD"):
-        slate_spark.decode_json(df, "name string, age int").collect()
+    decoded = slate_spark.decode_json(df, "name string, age int")
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"the value of key 'b' \(X'62'\) is not JSON"):
+        decoded.collect()
+    assert found(decoded.filter("key = X'61'").collect()) == {b"a": {"name": None, "age": 7}}
+    with pytest.raises((PySparkException, Py4JJavaError), match="the value of a row is not JSON"):
+        slate_spark.decode_json(df.select("value"), "name string, age int").collect()
     rows = slate_spark.decode_json(df, "name string, age int", on_error="null").collect()
     assert found(rows) == {b"a": {"name": None, "age": 7}, b"b": {"name": None, "age": None}}
 
@@ -83,6 +87,22 @@ def test_arrow_streams_become_rows(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(bytes(row.key), row.name, row.age) for row in df.collect()]
     assert sorted(rows) == [(b"a", "n1", 1), (b"a", "n2", 2), (b"c", "n3", 3)]
     assert dict(df.dtypes)["age"] == "int"
+
+
+def test_a_value_that_is_no_arrow_stream_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    run(put_all(tmp_path, {b"bad": b"no stream"}))
+    df = slate_spark.decode_arrow(slate_spark.read(spark, str(tmp_path)), "name string")
+    with pytest.raises(PySparkException, match=r"InvalidError: the value of key b'bad' is not an Arrow stream"):
+        df.collect()
+
+
+def test_a_function_that_fails_is_told_with_the_keys_it_was_given(spark: SparkSession, people: Path) -> None:
+    def broken(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ZeroDivisionError("its own")
+
+    df = slate_spark.decode_with(slate_spark.read(spark, str(people)), broken, "key binary")
+    with pytest.raises(PySparkException, match=r"its own\nin the rows from key b'0000' to key b'0\d\d\d'"):
+        df.collect()
 
 
 def test_a_function_makes_columns(spark: SparkSession, people: Path) -> None:

@@ -85,6 +85,26 @@ def test_a_place_that_can_be_no_database_is_told_before_any_task(tmp_path: Path)
         source.writer(ROWS, overwrite=False)
 
 
+def test_a_save_that_fails_ends_its_job_unless_that_has_a_name(tmp_path: Path) -> None:
+    """Of the same name is another driver's, who is at work."""
+
+    async def states() -> list[str]:
+        async with slate.open_admin(tmp_path) as admin:
+            return [job.state for job in await admin.list_ingests()]
+
+    unnamed = BatchWriter(WriteOptions.of({"path": str(tmp_path)}, ROWS, replace=False))
+    unnamed.begin()
+    unnamed.abort([])
+    assert asyncio.run(states()) == ["withdrawn"]
+    failing, other = writer(tmp_path), writer(tmp_path, ingestMode="exclusive")
+    failing.begin()
+    told = other.write(iter([BATCH]))
+    failing.abort([])
+    other.commit([told])
+    assert asyncio.run(states()) == ["admitted", "withdrawn"]
+
+
 def test_a_job_that_cannot_be_withdrawn_hides_no_cause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    writer(tmp_path, metastore="nothing://here").abort([])
+    options = {"path": str(tmp_path), "metastore": "nothing://here"}
+    BatchWriter(WriteOptions.of(options, ROWS, replace=False)).abort([])
     assert "stays until it expires" in caplog.text
