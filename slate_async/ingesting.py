@@ -167,8 +167,8 @@ class IngestJob(Member):
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
         withdrawn; or if it was committed as another batch, or as none; or if something was written that it would have
-        to replace, too, and ``exclusive``. `InvalidError` if SSTs overlap, are another
-        job's, or are not there. `UnavailableError`: unknown; ask again."""
+        to replace, too, and ``exclusive``. `FencedError` if that one lost the writer's role before its commit.
+        `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
@@ -182,12 +182,15 @@ class IngestJob(Member):
             return await self._as_writer(limit, if_first=not exclusive)
         return await self._until_admitted(limit) if wait else info
 
-    async def _commit(self, told: list[IngestedSst], batch: tuple[str, int] | None) -> IngestInfo:
+    async def _commit(
+        self, told: list[IngestedSst], batch: tuple[str, int] | None, *, alone: int | None = None
+    ) -> IngestInfo:
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
             await manage.check_there(self._driver, self._place.store, self.job_id, told)
-            info = await manage.commit(self._driver, self._clock, self._spec, [*self._written, *told], batch)
+            made = [*self._written, *told]
+            info = await manage.commit(self._driver, self._clock, self._spec, made, batch, alone)
         self._committed = True
         manage.check_same(info, batch)
         return info
@@ -222,7 +225,8 @@ class IngestJob(Member):
                 " put since stays",
                 outcome="not_applied",
             )
-        await self._commit(told, batch)
+        await self._driver.load()  # what it knows may be older than the writer's claim
+        await self._commit(told, batch, alone=db.status().epoch)
 
     async def _never_opened(self) -> bool:
         """Whether the database has had no writer yet."""

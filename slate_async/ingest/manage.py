@@ -169,14 +169,17 @@ async def commit(
     spec: IngestSpec,
     ssts: Sequence[IngestedSst],
     batch: tuple[str, int] | None = None,
+    alone: int | None = None,
 ) -> IngestInfo:
     """Let ``ssts``, of all tasks, wait for a writer. Idempotent: asked again, the first one's answer stands.
+
+    alone: the epoch of this driver as the only writer, if nothing else may wait
 
     Raises `ConflictError` (the job has ended, or was begun anew), `InvalidError` (SSTs that overlap, or are not the
     job's), `UnavailableError` (outcome unknown: ask again)."""
     named = None if batch is None else Batch(*batch)
     refs = references(spec, ssts)
-    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, clock.now_ms(), named)
+    edit = CommitIngest(spec.database_id, spec.job_id, spec.base_version, refs, clock.now_ms(), named, alone)
     return _known(await driver.commit(edit), spec.job_id)
 
 

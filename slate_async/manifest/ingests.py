@@ -159,6 +159,7 @@ class CommitIngest:
 
     batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
+    alone: the epoch of the writer that this driver has become; it must be the writer's still, and nothing else waits
     """
 
     database_id: UUID
@@ -167,6 +168,7 @@ class CommitIngest:
     ssts: tuple[SstRef, ...]
     now_ms: int
     batch: Batch | None = None
+    alone: int | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that the job is pending, or its record. Raises `ConflictError` if the job has ended, or never
@@ -178,6 +180,8 @@ class CommitIngest:
             return None
         check_usable(state)
         self._check_ssts()
+        if self.alone is not None:
+            self._check_alone(state, self.alone)
         if self.base_version < state.sst_floor:
             raise ConflictError(f"what ingest {self.id!r} wrote may be deleted already", outcome="not_applied")
         if self.batch is not None:
@@ -197,6 +201,15 @@ class CommitIngest:
         # the last in line, for its batch may follow one that was committed after this job began
         others = tuple(one for one in state.ingests if one is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
+
+    def _check_alone(self, state: ManifestState, epoch: int) -> None:
+        check_writer(state, epoch)
+        if others := pending_ingests(state):
+            raise ConflictError(
+                f"ingest {self.id!r} was to replace everything, and {others[0].id!r} came in meanwhile; withdraw it and"
+                " begin anew",
+                outcome="not_applied",
+            )
 
     def _check_ssts(self) -> None:
         for before, after in pairwise(self.ssts):

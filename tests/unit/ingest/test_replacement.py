@@ -164,6 +164,43 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
         assert await contents(db) == {"b": "new", "z": "meanwhile"}
 
 
+async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> None:
+    """Not even what another driver commits between this one's look and its commit."""
+    async with open_db(store) as db:
+        await db.put(b"a", b"old")
+    async with open_job(store) as job, open_job(store, "other", replace=False) as other:
+        await job.write([table({"b": "new"})])
+        await other.write([table({"c": "new"})])
+        commit = job._commit
+
+        async def late(*how: Any, **more: Any) -> Any:
+            await other.commit(wait=False)
+            return await commit(*how, **more)
+
+        job._commit = late
+        with pytest.raises(slate.ConflictError, match="was to replace everything, and 'other' came in meanwhile"):
+            await job.commit(exclusive=True)
+        assert (await job.info()).state == "registered"
+
+
+async def test_whoever_lost_the_writers_role_replaces_nothing(store: MemoryStore) -> None:
+    async with open_db(store) as db:
+        await db.put(b"a", b"old")
+    async with open_job(store) as job:
+        commit = job._commit
+
+        async def late(*how: Any, **more: Any) -> Any:
+            async with open_db(store) as db:
+                await db.put(b"b", b"another writer's")
+            return await commit(*how, **more)
+
+        job._commit = late
+        with pytest.raises(slate.FencedError):
+            await job.commit(exclusive=True)
+    async with open_db(store) as db:
+        assert await contents(db) == {"a": "old", "b": "another writer's"}
+
+
 async def test_whoever_goes_on_replaces_the_same(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"old")
