@@ -75,8 +75,8 @@ class SparkExecutor:
             if self._failures < FAILURES_IN_A_ROW:
                 raise
             raise slate.InvalidError(
-                f"Spark could not run {self._failures} key ranges in a row; can its workers import slate_async, and"
-                f" reach the database? {error}"
+                f"Spark could not run {self._failures} key ranges in a row; can its workers import slate_async, reach"
+                f" the database, and have the memory of a range? {error}"
             ) from error
         self._failures = 0
         if isinstance(outcome, slate.SlateError):
