@@ -16,10 +16,12 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from slate_async.changes.change import Change, changes_of, record_batch
 from slate_async.changes.hold import FeedPlace, Hold
 from slate_async.changes.pull import Owner, Pull
+from slate_async.checkpoint.manage import lifetime_ms
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import Columns
 from slate_async.read.record_batch import RecordBatch
 from slate_async.runtime.turns import FairTurns
+from slate_async.write.rows import Duration
 
 T = TypeVar("T")
 BATCH_ROWS = 65_536
@@ -123,14 +125,28 @@ class ChangeFeed:
         with ``now``, before this returns.
 
         Raises `InvalidError` for a feed without a hold by name, and for rows it has not given."""
-        hold = (await self._begin()).source.hold
-        if hold is None or hold.name is None:
-            raise InvalidError("this feed has no hold by name, so there is nothing to acknowledge; open it with hold=")
+        hold = await self._own_hold()
         if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= max(self.seq, hold.acknowledged):
             raise InvalidError(f"sequence number {seq!r} was not given by this feed, which is at {self.seq}")
         hold.acknowledge(seq)
         if now:
             await hold.settle()
+
+    async def keep(self, lifetime: Duration | None) -> None:
+        """What is not acknowledged is held for ``lifetime`` (seconds or a timedelta; ``None``: for ever) after the last
+        commit, in place of the ``hold_lifetime`` this feed was opened with. Written down before this returns.
+
+        Raises `InvalidError` for a feed without a hold by name, and if its hold is gone; `UnavailableError`."""
+        life_ms = lifetime_ms(lifetime)
+        await (await self._own_hold()).live(life_ms)
+
+    async def _own_hold(self) -> Hold:
+        hold = (await self._begin()).source.hold
+        if hold is None or hold.name is None:
+            raise InvalidError(
+                "this feed has no hold by name, so it acknowledges and keeps nothing; open it with hold="
+            )
+        return hold
 
     # ---- life
 

@@ -143,12 +143,18 @@ class Hold:
         async with self._lock:
             wanted, now = self._wanted, self._runtime.clock.now_ms()
             expire_ms = None if self._life_ms is None else now + self._life_ms
-            if wanted == self._mark and expire_ms is None:
+            if wanted == self._mark and expire_ms == self._expire_ms:
                 return
             await self._driver.commit(MoveHold(self.id, wanted, expire_ms))
             self._mark, self._expire_ms, self._committed_ms = wanted, expire_ms, now
             self._places = [place for place in self._places if place.seq >= wanted.log_seq]
             self._stats.moved += 1
+
+    async def live(self, life_ms: int | None) -> None:
+        """From now on it lives so long after each commit, the one that this makes included; ``None``: for ever. Raises
+        as `settle`."""
+        self._life_ms = life_ms
+        await self.settle()
 
     def _due(self) -> bool:
         now = self._runtime.clock.now_ms()

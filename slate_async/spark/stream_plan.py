@@ -10,6 +10,7 @@ is found quickly, and under which hold. So it does not matter what a planner bef
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,10 +23,13 @@ from slate_async.changes.hold import FeedPlace
 from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.stream_options import StreamOptions
 
+logger = logging.getLogger(__name__)
 OffsetFields: TypeAlias = dict[str, Any]
 Fits: TypeAlias = Callable[[int, int], bool]
 """Whether so many rows and bytes are within a micro-batch's limit."""
 STEP_ROWS = 16_384
+UNPLANNED_S = 600.0
+"""So long lives what a query holds that dies before it has planned anything."""
 SPLITS_PER_PARTITION = 4
 """Ranges of keys are made of smaller ones, which are looked for once."""
 
@@ -90,6 +94,8 @@ class Planner:
         self._feed: slate.ChangeFeed | None = None
         self._hold = ""
         self._begun: Offset | None = None
+        self._planned = True
+        """Whether Spark may have written an offset with this hold down."""
         self._until: int | None = None
         self._steps: list[Step] = []
         """Read by the feed and not done with, in order."""
@@ -98,8 +104,10 @@ class Planner:
     # ---- what Spark asks for
 
     async def begin(self) -> Offset:
-        """Where a new query begins, however often it is asked. From here on everything after it is held."""
+        """Where a new query begins, however often it is asked. From here on everything after it is held, for as long as
+        this planner lives; once a micro-batch is planned, which Spark then knows of, beyond that."""
         if self._begun is None:
+            self._planned = False
             feed = await self._opened(f"spark {uuid4()}", self._options.start)
             self._begun = Offset(self._hold, feed.place, feed.place)
         return self._begun
@@ -126,6 +134,9 @@ class Planner:
             if end is not start and not fits(rows, nbytes):
                 break
             end = Offset(start.hold, step.place, start.begin)
+        if end is not start and not self._planned:
+            await feed.keep(self._options.hold_lifetime_s)
+            self._planned = True
         return end
 
     async def parts(self, start: Offset, end: Offset) -> list[Part]:
@@ -176,9 +187,16 @@ class Planner:
         self._steps = [step for step in self._steps if step.place.seq > end.seq]
 
     async def close(self) -> None:
-        """Stop reading; what was not consumed stays held."""
-        await self._close_feed()
-        await self._open.aclose()
+        """Stop reading; what was not consumed stays held, if Spark knows of it."""
+        try:
+            if self._planned:
+                await self._close_feed()
+            else:
+                await self._give_up_begun()
+        except slate.SlateError as error:
+            logger.warning("hold %r stays until it expires: %s", self._hold, error)
+        finally:
+            await self._open.aclose()
 
     # ---- the feed
 
@@ -192,12 +210,12 @@ class Planner:
         return feed
 
     async def _opened(self, hold: str, seq: int | str) -> slate.ChangeFeed:
-        reader = await self._own_reader()
+        reader, lifetime_s = await self._own_reader(), self._options.hold_lifetime_s
         feed = reader.changes(
             from_seq=seq,  # type: ignore[arg-type]
             until_seq=self._until,
             hold=hold,
-            hold_lifetime=self._options.hold_lifetime_s,
+            hold_lifetime=lifetime_s if self._planned else min(lifetime_s, UNPLANNED_S),
         )
         self._feed, self._hold = await feed.__aenter__(), hold
         return feed
@@ -230,9 +248,9 @@ class Planner:
         return False
 
     async def _give_up_begun(self) -> None:
-        """The query had begun already, under another hold than `begin` has made."""
+        """Nobody asks for what `begin` holds: the query had begun already, under another hold, or does not begin."""
         await self._close_feed()
-        begun, self._begun = self._begun, None
+        begun, self._begun, self._planned = self._begun, None, True
         if begun is not None:
             opening = self._environment.open_admin(self._options.path, metastore=self._options.metastore)
             async with opening as admin:

@@ -280,3 +280,18 @@ async def test_a_reader_that_writes_nothing_goes_on_while_it_can(kind: Kind) -> 
             with pytest.raises(slate.InvalidError, match=r"from sequence number 9 on.*from 6 on"):
                 await taken(feed, 1)
         assert await holds(store) == []
+
+
+async def test_how_long_a_hold_lives_may_change() -> None:
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, clock=clock) as db:
+        async with db.changes(hold="copy", from_seq=0, hold_lifetime=60) as feed:
+            assert [one.expire_ms for one in await holds(store)] == [START_MS + 60_000]
+            clock.wall_ms += 1_000
+            await feed.keep(3_600)
+            assert [one.expire_ms for one in await holds(store)] == [START_MS + 3_601_000]
+            await feed.keep(None)
+            assert [one.expire_ms for one in await holds(store)] == [None]
+        async with db.changes() as feed:
+            with pytest.raises(slate.InvalidError, match="no hold by name"):
+                await feed.keep(60)

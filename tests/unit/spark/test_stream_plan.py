@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -171,6 +172,43 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
         async with planning(tmp_path) as planner:
             with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 5"):
                 await planner.latest(start, everything)
+
+
+async def feed_holds(path: Path) -> list[slate.CheckpointInfo]:
+    async with slate.open_admin(path) as admin:
+        return [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+
+
+def life_s(hold: slate.CheckpointInfo) -> float:
+    assert hold.expire_time is not None
+    return hold.expire_time - time.time()
+
+
+async def test_a_query_that_plans_nothing_leaves_no_hold_and_one_that_does_a_lasting_one(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db:
+        async with planning(tmp_path) as planner:
+            start = await planner.begin()
+            await planner.stop_at_present()
+            assert await planner.latest(start, everything) is start
+            [hold] = await feed_holds(tmp_path)
+            assert life_s(hold) < 3_600, "who is killed now has told Spark nothing"
+        assert await feed_holds(tmp_path) == []
+        await db.put(b"k", b"v")
+        async with planning(tmp_path) as planner:
+            start = await planner.begin()
+            await planner.stop_at_present()
+            end = await planner.latest(start, everything)
+            [hold] = await feed_holds(tmp_path)
+            assert (hold.name, life_s(hold) > 6 * 86_400) == (end.hold, True), "before Spark writes it down"
+        assert [one.name for one in await feed_holds(tmp_path)] == [end.hold]
+
+
+async def test_a_hold_that_is_gone_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
+    async with slate.open(tmp_path), planning(tmp_path) as planner:
+        start = await planner.begin()
+        async with slate.open_admin(tmp_path) as admin:
+            await admin.delete_checkpoint(start.hold)
+    assert await feed_holds(tmp_path) == []
 
 
 async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp_path: Path) -> None:
