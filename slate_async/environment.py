@@ -144,11 +144,11 @@ class Environment:
         *,
         create: bool = False,
         properties: Mapping[str, str] | None = None,
-        if_first: bool = False,
+        if_free: bool = False,
     ) -> OpeningDb:
         async def begin(part: Part) -> Db:
             claimed = await open_writer(
-                part.place, part.supervisor, create=create, properties=properties, if_first=if_first
+                part.place, part.supervisor, create=create, properties=properties, if_free=if_free
             )
             return Db(part.place, claimed, part.supervisor, part.polls, part.release)
 

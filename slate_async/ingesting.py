@@ -24,7 +24,7 @@ from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingest.sst_writer import Batches, write_deletes, write_ssts
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
+from slate_async.manifest.edits import check_usable, has_writer
 from slate_async.manifest.ingests import RenewIngest
 from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
@@ -43,9 +43,9 @@ WAIT_S = 60.0
 
 
 class OpenWriter(Protocol):
-    """Opens the job's database as its writer; ``if_first``: only if it has never had one."""
+    """Opens the job's database as its writer; ``if_free``: only if nobody else has."""
 
-    def __call__(self, *, if_first: bool) -> AbstractAsyncContextManager[Db]: ...
+    def __call__(self, *, if_free: bool) -> AbstractAsyncContextManager[Db]: ...
 
 
 class OpenOld(Protocol):
@@ -160,9 +160,9 @@ class IngestJob(Member):
         is in the database or waits to be, nothing happens (``state`` is ``"repeated"``)
         wait: until the live writer has admitted it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
-        exclusive: become the writer, which fences one that lives, admit, and give up. So does who waits if nobody has
-        ever opened the database to write. If the job replaces what was there, nothing may have been written since it
-        began, so that its rows are all there is
+        exclusive: become the writer, which fences one that lives, admit, and give up. So does who waits, without
+        fencing anybody, if nobody had ever opened the database to write when the job began. If the job replaces what
+        was there, nothing may have been written since it began, so that its rows are all there is
 
         Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
         writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
@@ -178,8 +178,10 @@ class IngestJob(Member):
             if exclusive:
                 return await self._as_writer(limit, first=partial(self._commit_alone, told, batch))
         info = await self._commit(told, batch)
-        if not info.done and (exclusive or (wait and await self._never_opened())):
-            return await self._as_writer(limit, if_first=not exclusive)
+        if not info.done and exclusive:
+            return await self._as_writer(limit)
+        if not info.done and wait and self._spec is not None and self._spec.writer_epoch == 0:
+            return await self._among_first(limit)
         return await self._until_admitted(limit) if wait else info
 
     async def _commit(
@@ -228,32 +230,46 @@ class IngestJob(Member):
         await self._driver.load()  # what it knows may be older than the writer's claim
         await self._commit(told, batch, alone=db.status().epoch)
 
-    async def _never_opened(self) -> bool:
-        """Whether the database has had no writer yet."""
-        if self._spec is None or self._spec.writer_epoch:
-            return False
-        return (await self._driver.existing(self._name)).writer_epoch == 0
-
-    async def _as_writer(
-        self, timeout_s: float, *, if_first: bool = False, first: Callable[[Db], Awaitable[None]] | None = None
-    ) -> IngestInfo:
-        """Become the writer until the job is admitted; ``first`` is done before. Who fences this one, or was first,
-        admits what is committed, too."""
-        try:
-            async with self._writer(if_first=if_first) as db:
-                if first is not None:
-                    await first(db)
-                room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
+    async def _among_first(self, timeout_s: float) -> IngestInfo:
+        """Nobody had ever opened the database to write when the job began, so perhaps nobody will admit it. Others may
+        be in the same place: whoever is the writer for a moment may not have seen this job, so all take turns."""
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, deadline - self._clock.monotonic())
+            if not has_writer(await self._driver.existing(self._name)):
                 try:
-                    return await self._until_admitted(timeout_s)
-                finally:
-                    room.cancel()
-                    await asyncio.wait([room])
+                    return await self._in_a_writer(left_s, if_free=True)
+                except FencedError as fenced:
+                    logger.info("%s: ingest %s: another writer was quicker: %s", self._name, self.job_id, fenced)
+            try:
+                return await self._until_admitted(min(left_s, self._poll_s))
+            except manage.NotAdmittedError:
+                if left_s <= self._poll_s:
+                    raise
+
+    async def _as_writer(self, timeout_s: float, *, first: Callable[[Db], Awaitable[None]] | None = None) -> IngestInfo:
+        """Become the writer until the job is admitted; ``first`` is done before. Who fences this one admits what is
+        committed, too."""
+        try:
+            return await self._in_a_writer(timeout_s, first=first)
         except FencedError as fenced:
             if not self._committed:
                 raise
             logger.info("%s: ingest %s is left to another writer: %s", self._name, self.job_id, fenced)
             return await self._until_admitted(timeout_s)
+
+    async def _in_a_writer(
+        self, timeout_s: float, *, if_free: bool = False, first: Callable[[Db], Awaitable[None]] | None = None
+    ) -> IngestInfo:
+        async with self._writer(if_free=if_free) as db:
+            if first is not None:
+                await first(db)
+            room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
+            try:
+                return await self._until_admitted(timeout_s)
+            finally:
+                room.cancel()
+                await asyncio.wait([room])
 
     async def _make_room(self, db: Db) -> None:
         """Compact where L0 is full, for perhaps nobody else does; else leave that to whoever compacts."""

@@ -53,11 +53,11 @@ async def open_writer(
     *,
     create: bool,
     properties: Mapping[str, str] | None = None,
-    if_first: bool = False,
+    if_free: bool = False,
 ) -> Opened:
     """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
 
-    if_first: only if it has never had a writer; else `FencedError`
+    if_free: only if no writer has it open; else `FencedError`
 
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
     claimed meanwhile), `CorruptionError`, `UnavailableError`."""
@@ -75,7 +75,7 @@ async def open_writer(
             pin,
             settings.retention_ms,
             settings.compaction,
-            if_first,
+            if_free,
         )
         looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
         claimed = await driver.commit(claim)

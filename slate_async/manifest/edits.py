@@ -66,13 +66,19 @@ class WriterPin:
     covering: SstNames | None = None
 
 
+def has_writer(state: ManifestState) -> bool:
+    """Whether somebody has the database open to write, or had when he died."""
+    return any(one.owner == "writer" for one in state.checkpoints)
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimWriter:
     """Become the writer: the next epoch, owned by ``token``. ``parallelism`` widens every later fence.
 
     pin: the writer's own checkpoint, in place of all that earlier writers left; ``None`` makes none
     retention_ms, compaction: what the database is to follow from now on; ``None`` leaves it
-    if_first: fence nobody: only if the database has never had a writer
+    if_free: fence nobody: only if no writer has the database open. One that has keeps a checkpoint from its claim until
+    it closes; of one that died it stays
     """
 
     token: str
@@ -80,14 +86,14 @@ class ClaimWriter:
     pin: WriterPin | None = None
     retention_ms: int | None = None
     compaction: CompactionStyle | None = None
-    if_first: bool = False
+    if_free: bool = False
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies to any usable state. Raises `FencedError` if it is not to fence who was first."""
         if state.writer_token == self.token:
             return None
         check_usable(state)
-        if self.if_first and state.writer_epoch:
+        if self.if_free and has_writer(state):
             raise FencedError(f"writer epoch {state.writer_epoch} was first", outcome="not_applied")
         claimed = replace(
             state,
