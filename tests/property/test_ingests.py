@@ -28,6 +28,7 @@ class IngestMachine(DatabaseMachine):
         super().__init__()
         self.pending: list[tuple[str, Rows, int]] = []
         self.jobs = 0
+        self.compacted = False
 
     @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
     def ingest(self, rows: Rows, sst_bytes: int) -> None:
@@ -70,9 +71,15 @@ class IngestMachine(DatabaseMachine):
         while self.pending and before_seq > (self.writes[-1].seq if self.writes else 0) + 1:
             self.note(self.pending.pop(0), cut=False)
 
+    @rule(ms=st.integers(-20, 300))
+    def time_passes(self, ms: int) -> None:
+        """Compaction drops what has expired by its clock; who reads by an earlier one misses it."""
+        super().time_passes(max(0, ms) if self.compacted else ms)
+
     @rule(full=st.booleans())
     def compact(self, full: bool) -> None:
         self.run(self.db.compact(full=full))
+        self.compacted = True
         if self.pending:
             self.admitted()  # it has looked at the manifest
         self.acknowledged = self.writes[-1].seq if self.writes else 0
