@@ -6,6 +6,9 @@
 ...     await db.get(b"user:1")
 """
 
+import importlib
+from typing import Any
+
 from slate_async.admin import Admin
 from slate_async.changes.change import Change
 from slate_async.changes.feed import ChangeFeed
@@ -117,3 +120,10 @@ __all__ = [
     "open_ingest",
     "open_ingest_task",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``slate.spark`` is imported when it is first asked for: it needs its extra."""
+    if name == "spark":
+        return importlib.import_module("slate_async.spark")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """slate_async for Apache Spark: the only part that imports pyspark. See docs/spark.md.
 
->>> from slate_async import spark as slate_spark
->>> df = slate_spark.read(spark, "s3://bucket/db", prefix="user:")
+>>> import slate_async as slate
+>>> df = slate.spark.read(spark, "s3://bucket/db", prefix="user:")
 """
 
 from slate_async.spark.arrange import arrange

@@ -75,8 +75,7 @@ async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_pat
         feed = db.changes(from_seq=db.status().last_seq)
         df = some(spark, 400, "new").filter(F.expr("assert_true(id >= 0) is null"))
         loading = asyncio.create_task(load(df, tmp_path, order="id", replace=True, partitions=3, job_id="nightly"))
-        while not any(job.state == "registered" for job in await jobs(tmp_path)):
-            await asyncio.sleep(0.01)
+        await until_registered(tmp_path)
         await db.put(b"first put meanwhile", b"stays")
         await db.put(b"old", b"put again, and replaced")
         info = await loading
@@ -104,6 +103,13 @@ async def test_to_replace_exclusively_takes_all_or_nothing(spark: SparkSession, 
     assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
     assert (await load(rows, tmp_path, replace=True, mode="exclusive")).state == "admitted"
     assert await contents(tmp_path) == [(b"a", b"1")]
+
+
+async def until_registered(path: Path) -> None:
+    while True:
+        if any(job.state == "registered" for job in await jobs(path)):
+            return
+        await asyncio.sleep(0.01)
 
 
 async def limited(feed: AsyncIterator[slate.Change], count: int) -> AsyncIterator[slate.Change]:

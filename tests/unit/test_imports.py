@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import slate_async as slate
+
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONAL = (
     *("aioboto3", "aiobotocore", "aiohttp", "boto3", "botocore", "obstore"),
@@ -51,6 +53,14 @@ def test_nothing_optional_is_imported(code: str) -> None:
     imported = run(f"{code}\n{REPORT}")
     assert "metastores" in imported
     assert set(imported).isdisjoint(OPTIONAL)
+
+
+def test_spark_comes_when_it_is_asked_for() -> None:
+    pytest.importorskip("pyspark")
+    assert "pyspark" not in run(f"import slate_async\n{REPORT}")
+    assert "pyspark" in run(f"import slate_async as slate; slate.spark.read\n{REPORT}")
+    with pytest.raises(AttributeError, match="no attribute 'sparc'"):
+        slate.sparc  # noqa: B018
 
 
 def test_the_story_runs_where_nothing_optional_is_installed() -> None:
