@@ -2,7 +2,8 @@
 
 Processes: this one is a driver with two cores; ``--role write`` writes beside it all the while; ``--role stream`` is
 another driver, which is killed with SIGKILL while it copies one database into another by the change feed, and started
-again. Rows are compared by their number and the sum of the checksums of each.
+again. Rows are compared by their number and the sum of the checksums of each; that the stream applied each micro-batch
+once is judged by the change feeds of both databases.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import slate_async as slate
 from slate_async import spark as slate_spark
 from slate_async.spark.stream_source import read_changes
+from tests.spark import exactly_once
 
 CORES = 2
 ROWS = 2_000_000
 LIVE_PREFIX = b"live:"
-STREAM_BATCH_ROWS = 200_000
+LEAST_BATCH_ROWS = 2_000
+BATCHES = 10
+"""A micro-batch has as many changes as a tenth of the data set has rows. (What one load brought is in one of them.)"""
+KILLS = 2
 PROCESS_LIMIT_S = 1_800
 Sum = tuple[int, int]
 """Rows, and the sum of the CRC-32 of each (key and value)."""
@@ -43,9 +50,10 @@ Sum = tuple[int, int]
 class Demo:
     """Where everything is, and what came of it."""
 
-    def __init__(self, folder: Path, console: Console) -> None:
+    def __init__(self, folder: Path, rows: int, console: Console) -> None:
         self.source, self.copy = str(folder / "source"), str(folder / "copy")
         self.checkpoint, self.parquet, self.input = folder / "checkpoint", folder / "parquet", folder / "input"
+        self.folder, self.rows = folder, rows
         self.console = console
         self.wrong: list[str] = []
         self.table = Table(title="What happened")
@@ -74,6 +82,7 @@ def session() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(CORES),
+        "spark.python.unix.domain.socket.enabled": "true",
     }.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
@@ -132,7 +141,7 @@ async def write_for_ever(path: str) -> None:
 
 def copying(spark: SparkSession, demo: Demo, **trigger: bool) -> StreamingQuery:
     """The changes of one database put into another one, each batch in one commit that is recognised when repeated."""
-    changes = read_changes(spark, demo.source, maxRowsPerTrigger=STREAM_BATCH_ROWS)
+    changes = read_changes(spark, demo.source, maxRowsPerTrigger=max(LEAST_BATCH_ROWS, demo.rows // BATCHES))
     writer = changes.drop("create_time").repartitionByRange(CORES, "key").writeStream.format("slate")
     writer = writer.option("checkpointLocation", str(demo.checkpoint)).option("appId", "demo")
     writer = writer.option("orderColumn", "seq").option("ingestMode", "exclusive")
@@ -140,9 +149,9 @@ def copying(spark: SparkSession, demo: Demo, **trigger: bool) -> StreamingQuery:
 
 
 @contextmanager
-def process(role: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def process(role: str, demo: Demo) -> Iterator[subprocess.Popen[str]]:
     """This script in another role, killed at the end if it still runs."""
-    command = [sys.executable, __file__, "--role", role, "--folder", str(folder)]
+    command = [sys.executable, __file__, "--role", role, "--folder", str(demo.folder), "--rows", str(demo.rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
             yield running
@@ -153,10 +162,10 @@ def process(role: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 # ---- steps
 
 
-def data_set(spark: SparkSession, demo: Demo, rows: int, parquet: str | None) -> DataFrame:
+def data_set(spark: SparkSession, demo: Demo, parquet: str | None) -> DataFrame:
     """In no order of keys, from Parquet."""
     if parquet is None:
-        wide = spark.range(0, rows, 1, CORES).select(
+        wide = spark.range(0, demo.rows, 1, CORES).select(
             F.md5(F.col("id").cast("string")).alias("key"),
             F.concat(F.lit('{"id":'), "id", F.lit(',"name":"'), F.repeat(F.sha1(F.col("id").cast("string")), 2)).alias(
                 "value"
@@ -164,7 +173,7 @@ def data_set(spark: SparkSession, demo: Demo, rows: int, parquet: str | None) ->
         )
         began = time.perf_counter()
         wide.write.parquet(str(demo.input))
-        demo.row("generate, as Parquet", rows, time.perf_counter() - began)
+        demo.row("generate, as Parquet", demo.rows, time.perf_counter() - began)
     frame = spark.read.parquet(str(demo.input) if parquet is None else parquet)
     return frame.select(F.col("key").cast("binary"), F.col("value").cast("binary"))
 
@@ -197,8 +206,7 @@ async def compact(spark: SparkSession, demo: Demo) -> None:
     demo.row(f"compact on local[{CORES}]", rows, time.perf_counter() - began)
     (after, _) = await scanned(demo.source)
     demo.judge("the compacted database is equal", before == after)
-    async with slate.open_admin(demo.source) as admin:
-        demo.judge("verify finds nothing wrong", (await admin.verify()).clean)
+    await judge_verified(demo, "source", demo.source)
 
 
 def until_committed(demo: Demo, count: int, running: subprocess.Popen[str]) -> None:
@@ -210,14 +218,14 @@ def until_committed(demo: Demo, count: int, running: subprocess.Popen[str]) -> N
         time.sleep(0.05)
 
 
-def stream(spark: SparkSession, demo: Demo, folder: Path, writer: subprocess.Popen[str]) -> None:
-    """Copy all changes while the writer writes, with a driver that is killed twice; then let it come to the end."""
+def stream(spark: SparkSession, demo: Demo, writer: subprocess.Popen[str], kills: int) -> None:
+    """Copy all changes while the writer writes, with a driver that is killed; then let it come to the end."""
     began = time.perf_counter()
-    for kills in (1, 2):
-        with process("stream", folder) as running:
-            until_committed(demo, kills * 2, running)
+    for killed in range(1, kills + 1):
+        with process("stream", demo) as running:
+            until_committed(demo, killed * 2, running)
             running.send_signal(signal.SIGKILL)
-        demo.console.print(f"the streaming driver was killed after {kills * 2} micro-batches or more")
+        demo.console.print(f"the streaming driver was killed after {killed * 2} micro-batches or more")
     writer.send_signal(signal.SIGTERM)
     assert writer.stdout is not None
     demo.console.print(f"the writer wrote {int(writer.stdout.readline()):,} rows all the while")
@@ -225,8 +233,23 @@ def stream(spark: SparkSession, demo: Demo, folder: Path, writer: subprocess.Pop
     copying(spark, demo, availableNow=True).awaitTermination()
     seconds = time.perf_counter() - began
     (source, _), (copy, _) = asyncio.run(scanned(demo.source)), asyncio.run(scanned(demo.copy))
-    demo.row("stream into another database, killed twice (starts included)", copy[0], seconds)
+    demo.row(f"stream into another database, kills: {kills} (starts included)", copy[0], seconds)
     demo.judge("the copy is equal", source == copy)
+    asyncio.run(judge_batches(demo))
+
+
+async def judge_batches(demo: Demo) -> None:
+    """The copy's own history: each micro-batch once, in order."""
+    expected = await exactly_once.streamed(demo.source, exactly_once.offsets(demo.checkpoint))
+    wrong = exactly_once.judged(expected, await exactly_once.applied(demo.copy))
+    demo.console.print(f"{len(expected)} micro-batches" if wrong is None else wrong)
+    demo.judge("the copy has each micro-batch once, in order", wrong is None)
+    await judge_verified(demo, "copy", demo.copy)
+
+
+async def judge_verified(demo: Demo, name: str, path: str) -> None:
+    async with slate.open_admin(path) as admin:
+        demo.judge(f"verify finds nothing wrong with the {name}", (await admin.verify()).clean)
 
 
 def main() -> int:
@@ -234,9 +257,10 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--parquet", help="a data set with columns key and value, instead of generated rows")
     parser.add_argument("--folder", type=Path, default=Path("demo-data/spark"), help="emptied first")
+    parser.add_argument("--kills", type=int, default=KILLS, help="of the streaming driver")
     parser.add_argument("--role", choices=("drive", "write", "stream"), default="drive", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    demo = Demo(given.folder.resolve(), Console())
+    demo = Demo(given.folder.resolve(), given.rows, Console())
     if given.role == "write":
         asyncio.run(write_for_ever(demo.source))
         return 0
@@ -246,12 +270,12 @@ def main() -> int:
     shutil.rmtree(given.folder, ignore_errors=True)
     asyncio.run(make(demo.copy))
     spark = session()
-    frame = data_set(spark, demo, given.rows, given.parquet)
-    with process("write", given.folder) as writer:
+    frame = data_set(spark, demo, given.parquet)
+    with process("write", demo) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
         load_and_read(spark, demo, frame)
-        stream(spark, demo, given.folder, writer)
+        stream(spark, demo, writer, given.kills)
     asyncio.run(compact(spark, demo))
     began = time.perf_counter()
     report = slate_spark.export_parquet(spark, demo.copy, str(demo.parquet))
@@ -265,9 +289,10 @@ def main() -> int:
 
 
 async def make(path: str) -> None:
-    """An empty database."""
+    """An empty database, whose changes are kept from now on."""
     async with slate.open(path):
         pass
+    await exactly_once.keep(path)
 
 
 if __name__ == "__main__":
