@@ -40,12 +40,15 @@ from slate_async.write.writer import Writer
 FromSeq: TypeAlias = int | Literal["now"] | None
 Initial: TypeAlias = Literal["snapshot", "error"]
 ROOM_BYTES = 64 << 20
-"""Rows of SSTs are put in the order of their numbers so many bytes at a time."""
+"""Rows of SSTs are put in the order of their numbers so many bytes at a time in memory."""
+SPILL_BYTES = 1 << 30
+"""So many bytes of others are put in order on disk meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What ``changes()`` was asked for. ``room_bytes``: see `slate_async.changes.selection.select`."""
+    """What ``changes()`` was asked for. ``room_bytes``, ``spill_bytes``: see
+    `slate_async.changes.selection.select`."""
 
     from_seq: FromSeq
     until_seq: int | None
@@ -54,6 +57,7 @@ class Wanted:
     hold: str | None
     hold_lifetime: Duration | None
     room_bytes: int
+    spill_bytes: int
 
     def check(self, *, pinned: bool) -> None:
         """Raise `InvalidError` for what no database could give."""
@@ -72,6 +76,8 @@ class Wanted:
         lifetime_ms(self.hold_lifetime)
         if isinstance(self.room_bytes, bool) or not isinstance(self.room_bytes, int) or self.room_bytes < 1:
             raise InvalidError(f"room_bytes is a positive number of bytes, not {self.room_bytes!r}")
+        if isinstance(self.spill_bytes, bool) or not isinstance(self.spill_bytes, int) or self.spill_bytes < 0:
+            raise InvalidError(f"spill_bytes is a number of bytes, or 0, not {self.spill_bytes!r}")
 
 
 class Feeds:
@@ -200,7 +206,9 @@ class Feeds:
         return hold, made
 
     def _reading(self, state: ManifestState, wanted: Wanted) -> Reading:
-        return _reading(self._place, self._driver, self._register, state, wanted.room_bytes, self.stats)
+        return _reading(
+            self._place, self._driver, self._register, state, wanted.room_bytes, wanted.spill_bytes, self.stats
+        )
 
 
 def _reading(
@@ -209,6 +217,7 @@ def _reading(
     register: Register | None,
     state: ManifestState,
     room_bytes: int,
+    spill_bytes: int,
     stats: SourceStats,
     span: KeyRange = EVERY_KEY,
     ahead: ReadAhead | None = None,
@@ -218,7 +227,7 @@ def _reading(
         driver=driver,
         tail=tail_of(place, state, register),
         log=LogRows(state, ssts, place.runtime.offload),
-        history=lambda of: History(of, ssts, place.runtime, room_bytes, span, ahead),
+        history=lambda of: History(of, ssts, place.runtime, room_bytes, spill_bytes, span, ahead),
         stats=stats,
         path=place.name,
     )
@@ -242,7 +251,7 @@ async def read_changes(
     if found is None:
         raise gone(hold)
     made = await named(driver, head, found.id)
-    reading = _reading(place, driver, register, made.state, ROOM_BYTES, SourceStats(), span, ahead)
+    reading = _reading(place, driver, register, made.state, ROOM_BYTES, 0, SourceStats(), span, ahead)
     async with aclosing(read_part(made, reading, place.runtime, after, until_seq, max_rows, span)) as batches:
         async for batch in batches:
             yield batch
@@ -271,6 +280,7 @@ class HasFeeds:
         hold: str | None = None,
         hold_lifetime: Duration | None = None,
         room_bytes: int = ROOM_BYTES,
+        spill_bytes: int = SPILL_BYTES,
     ) -> ChangeFeed:
         """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once.
 
@@ -281,13 +291,14 @@ class HasFeeds:
         (`ChangeFeed.snapshot_seq`), or an error
         hold: keep what is not acknowledged under this name, whoever closes or dies; `ChangeFeed.acknowledge`.
         ``hold_lifetime`` (seconds or a timedelta): so long after the last commit, for ever if unset
-        room_bytes: what is read from SSTs is put in order so many bytes at a time
+        room_bytes, spill_bytes: what is read from SSTs is put in order so many bytes at a time in memory, and so many
+        in a file in the folder for temporary ones; what has no place in either is read again
 
         Raises `InvalidError` here, or when the feed begins: for what is not here yet, or was compacted (the lowest
         number there is, is named; the setting ``retention_ms`` says how long changes are kept)."""
         if self._feeds is None:
             raise InvalidError("a reader on a checkpoint shows what never changes; open one that follows the database")
-        wanted = Wanted(from_seq, until_seq, follow, initial, hold, hold_lifetime, room_bytes)
+        wanted = Wanted(from_seq, until_seq, follow, initial, hold, hold_lifetime, room_bytes, spill_bytes)
         return self._feeds.open(wanted)
 
     def _feed_metrics(self) -> dict[str, int | float]:

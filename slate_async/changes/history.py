@@ -7,6 +7,7 @@ sequence numbers.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,7 +16,9 @@ from functools import partial
 from slate_async.changes.ahead import ReadAhead, StateName
 from slate_async.changes.ingested import IngestedRows
 from slate_async.changes.selection import Selected, SeqSource, select
+from slate_async.changes.spill import Spill
 from slate_async.compaction.reading import read_batches
+from slate_async.errors import CorruptionError
 from slate_async.format.columns import Columns
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.read.bounds import EVERY_KEY, KeyRange
@@ -27,6 +30,7 @@ from slate_async.runtime.turns import FairTurns
 from slate_async.sst.locate import SstOpener
 from slate_async.sst.reader import SstReader
 
+logger = logging.getLogger(__name__)
 READ_BYTES = 1 << 20
 """Stored bytes of one read."""
 
@@ -34,7 +38,7 @@ READ_BYTES = 1 << 20
 class History:
     """The rows in the SSTs of ``state``, which a checkpoint keeps.
 
-    room_bytes: see `select`
+    room_bytes, spill_bytes: see `select`
     span: no other keys are read
     ahead: keeps what was found, and gives it
     """
@@ -45,6 +49,7 @@ class History:
         ssts: SstOpener,
         runtime: Runtime,
         room_bytes: int,
+        spill_bytes: int = 0,
         span: KeyRange = EVERY_KEY,
         ahead: ReadAhead | None = None,
     ) -> None:
@@ -55,6 +60,8 @@ class History:
         self._ssts = ssts
         self._runtime = runtime
         self._room_bytes = room_bytes
+        self._spill_bytes = spill_bytes
+        self._rest: Spill | None = None
 
     async def exact(self, after: int, until: int) -> Selected:
         """Rows above ``after``, which is not below the floor, up to ``until`` or less. Raises `MissingError`,
@@ -87,10 +94,23 @@ class History:
         return await self._found([SeqSource(after + 1, floor, partial(self._alive, after))], after, floor)
 
     async def _found(self, sources: Sequence[SeqSource], after: int, until: int) -> Selected:
+        if self._rest is not None and self._rest.after == after:
+            rest = self._rest
+            try:
+                found = Selected(await rest.next(), rest.after)
+            except (OSError, CorruptionError) as error:
+                logger.warning("changes that were put in order are read again, for they cannot be read back: %s", error)
+            else:
+                if rest.over:
+                    self._rest = None
+                    await rest.close()
+                return found
+        self._rest = None
         kept = None if self.ahead is None else self.ahead.above(self._name, after)
         if kept is not None:
             return kept
-        found = await select(sources, after, until, self._room_bytes, self._runtime.offload)
+        found = await select(sources, after, until, self._room_bytes, self._spill_bytes, self._runtime)
+        self._rest = None if found.rest is None or found.rest.over else found.rest
         if self.ahead is not None:
             self.ahead.keep(self._name, after, found)
         return found

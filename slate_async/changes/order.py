@@ -28,6 +28,11 @@ def up_to(rows: Columns, seq: int) -> Columns:
     return rows if stop == len(rows) else rows.slice(0, stop)
 
 
+def in_order(rows: Columns) -> Columns:
+    """``rows`` by their numbers; those of one number as they are."""
+    return rows.take(np.argsort(rows.seqs, kind="stable"))
+
+
 def check_gapless(rows: Columns, after: int, *, shared_until: int, source: str) -> None:
     """Raise `CorruptionError` naming ``source`` unless ``rows`` follow number ``after`` without a gap.
 

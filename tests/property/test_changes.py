@@ -88,7 +88,9 @@ class ChangesMachine(RuleBasedStateMachine):
 
     async def feed(self, number: int, from_seq: int | None) -> slate.ChangeFeed:
         owner = [self.db, self.reader, self.db, self.free][number]
-        feed = owner.changes(from_seq=from_seq, hold="name" if number == NAMED else None, room_bytes=400)
+        feed = owner.changes(
+            from_seq=from_seq, hold="name" if number == NAMED else None, room_bytes=400, spill_bytes=1_500
+        )
         await feed.__aenter__()
         return feed
 
