@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +49,17 @@ def most(notes: Path) -> int:
     return max(int(note.read_text()) for note in notes.iterdir())
 
 
-async def test_a_database_larger_than_a_workers_memory_becomes_one_run(tmp_path: Path, full: bool) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Of which nothing is kept for anybody to look at: it is large."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+async def test_a_database_larger_than_a_workers_memory_becomes_one_run(folder: Path, full: bool) -> None:
     size = FULL if full else SLICE
     rows = size.nbytes // memory_rows.ROW_BYTES
-    small, large, notes = tmp_path / "small", tmp_path / "large", tmp_path / "notes"
+    small, large, notes = folder / "small", folder / "large", folder / "notes"
     await memory_rows.fill(small, SMALL_ROWS, size.sources, SST_BYTES)
     await memory_rows.fill(large, rows, size.sources, SST_BYTES)
     command = ["-m", "tests.spark.memory_driver", str(small), str(large), str(notes), str(BOUND_BYTES), str(SST_BYTES)]
