@@ -165,21 +165,27 @@ def test_one_frame_asked_twice_answers_twice(spark: SparkSession, filled: Filled
     assert df.filter(df.key >= bytearray(middle)).count() == len(filled.rows) - below
 
 
+WRONG = [
+    ({"partitionByte": "1"}, "unknown option partition[bB]yte"),
+    ({"partitionBytes": "0"}, "option partitionBytes='0': a number of bytes"),
+    ({"keyEncoding": "hex", "prefix": "xyz"}, "option prefix='xyz'"),
+    ({"atTime": "2026-01-31T12:00:00"}, "needs its time zone"),
+    ({"atSeq": "1", "atTime": "1"}, "one of the options atSeq and atTime"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"partitionByte": "1"}, "unknown option partitionbyte"),
-        ({"partitionBytes": "0"}, "option partitionBytes='0': a number of bytes"),
-        ({"keyEncoding": "hex", "prefix": "xyz"}, "option prefix='xyz'"),
-        ({"atTime": "2026-01-31T12:00:00"}, "needs its time zone"),
-        ({"atSeq": "1", "atTime": "1"}, "one of the options atSeq and atTime"),
-        ({"atSeq": "999999999"}, "999999999"),
-        ({"checkpoint": "nobody"}, "nobody"),
-    ],
+    ("options", "said"), [*WRONG, ({"atSeq": "999999999"}, "999999999"), ({"checkpoint": "nobody"}, "nobody")]
 )
 def test_bad_options_are_named(spark: SparkSession, filled: Filled, options: dict[str, str], said: str) -> None:
     with pytest.raises(PySparkException, match=said):
-        slate_spark.read(spark, filled.path, **options).count()
+        spark.read.format("slate").options(**options).load(filled.path).count()
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG)
+def test_bad_options_of_a_call_are_an_error_of_ours(spark: SparkSession, options: dict[str, str], said: str) -> None:
+    with pytest.raises(slate.InvalidError, match=said):
+        slate_spark.read(spark, "/nowhere", **options)
 
 
 def test_what_is_no_database_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
