@@ -24,6 +24,8 @@ from slate_async.format.columns import Columns, concat
 from slate_async.runtime.protocol import Runtime
 
 logger = logging.getLogger(__name__)
+MOST_OVER = 256 << 20
+"""Memory is filled so far over the room, or as far again, before it is made again."""
 SEEN_BYTES = 2 << 20
 """Rows are looked through so many bytes at a time, on a worker thread: few milliseconds of work."""
 
@@ -92,8 +94,8 @@ def _closable(batches: AsyncIterator[Columns]) -> Any:
 
 
 class _Kept:
-    """The rows above ``after`` and up to `last` that were found, of which the lowest stay in memory: those up to
-    ``_top`` once it was full. The others are on disk, or given up, which lowers `last`."""
+    """The rows above ``after`` and up to `last` that were found, of which the lowest stay in memory: the others
+    are on disk, or given up, which lowers `last`."""
 
     def __init__(self, after: int, until: int, room: int, spill_bytes: int, runtime: Runtime) -> None:
         self.last = self._until = until
@@ -105,7 +107,7 @@ class _Kept:
         self._spilled = False
         self._parts: list[Columns] = []
         self._nbytes = 0
-        self._limit = 2 * room
+        self._limit = room + min(room, MOST_OVER)
         self._unseen: list[Columns] = []
         self._unseen_bytes = 0
 
@@ -126,7 +128,8 @@ class _Kept:
             await self._runtime.offload.run(self._see)
         if self._nbytes > self._limit:
             await self._make_room()
-            self._limit = 2 * max(self._room, self._nbytes)  # rows that share a number stay, whatever they take
+            low = max(self._room, self._nbytes)  # rows that share a number stay, whatever they take
+            self._limit = low + min(low, MOST_OVER)
 
     def _see(self) -> None:
         rows = concat(self._unseen)

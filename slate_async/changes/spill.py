@@ -40,7 +40,7 @@ class Spill:
     """See the module docstring. Runs are added, of rows up to `until`; then stretches are taken.
 
     room_bytes: of a stretch
-    spill_bytes: what is kept on disk; of more, the highest numbers are given up. The file may become larger by half
+    spill_bytes: what is kept on disk, about; of more, the highest numbers are given up
     """
 
     def __init__(self, until: int, room_bytes: int, spill_bytes: int, runtime: Runtime) -> None:
@@ -52,6 +52,7 @@ class Spill:
         self._runtime = runtime
         self._file: IO[bytes] | None = None
         self._end = 0
+        self._free: list[tuple[int, int]] = []  # sizes and offsets
         self._chunks: list[Chunk] = []
         self._held: list[Columns] = []
 
@@ -63,9 +64,9 @@ class Spill:
         for start in range(0, len(run), rows):
             part = run.slice(start, min(start + rows, len(run)))
             stored = await self._runtime.offload.run(partial(encode_block, part))
-            await self._runtime.blocking.run(partial(self._write, stored))
-            self._chunks.append(Chunk(int(part.seqs[0]), self._end, len(stored)))
-            self._end += len(stored)
+            offset = self._place(len(stored))
+            await self._runtime.blocking.run(partial(self._write, stored, offset))
+            self._chunks.append(Chunk(int(part.seqs[0]), offset, len(stored)))
         if sum(chunk.size for chunk in self._chunks) > self._spill_bytes:
             self._give_up()
 
@@ -76,15 +77,31 @@ class Spill:
         kept = max(1, int(np.searchsorted(sizes, self._spill_bytes // 2)))
         if kept < len(self._chunks):
             self.until = max(self._chunks[0].first, self._chunks[kept].first - 1)
-            self._chunks = [chunk for chunk in self._chunks if chunk.first <= self.until]
+            given_up = [chunk for chunk in self._chunks if chunk.first > self.until]
+            self._chunks = self._chunks[: len(self._chunks) - len(given_up)]
+            self._free += [(self._slot(chunk.size), chunk.offset) for chunk in given_up]
 
-    def _write(self, stored: bytes) -> None:
+    def _slot(self, size: int) -> int:
+        """What a chunk takes in the file, so that others fit into its place: an eighth of a usual one more at most."""
+        unit = max(1, self._room_bytes // CHUNKS_IN_ROOM // 8)
+        return -(-size // unit) * unit
+
+    def _place(self, size: int) -> int:
+        slot = self._slot(size)
+        for number, (free, offset) in enumerate(self._free):
+            if free >= slot:
+                del self._free[number]
+                return offset
+        self._end += slot
+        return self._end - slot
+
+    def _write(self, stored: bytes, offset: int) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="slate-changes-", buffering=0)  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         written = 0
         while written < len(stored):
-            written += os.pwrite(self._file.fileno(), memoryview(stored)[written:], self._end + written)
+            written += os.pwrite(self._file.fileno(), memoryview(stored)[written:], offset + written)
 
     # ---- stretches
 

@@ -15,6 +15,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.changes.selection import SeqSource, select
+from slate_async.changes.spill import Spill
 from slate_async.format.columns import Columns
 from tests.engine import ManualClock, memory_store, open_db, runtime
 from tests.unit.engine.test_changes import all_of
@@ -93,6 +94,19 @@ async def test_what_fits_on_disk_is_read_once_and_more_as_often_as_needed() -> N
         reads[spill_rows] = found[0].reads
     assert reads[10_000] == 1
     assert 3 <= reads[200] < reads[0] / 3
+
+
+async def test_the_disk_is_not_filled_with_what_was_given_up() -> None:
+    """Twenty times as many rows as there is place for, in runs."""
+    rng, spill_bytes = random.Random(3), 40_000
+    spill = Spill(1_000_000, 6_400, spill_bytes, runtime())
+    for _ in range(100):
+        below = [seq for seq in sorted(rng.sample(range(1, 1_000_000), 200)) if seq <= spill.until]
+        if below:
+            await spill.add(rows_of(below, 1))
+    assert spill.until < 100_000
+    assert sum(chunk.size for chunk in spill._chunks) <= spill_bytes
+    assert spill._end < 2 * spill_bytes
 
 
 async def test_without_room_on_disk_all_is_read_again(
