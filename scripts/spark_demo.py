@@ -82,7 +82,6 @@ def session() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(CORES),
-        "spark.python.unix.domain.socket.enabled": "true",
     }.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
