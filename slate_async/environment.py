@@ -31,7 +31,8 @@ from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import prepare
 from slate_async.ingest.spec import IngestSpec
-from slate_async.ingesting import DAY_S, IngestJob, IngestTask, WantedJob, begin_ingest
+from slate_async.ingest_opening import WantedJob
+from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.manifest.driver import translating
 from slate_async.member import Member
 from slate_async.objectstore.neighbours import Neighbours
@@ -264,14 +265,13 @@ class Environment:
     ) -> Opening[IngestJob]:
         """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
 
-        job_id: its name, 1 to 200 characters; one that is known is the same job, whoever opened it before. By default
-        a new one
+        job_id: its name, 1 to 200 characters; one that is known is the same job. By default a new one
         lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
         create: make the database if it is missing
         replace: delete every key that is there when the job begins and that its rows do not have; what is written
-        meanwhile under other keys stays. The job's tasks read what was there, all of it
+        meanwhile under other keys stays. Its tasks read all that was there; what waits to be admitted is waited for
 
-        Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
+        Raises `InvalidError`, `NotAdmittedError` (``replace``), `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, None, name)
         wanted = WantedJob.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 

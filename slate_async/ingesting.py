@@ -7,31 +7,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Protocol, Self
-from uuid import UUID
+from typing import Protocol
 
 from slate_async.counters import shared_counters
 from slate_async.db import Db
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.ingest import manage
 from slate_async.ingest.manage import IngestInfo
-from slate_async.ingest.replacement import gaps
+from slate_async.ingest.replacement import OpenOld
 from slate_async.ingest.rows import Duplicates
 from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.ingest.sst_writer import Batches, write_deletes, write_ssts
-from slate_async.log.extent import LogExtent, find_extent
+from slate_async.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
+from slate_async.ingest_opening import WAIT_S, WantedJob, poll_s, register_job
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable, has_writer
+from slate_async.manifest.edits import has_writer
 from slate_async.manifest.ingests import RenewIngest
-from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
-from slate_async.opening import find_or_create
 from slate_async.place import Place
-from slate_async.reader import DbReader
-from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.write.rows import Duration, seconds
 
@@ -39,19 +33,12 @@ logger = logging.getLogger(__name__)
 DAY_S = 86_400.0
 RENEWALS = 3
 """An open job is renewed so often in its lifetime."""
-WAIT_S = 60.0
 
 
 class OpenWriter(Protocol):
     """Opens the job's database as its writer; ``if_free``: only if nobody else has."""
 
     def __call__(self, *, if_free: bool) -> AbstractAsyncContextManager[Db]: ...
-
-
-class OpenOld(Protocol):
-    """Opens a reader of the job's database at a checkpoint."""
-
-    def __call__(self, checkpoint: UUID) -> AbstractAsyncContextManager[DbReader]: ...
 
 
 class IngestTask(Member):
@@ -87,9 +74,13 @@ class IngestTask(Member):
         A job that replaces what was there also deletes the other keys of then, from the first of the batches to the
         last; so what one call is given must be all the job has of that range.
 
-        Raises `InvalidError` for rows that cannot be taken, naming the first, `UnavailableError`."""
+        Raises `InvalidError` for rows that cannot be taken, naming the first, `ConflictError` if the job replaces and
+        was committed or has ended, `UnavailableError`."""
         self._check()
-        return await _write(self._place, self.spec, batches, duplicates, self._old)
+        place = self._place
+        return await write_ssts(
+            place.store, self.spec, batches, place.runtime, duplicates=duplicates, open_old=self._old
+        )
 
     def __repr__(self) -> str:
         return f"<IngestTask {self._name} {self.spec.job_id!r} {self._state}>"
@@ -138,9 +129,17 @@ class IngestJob(Member):
 
     async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
         """Upload ``batches`` here, as `IngestTask.write` does elsewhere; `commit` takes them along. Ranges of keys of
-        several calls must not overlap."""
+        several calls must not overlap. Of a job that replaces, and that another driver has committed, nothing is
+        written."""
         self._check()
-        written = await _write(self._place, self.spec, batches, duplicates, self._old)
+        spec, place = self.spec, self._place
+        try:
+            written = await write_ssts(
+                place.store, spec, batches, place.runtime, duplicates=duplicates, open_old=self._old
+            )
+        except ConflictError:
+            await self._check_committed()
+            return []
         self._written += written
         return written
 
@@ -173,10 +172,10 @@ class IngestJob(Member):
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
         told = list(ssts)
-        if (deletes := await self._deletes(told)) is not None:
-            told += deletes
+        if (replaced := await self._replaced(told)) is not None:
+            told += replaced.deletes
             if exclusive:
-                return await self._as_writer(limit, first=partial(self._commit_alone, told, batch))
+                return await self._as_writer(limit, first=partial(self._commit_alone, told, batch, replaced.seq))
         info = await self._commit(told, batch)
         if not info.done and exclusive:
             return await self._as_writer(limit)
@@ -197,38 +196,48 @@ class IngestJob(Member):
         manage.check_same(info, batch)
         return info
 
-    async def _deletes(self, told: list[IngestedSst]) -> list[IngestedSst] | None:
-        """SSTs of deletes for the replaced keys that no task answers for; ``None`` if nothing is replaced, or somebody
-        has committed the job, which then needs no old rows any more."""
+    async def _replaced(self, told: list[IngestedSst]) -> Replaced | None:
+        """What the job replaces, with the deletes that no task has made; ``None`` if it only adds, or is committed."""
         spec, place = self._spec, self._place
         if spec is None or spec.replaces is None:
             return None
-        made: list[IngestedSst] = []
         try:
-            async with self._old(spec.replaces) as old:
-                for gap in gaps([*self._written, *told]):
-                    made += await write_deletes(place.store, spec, old, gap, place.runtime)
-        except SlateError:
-            if (await manage.info(self._driver, self.job_id)).state == "registered":
-                raise
+            return await write_deletes(place.store, spec, [*self._written, *told], self._old, place.runtime)
+        except ConflictError:
+            await self._check_committed()
             return None
-        return made
 
-    async def _commit_alone(self, told: list[IngestedSst], batch: tuple[str, int] | None, db: Db) -> None:
-        """Commit, unless something was written since the job began: what it replaces must be all there is."""
-        spec = self.spec
-        assert spec.replaces is not None
-        async with self._old(spec.replaces) as old, old.snapshot() as then:
-            replaced = then.seq
-        if (newest := db.status().last_seq) != replaced:
-            raise ConflictError(
-                f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced}; by now"
-                f" {newest} is given. Withdraw it and begin anew, or commit it beside the writer: then what was first"
-                " put since stays",
-                outcome="not_applied",
-            )
+    async def _check_committed(self) -> None:
+        """What a job replaces is kept no longer. Raise `ConflictError` unless that is so since somebody committed
+        it."""
+        info = await manage.info(self._driver, self.job_id)
+        if info.state in ("pending", "admitted", "repeated"):
+            logger.info("%s: ingest %s was committed by another driver", self._name, self.job_id)
+            return
+        expired = info.state in ("registered", "expired")
+        why = "has expired: nobody renewed it in time" if expired else f"was {info.state}"
+        raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
+
+    async def _commit_alone(
+        self, told: list[IngestedSst], batch: tuple[str, int] | None, replaced: int, db: Db
+    ) -> None:
+        """Commit, unless something was written since the job began: then nobody can commit it so any more, and it is
+        withdrawn, so that it may begin anew."""
         await self._driver.load()  # what it knows may be older than the writer's claim
-        await self._commit(told, batch, alone=db.status().epoch)
+        newest = db.status().last_seq
+        try:
+            if newest != replaced and (await self.info()).state == "registered":
+                raise ConflictError(
+                    f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced}; by now"
+                    f" {newest} is given. It was withdrawn: begin anew, or beside the writer, where what is first put"
+                    " meanwhile stays",
+                    outcome="not_applied",
+                )
+            await self._commit(told, batch, alone=db.status().epoch)
+        except ConflictError:
+            with suppress(SlateError):
+                await self.withdraw(unless_committed=True)
+            raise
 
     async def _among_first(self, timeout_s: float) -> IngestInfo:
         """Nobody had ever opened the database to write when the job began, so perhaps nobody will admit it. Others may
@@ -293,7 +302,7 @@ class IngestJob(Member):
 
     @property
     def _poll_s(self) -> float:
-        return min(self._place.settings.manifest_poll_interval_ms / 1000, 1.0)
+        return poll_s(self._place.settings)
 
     async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
@@ -343,22 +352,6 @@ class IngestJob(Member):
         return f"<IngestJob {self._name} {self.job_id!r} {self._state}>"
 
 
-@dataclass(frozen=True, slots=True)
-class WantedJob:
-    """A job as it is asked for; see `Environment.open_ingest`."""
-
-    job_id: str
-    lifetime_ms: int
-    create: bool
-    replace: bool
-
-    @classmethod
-    def of(cls, job_id: str, lifetime: Duration, create: bool, replace: bool) -> Self:
-        """Raises `InvalidError` for what cannot be meant."""
-        manage.check_job(job_id)
-        return cls(job_id, max(1, round(seconds(lifetime, "lifetime") * 1000)), create, replace)
-
-
 async def begin_ingest(
     place: Place,
     supervisor: Supervisor,
@@ -368,32 +361,5 @@ async def begin_ingest(
     old: OpenOld,
 ) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
-    driver = place.driver(supervisor)
-    try:
-        state = await find_or_create(place, driver, create=wanted.create)
-        check_usable(state)
-        replaced = await _log_extent(place, driver, state) if wanted.replace else None
-        spec = await manage.register(driver, place.runtime, place.settings, wanted.job_id, wanted.lifetime_ms, replaced)
-        return IngestJob(place, wanted, driver, spec, supervisor, release, writer=writer, old=old)
-    except BaseException:
-        await to_the_end(driver.close())
-        raise
-
-
-async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState) -> LogExtent:
-    """How far the log goes now."""
-    register = place.register(state)
-    try:
-        return await find_extent(place.store, driver.load, register)
-    finally:
-        if register is not None:
-            await to_the_end(register.close())
-
-
-async def _write(
-    place: Place, spec: IngestSpec, batches: Batches, duplicates: Duplicates, open_old: OpenOld
-) -> list[IngestedSst]:
-    if spec.replaces is None:
-        return await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates)
-    async with open_old(spec.replaces) as old:
-        return await write_ssts(place.store, spec, batches, place.runtime, duplicates=duplicates, old=old)
+    driver, spec = await register_job(place, supervisor, wanted)
+    return IngestJob(place, wanted, driver, spec, supervisor, release, writer=writer, old=old)

@@ -18,7 +18,7 @@ from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK, AdmittedError
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
-from slate_async.errors import ConflictError, InvalidError, SlateError
+from slate_async.errors import InvalidError, SlateError
 from slate_async.ingest.manage import IngestInfo, NotAdmittedError
 from slate_async.ingest.rows import COLUMNS
 
@@ -113,11 +113,6 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
             if info.state == "registered":
                 await job.write(batches)
             info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
-        except (InvalidError, ConflictError):
-            if wanted.job_id is None:  # nobody goes on with this job, which would hold collectors up
-                with suppress(SlateError):
-                    await job.withdraw(unless_committed=True)
-            raise
         except NotAdmittedError as error:
             raise NotAdmittedError(
                 f"ingest {job.job_id!r} is committed, and no writer has admitted it within {wanted.timeout_s:g} s. It"
@@ -126,6 +121,11 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
                 f" slate withdraw-ingest {job.job_id}",
                 error.info,
             ) from error
+        except BaseException:
+            if wanted.job_id is None:  # nobody goes on with this job, which would hold collectors up
+                with suppress(SlateError):
+                    await job.withdraw(unless_committed=True)
+            raise
     _show(session.output, info)
     return OK
 

@@ -20,6 +20,7 @@ from slate_async.manifest.ingests import (
     admitted_batch,
     find_ingest,
     find_record,
+    pending_ingests,
 )
 from slate_async.manifest.state import Ingest, IngestRecord, ManifestState
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
@@ -40,7 +41,7 @@ class IngestInfo:
 
     state: ``"registered"``: its SSTs are being made; ``"pending"``: committed, waits for a writer; ``"admitted"``;
     ``"withdrawn"``; ``"expired"``: nobody committed or renewed it in time; ``"repeated"``: its batch was there already
-    rows, ssts, size: of what was committed; of one that has ended rows only, those admitted
+    rows, ssts, size: of what was committed, deletes counted; of one that has ended rows only, those admitted
     seq: the sequence number of all its rows, once admitted; 0 if it had none
     since_ms: wall clock: when it began, or ended
     expire_ms: of a registered one, when it ends unless renewed
@@ -137,7 +138,7 @@ async def register(
 
     replaced: of one that replaces what is there: how far the log goes that is part of it
 
-    Raises `InvalidError`, `UnavailableError`."""
+    Raises `InvalidError`, `UnavailableError`; `ConflictError` if it replaces, and others wait to be admitted."""
     now_ms = runtime.clock.now_ms()
     end_ms = now_ms + lifetime_ms
     base = None if replaced is None else _base(runtime, now_ms, end_ms, replaced)
@@ -238,6 +239,20 @@ async def withdraw(
     state = await driver.commit(WithdrawIngest(job_id, clock.now_ms(), unless_committed, base_version))
     found, record = _known(state, job_id), find_record(state, job_id)
     return found if record is None else replace(found, state=record.outcome)
+
+
+async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: float, poll_s: float) -> None:
+    """Wait until everything that is committed is in the database. Raises `NotAdmittedError` after ``timeout_s``."""
+    deadline = clock.monotonic() + timeout_s
+    while waiting := pending_ingests(await driver.existing("the database")):
+        if clock.monotonic() >= deadline:
+            raise NotAdmittedError(
+                f"ingest {waiting[0].id!r} is committed, and no writer has admitted it within {timeout_s:g} s: what it"
+                " brings has to be there before it can be replaced. Open the database to write, commit that one"
+                " exclusively, or withdraw it",
+                _of_job(waiting[0]),
+            )
+        await clock.sleep(poll_s)
 
 
 async def until_admitted(

@@ -8,18 +8,20 @@ under one number, and for readers, time travel and the change feed the replaceme
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from itertools import accumulate
 from typing import Protocol
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from slate_async.compaction.merge import VersionFilter
 from slate_async.compaction.rounds import Rounds
+from slate_async.errors import ConflictError, InvalidError
 from slate_async.format.columns import Columns
-from slate_async.ingest.spec import IngestedSst
+from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.read.merge import first_row_after, key_at
 from slate_async.read.scan import Scan
 from slate_async.runtime.protocol import Runtime
@@ -32,28 +34,71 @@ Gap = tuple[bytes | None, bytes | None]
 
 
 class OldRows(Protocol):
-    """The database as it was; see `slate_async.Readable`."""
+    """The database as it was, a snapshot; rows that have expired are there as long as they are stored, for clocks may
+    differ."""
+
+    @property
+    def seq(self) -> int:
+        """Its sequence number."""
 
     def scan(self, start: bytes | None = None, end: bytes | None = None) -> Scan:
         """Rows of ``[start, end)``."""
 
 
+class OldDatabase(Protocol):
+    """A reader at a checkpoint."""
+
+    def snapshot(self, *, expired: bool) -> AbstractAsyncContextManager[OldRows]:
+        """What it shows. ``expired``: rows that have expired, too."""
+
+
+OpenOld = Callable[[UUID], AbstractAsyncContextManager[OldDatabase]]
+"""Opens a reader at that checkpoint."""
+
+
+@asynccontextmanager
+async def old_rows(open_old: OpenOld, spec: IngestSpec) -> AsyncGenerator[OldRows, None]:
+    """What the job replaces. Raises `ConflictError` if that is kept no longer."""
+    assert spec.replaces is not None
+    async with AsyncExitStack() as stack:
+        try:
+            reader = await stack.enter_async_context(open_old(spec.replaces))
+        except InvalidError as error:
+            raise ConflictError(
+                f"what ingest {spec.job_id!r} replaces is kept no longer: it was committed, withdrawn, or it expired",
+                outcome="not_applied",
+            ) from error
+        yield await stack.enter_async_context(reader.snapshot(expired=True))
+
+
 async def over_deletes(
-    rows: AsyncIterator[Columns], old: OldRows, create_ms: int, runtime: Runtime
+    rows: AsyncIterator[Columns],
+    open_rows: Callable[[], AbstractAsyncContextManager[OldRows]],
+    create_ms: int,
+    runtime: Runtime,
 ) -> AsyncGenerator[Columns, None]:
-    """``rows``, of distinct ascending keys, with tombstones for the other keys of ``old`` from the first to the last of
-    them."""
-    new, newest = _Watched(rows), VersionFilter(MAX_SEQ)
+    """``rows``, of distinct ascending keys, with tombstones for the other old keys from the first to the last of them.
+    The old rows are opened if there are new ones."""
+    new = _Watched(rows)
+    first = await new.peek()
+    if first is None:
+        return
+    async with open_rows() as old:
+        merged = _merged(new, _old_keys(old, key_at(first, 0), create_ms), runtime)
+        async with aclosing(merged):
+            async for part in merged:
+                yield part
+
+
+async def _merged(new: _Watched, old: AsyncGenerator[Columns, None], runtime: Runtime) -> AsyncGenerator[Columns, None]:
+    """Both, up to the last of ``new``, whose rows count where both have a key."""
+    rounds, newest = Rounds([new, old], nbytes=ROUND_BYTES), VersionFilter(MAX_SEQ)
 
     def step() -> Columns:
         found = rounds.step()
         _, kept = newest.look(found)
         return found.take(kept)
 
-    first = await new.peek()
-    if first is None:
-        return
-    rounds = Rounds([new, _old_keys(old, key_at(first, 0), create_ms)], nbytes=ROUND_BYTES)
     try:
         while await rounds.fill():
             part = await runtime.offload.run(step)

@@ -8,8 +8,10 @@ Memory: two SSTs, the batch that is taken, and the next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,16 +19,18 @@ from slate_async.compaction.merge import Tally
 from slate_async.compaction.output import SstOutput
 from slate_async.errors import InvalidError
 from slate_async.format.columns import Columns
-from slate_async.ingest.replacement import Gap, OldRows, deletes_between, over_deletes
+from slate_async.ingest.replacement import Gap, OpenOld, deletes_between, gaps, old_rows, over_deletes
 from slate_async.ingest.rows import Duplicates, RowChecker
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
 
 JOB = "slate-ingest"
 """Object metadata: the job that an SST was made for."""
 SLICE_ROWS = 65_536
 """A larger batch is taken in slices of so many rows."""
+GAPS_IN_PARALLEL = 4
 Batches = Iterable[pa.RecordBatch | pa.Table] | AsyncIterable[pa.RecordBatch | pa.Table]
 
 
@@ -37,29 +41,45 @@ async def write_ssts(
     runtime: Runtime,
     *,
     duplicates: Duplicates = "error",
-    old: OldRows | None = None,
+    open_old: OpenOld | None = None,
 ) -> list[IngestedSst]:
     """Write ``batches`` (columns as in `slate_async.ingest.rows`; keys ascending over all of them) as SSTs.
 
-    old: what a replacing job replaces: its other keys, from the first to the last of ``batches``, are deleted
+    open_old: of a job that replaces: its other keys, from the first to the last of ``batches``, are deleted
 
     The SSTs, in key order; none for no rows. Raises `InvalidError` for rows that cannot be taken, naming the first,
-    `UnavailableError`; what was uploaded then is garbage."""
+    `ConflictError` if what is replaced is kept no longer, `UnavailableError`; what was uploaded then is garbage."""
     if duplicates not in ("error", "last"):
         raise InvalidError(f"duplicates is 'error' or 'last', not {duplicates!r}")
     async with aclosing(_checked(batches, RowChecker(spec.begun_ms, duplicates), runtime)) as rows:
-        if old is None:
+        if spec.replaces is None:
             return await _stored(rows, store, spec, runtime)
-        async with aclosing(over_deletes(rows, old, spec.begun_ms, runtime)) as replacing:
+        assert open_old is not None
+        open_rows = partial(old_rows, open_old, spec)
+        async with aclosing(over_deletes(rows, open_rows, spec.begun_ms, runtime)) as replacing:
             return await _stored(replacing, store, spec, runtime)
 
 
+class Replaced(NamedTuple):
+    """seq: sequence number of what a job replaces; deletes: what its tasks do not delete"""
+
+    seq: int
+    deletes: list[IngestedSst]
+
+
 async def write_deletes(
-    store: ObjectStore, spec: IngestSpec, old: OldRows, gap: Gap, runtime: Runtime
-) -> list[IngestedSst]:
-    """Write tombstones for the keys of ``old`` in ``gap`` as SSTs; as `write_ssts` otherwise."""
-    async with aclosing(deletes_between(old, gap, spec.begun_ms)) as rows:
-        return await _stored(rows, store, spec, runtime)
+    store: ObjectStore, spec: IngestSpec, ssts: Sequence[IngestedSst], open_old: OpenOld, runtime: Runtime
+) -> Replaced:
+    """Write deletes of what the job replaces and the tasks that wrote ``ssts`` do not answer for. Raises as
+    `write_ssts`."""
+    async with old_rows(open_old, spec) as old:
+
+        async def fill(gap: Gap) -> list[IngestedSst]:
+            async with aclosing(deletes_between(old, gap, spec.begun_ms)) as rows:
+                return await _stored(rows, store, spec, runtime)
+
+        made = await map_bounded(fill, gaps(ssts), GAPS_IN_PARALLEL)
+        return Replaced(old.seq, [sst for part in made for sst in part])
 
 
 async def _stored(

@@ -94,7 +94,8 @@ class RegisterIngest:
     lengthened once half of such a life is over, for who goes on with it may come late. A job that was withdrawn, or has
     expired, may begin anew; one that is admitted stays so.
 
-    replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays"""
+    replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays.
+    Nothing may wait to be admitted then: it would be no part of the checkpoint, and come in before the job"""
 
     id: str
     now_ms: int
@@ -103,7 +104,7 @@ class RegisterIngest:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is the job, or its record. Raises `InvalidError` if there are too many, or if it is on its way and
-        replaces what was there where this one does not, or the other way round."""
+        replaces what was there where this one does not, or the other way round; `ConflictError` while others wait."""
         job, ended = find_ingest(state, self.id), find_record(state, self.id)
         if job is not None:
             self._check_same(job)
@@ -119,6 +120,8 @@ class RegisterIngest:
             )
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
         if self.replaces is not None:
+            if waiting := pending_ingests(state):
+                raise ConflictError(f"ingest {waiting[0].id!r} waits to be admitted", outcome="not_applied")
             state = self.replaces.apply(state) or state
             begun = replace(begun, replaces=self.replaces.id)
         records = tuple(one for one in state.ingest_records if one.id != self.id)
@@ -155,7 +158,8 @@ class RenewIngest:
 
 @dataclass(frozen=True, slots=True)
 class CommitIngest:
-    """Let ``ssts``, in key order, wait to be admitted. Asked for again, whatever was asked first stands.
+    """Let ``ssts``, in key order, wait to be admitted. Asked for again, whatever was asked first stands. Of those that
+    replace what was there, and do not know of each other, the first to be committed wins: the others end.
 
     batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
@@ -193,6 +197,8 @@ class CommitIngest:
                     f"the last batches of {MAX_APPS} streams are remembered, and of no more; forget one that has ended",
                     outcome="not_applied",
                 )
+        if job.replaces is not None:
+            state = self._without_rivals(state)
         if not self.ssts:
             done = _ended(state, job, "admitted", self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
@@ -202,12 +208,17 @@ class CommitIngest:
         others = tuple(one for one in state.ingests if one is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
 
+    def _without_rivals(self, state: ManifestState) -> ManifestState:
+        for one in state.ingests:
+            if one.id != self.id and one.replaces is not None:
+                state = _ended(state, one, "withdrawn", self.now_ms)
+        return state
+
     def _check_alone(self, state: ManifestState, epoch: int) -> None:
         check_writer(state, epoch)
         if others := pending_ingests(state):
             raise ConflictError(
-                f"ingest {self.id!r} was to replace everything, and {others[0].id!r} came in meanwhile; withdraw it and"
-                " begin anew",
+                f"ingest {self.id!r} was to replace everything, and {others[0].id!r} came in meanwhile; begin anew",
                 outcome="not_applied",
             )
 
@@ -391,11 +402,13 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
         return job
     if job is None and ended is not None and ended.outcome in ("admitted", "repeated"):
         return None
-    why = "it is not registered" if ended is None else f"it was {ended.outcome}"
+    why = "it is not registered"
     if job is not None:
         why = "it had ended, and was begun anew"
     elif ended is not None and ended.outcome == "expired":
         why = "it expired: nobody renewed it in time"
+    elif ended is not None:
+        why = f"it was {ended.outcome}, by hand or by another ingest that replaced everything first"
     outcome: Outcome = "unknown" if ended is None else "not_applied"
     raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome=outcome)
 

@@ -178,8 +178,8 @@ def refuse_held(state: ManifestState, now_ms: int) -> None:
         named = ", ".join(f"{one.id} ({one.name or one.owner})" for one in held[:5])
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
         raise InvalidError(
-            f"checkpoints hold the database: {named}{more}; delete them, close the readers, destroy or detach the"
-            f" clones{', or destroy it softly' if state.destroyed_at_ms is None else ''}"
+            f"checkpoints hold the database: {named}{more}; delete them, close the readers, withdraw the ingests,"
+            f" destroy or detach the clones{', or destroy it softly' if state.destroyed_at_ms is None else ''}"
         )
 
 

@@ -101,13 +101,13 @@ def bulk_load(
 
     job = worker.run(begin)
     try:
-        with watched(df.sparkSession, f"slate_async load of {path}", progress), _ended_by(BaseException, job, name):
+        with watched(df.sparkSession, f"slate_async load of {path}", progress), _ended(job, name):
             ssts = _made(rows, at, metastore, job, "error" if order is None else "last", batch)
 
         async def commit(_: slate.Environment) -> slate.IngestInfo:
             return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
 
-        with _ended_by((slate.InvalidError, slate.ConflictError), job, name):
+        with _ended(job, name):
             return worker.run(commit)
     finally:
         worker.run(lambda _: job.close())
@@ -134,15 +134,15 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
 
 
 @contextmanager
-def _ended_by(
-    causes: type[BaseException] | tuple[type[BaseException], ...], job: slate.IngestJob, name: str | None
-) -> Iterator[None]:
-    """Withdraw ``job`` if the block ends by one of ``causes``, for it would hold collectors up until it expires.
+def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
+    """Withdraw ``job`` if the block fails and it is not committed, for it would hold collectors up until it expires.
 
     name: what its user called it: then it stays. Another driver may be at work on it, or this one called again"""
     try:
         yield
-    except causes:
+    except slate.NotAdmittedError:
+        raise
+    except BaseException:
         if name is None:
             with suppress(slate.SlateError):
                 this_worker().run(lambda _: job.withdraw(unless_committed=True))
@@ -170,7 +170,7 @@ def _made(
         write = _write_there(path, metastore, job.spec.to_json(), duplicates)
         with plain_errors():
             return _told(rows.mapInArrow(write, TOLD).collect())
-    except slate.InvalidError:
+    except (slate.InvalidError, slate.ConflictError):
         if worker.run(lambda _: job.info()).state not in ("pending", "admitted", "repeated"):
             raise
         logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -101,8 +102,17 @@ class IngestAdmission:
         self._room = room
         self._clock = clock
         self._wake = asyncio.Event()
+        self._opening = ExitStack()
+        self._paused = False
         self._refs: dict[int, SstRef] = {}
         self.stats = IngestStats()
+
+    def start(self) -> None:
+        """What waits when the writer opens comes before its first row: until then writes wait."""
+        if pending_ingests(self._state()):
+            self._opening.enter_context(self._intake.paused())
+            self._paused = True
+        self.notify()
 
     def notify(self) -> None:
         """A state was adopted."""
@@ -111,13 +121,22 @@ class IngestAdmission:
 
     async def run(self) -> None:
         """Admit what is pending, for ever."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while pending_ingests(self._state()):
-                await self._admit()
-            if untold_ingests(self._state()):
-                await self._tell()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while pending_ingests(self._state()):
+                    await self._admit()
+                self._go_on()
+                if untold_ingests(self._state()):
+                    await self._tell()
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """What waited when the writer opened is in."""
+        self._opening.close()
+        self._paused = False
 
     async def _tell(self) -> None:
         """Nothing depends on it but who waits, so a store that does not answer is asked again, later."""
@@ -132,7 +151,7 @@ class IngestAdmission:
         await self._room()
         await self._lighten()
         began = self._clock.monotonic()
-        with self._intake.paused():
+        with nullcontext() if self._paused else self._intake.paused():
             await self._settle()
             if self._state().wal_enabled:
                 await self._with_flush()

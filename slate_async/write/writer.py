@@ -157,8 +157,8 @@ class Writer:
                 self.tables.freeze()
             self._supervisor.spawn("L0 flusher", self.l0.run())
             self.l0.notify()
+        self.ingests.start()
         self._supervisor.spawn("ingest admission", self.ingests.run())
-        self.ingests.notify()
 
     # ---- writes
 

@@ -42,5 +42,5 @@ def test_every_part_of_a_replacement_happens() -> None:
     for scenario in INGEST_LIFE:
         for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
             happened.update(one.stats)
-    for what in ("replacements-admitted", "replacements-pending", "replacements-expired"):
+    for what in ("replacements-admitted", "replacements-pending", "replacements-refused"):
         assert happened[what] > COVERAGE_SEEDS // 2, f"{what} hardly ever happens: {happened}"

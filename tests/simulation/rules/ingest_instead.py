@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
 from slate_async.format.columns import Columns
-from slate_async.ingest.replacement import Gap, OldRows
+from slate_async.ingest.replacement import Gap
 from slate_async.ingest.spec import IngestedSst
 from slate_async.log.extent import LogExtent
 from slate_async.manifest import ingests
@@ -62,7 +62,7 @@ def base_without_log(runtime: Runtime, now_ms: int, end_ms: int, extent: LogExte
 
 
 async def only_rows(
-    rows: AsyncIterator[Columns], old: OldRows, create_ms: int, runtime: Runtime
+    rows: AsyncIterator[Columns], open_rows: object, create_ms: int, runtime: Runtime
 ) -> AsyncGenerator[Columns, None]:
     """A task of an ingest that replaces deletes nothing."""
     async for part in rows:

@@ -14,13 +14,12 @@ from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import follower
-from tests.simulation.scenarios.life import replacers
 from tests.simulation.scenarios.life.play import life_scenario
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
 _LIFE = {**_ALONE, **_INGESTED}
-_REPLACING = life_scenario("life", "what a switch runs", **_LIFE)
+_REPLACING = life_scenario("life", "what a switch runs", **{**_LIFE, "ingesters": 1, "faults": 0.5, "freezes": 0.0})
 
 INGEST_SWITCHES: Sequence[Switch] = (
     Switch(
@@ -86,8 +85,8 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "22",
         "an ingest replaces what is in SSTs, whatever is in the log",
         (Patch(manage, "_base", ingest_instead.base_without_log),),
-        within=60,
-        stage=_REPLACING,
+        within=120,
+        stage=life_scenario("life", "what a switch runs", **_LIFE),
     ),
     Switch(
         "30-replaced-range",
@@ -101,7 +100,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-replaced-gaps",
         "30",
         "the driver of an ingest that replaces deletes nothing",
-        (Patch(replacers, "gaps", ingest_instead.no_gaps),),
+        (Patch(sst_writer, "gaps", ingest_instead.no_gaps),),
         within=60,
         stage=_REPLACING,
     ),

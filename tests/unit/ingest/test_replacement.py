@@ -16,7 +16,7 @@ from slate_async.ingest.replacement import gaps, over_deletes
 from slate_async.ingest.spec import IngestedSst
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.types import DELETE, PUT
-from tests.engine import KINDS, ManualClock, memory_store, open_db, runtime
+from tests.engine import KINDS, ManualClock, memory_store, open_db, runtime, settle
 
 NAME = "memory://test"
 
@@ -85,8 +85,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
 
 
 async def test_what_is_first_put_meanwhile_stays_and_what_was_there_goes(store: MemoryStore) -> None:
-    async with open_db(store) as db, open_job(store) as early:
-        assert early.spec.replaces is not None  # of an empty database
+    async with open_db(store) as db:
         await db.put(b"a", b"old")
         await db.put(b"b", b"old")
         async with open_job(store, "late") as job:
@@ -95,9 +94,71 @@ async def test_what_is_first_put_meanwhile_stays_and_what_was_there_goes(store: 
             await job.write([table({"x": "1"})])
             await admitted(job, db)
             assert await contents(db) == {"c": "new here", "x": "1"}
-        await early.write([table({"y": "1"})])
-        await admitted(early, db)
-        assert await contents(db) == {"c": "new here", "x": "1", "y": "1"}
+
+
+async def test_of_two_at_once_the_first_wins(store: MemoryStore) -> None:
+    """Neither knows what the other brings, and both together are what nobody asked for."""
+    async with open_db(store) as db, open_job(store, "first") as first, open_job(store, "second") as second:
+        await second.write([table({"b": "2"})])
+        await first.write([table({"a": "1"})])
+        await admitted(first, db)
+        for attempt in (second.write([table({"c": "2"})]), second.commit()):
+            with pytest.raises(slate.ConflictError, match="'second' was withdrawn; begin again"):
+                await attempt
+        assert await contents(db) == {"a": "1"}
+        async with open_job(store, "second") as again:
+            await again.write([table({"b": "2"})])
+            await admitted(again, db)
+        assert await contents(db) == {"b": "2"}
+
+
+async def test_what_waits_to_be_admitted_is_replaced_too(store: MemoryStore) -> None:
+    for number, replace in enumerate((False, True)):
+        async with open_job(store, f"waits {number}", replace=replace, create=True) as waits:
+            await waits.write([table({f"a{number}": "old"})])
+            await waits.commit(wait=False)
+        beginning = asyncio.ensure_future(open_job(store, f"job {number}").__aenter__())
+        await settle(100)
+        assert not beginning.done()
+        async with open_db(store) as db:
+            async with await beginning as job:
+                await job.write([table({"b": "new"})])
+                await admitted(job, db)
+            assert await contents(db) == {"b": "new"}
+
+
+async def test_what_nobody_admits_cannot_be_replaced(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slate_async.ingest_opening.WAIT_S", 0.05)
+    async with open_job(store, "waits", replace=False, create=True) as waits:
+        await waits.write([table({"a": "old"})])
+        await waits.commit(wait=False)
+    with pytest.raises(slate.NotAdmittedError, match="'waits' is committed, and no writer has admitted it"):
+        await open_job(store)
+
+
+async def test_what_waits_comes_before_the_first_row_of_the_next_writer(store: MemoryStore) -> None:
+    async with open_db(store) as db:
+        await db.put(b"a", b"old")
+    async with open_job(store) as job:
+        await job.write([table({"b": "new"})])
+        await job.commit(wait=False)
+    async with open_db(store) as db:
+        handle = await db.put(b"c", b"after", await_durable=False)
+        assert handle.seq == 3  # 2 is that of what waited
+        assert await contents(db) == {"b": "new", "c": "after"}
+
+
+async def test_rows_that_have_expired_by_one_clock_are_deleted_for_all(store: MemoryStore) -> None:
+    """A task whose clock is ahead may not see them; a reader whose clock is behind may."""
+    clock, ahead = ManualClock(), ManualClock()
+    ahead.wall_ms = clock.wall_ms + 60_000
+    async with open_db(store, clock=clock) as db:
+        for key in (b"a", b"c", b"e"):
+            await db.put(key, b"old", ttl=30)
+        async with open_job(store, run=runtime(ahead)) as job:
+            await job.write([table({"b": "new", "d": "new"})])
+            await admitted(job, db)
+        assert await contents(db) == {"b": "new", "d": "new"}
 
 
 async def test_no_rows_leave_nothing(store: MemoryStore) -> None:
@@ -158,10 +219,12 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
             with pytest.raises(slate.ConflictError, match="began at sequence number 2; by now 3 is given") as error:
                 await job.commit(exclusive=True)
             assert error.value.outcome == "not_applied"
-        assert (await job.info()).state == "registered"
-        await job.withdraw()
+        assert (await job.info()).state == "withdrawn"
+    async with open_job(store, "second") as job:  # begins anew
+        await job.write([table({"c": "new"})])
+        assert (await job.commit(exclusive=True)).state == "admitted"
     async with open_db(store) as db:
-        assert await contents(db) == {"b": "new", "z": "meanwhile"}
+        assert await contents(db) == {"c": "new"}
 
 
 async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> None:
@@ -180,7 +243,7 @@ async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> 
         job._commit = late
         with pytest.raises(slate.ConflictError, match="was to replace everything, and 'other' came in meanwhile"):
             await job.commit(exclusive=True)
-        assert (await job.info()).state == "registered"
+        assert (await job.info()).state == "withdrawn"
 
 
 async def test_whoever_lost_the_writers_role_replaces_nothing(store: MemoryStore) -> None:
@@ -228,8 +291,42 @@ async def test_two_drivers_of_one_job_get_one_answer(store: MemoryStore) -> None
             await first.write([table({"x": "1"})])
             await second.write([table({"x": "2"})])
             info = await admitted(first, db)
+            assert await second.write([table({"y": "2"})]) == []
             assert await second.commit() == info
+            async with slate.open_ingest_task(store, second.spec, name=NAME, runtime=runtime()) as task:
+                with pytest.raises(slate.ConflictError, match="kept no longer: it was committed"):
+                    await task.write([table({"y": "2"})])
         assert await contents(db) == {"x": "1"}
+
+
+async def test_two_exclusive_drivers_of_one_job_get_one_answer(store: MemoryStore) -> None:
+    async with open_db(store) as db:
+        await db.put(b"a", b"old")
+    async with open_job(store) as first, open_job(store) as second:
+        await first.write([table({"x": "1"})])
+        await second.write([table({"x": "2"})])
+        replaced = second._replaced
+
+        async def slow(*told: Any) -> Any:
+            found = await replaced(*told)
+            await first.commit(exclusive=True)
+            return found
+
+        second._replaced = slow
+        assert (await second.commit(exclusive=True)).state == "admitted"
+    async with open_db(store) as db:
+        assert await contents(db) == {"x": "1"}
+
+
+async def test_a_job_that_has_expired_says_so(store: MemoryStore) -> None:
+    clock = ManualClock()
+    async with open_db(store, clock=clock) as db:
+        await db.put(b"a", b"old")
+        async with open_job(store, run=runtime(clock), lifetime=10) as job:
+            await job.write([table({"x": "1"})])
+            clock.wall_ms += 60_000
+            with pytest.raises(slate.ConflictError, match="'job' has expired: nobody renewed it in time; begin again"):
+                await job.commit()
 
 
 async def test_its_checkpoint_lives_as_long_as_the_job(store: MemoryStore) -> None:
@@ -286,7 +383,9 @@ def columns(keys: list[bytes], *, value: bytes = b"new") -> Columns:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_the_merge_against_a_model(seed: int, store: MemoryStore) -> None:
+async def test_the_merge_against_a_model(seed: int, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one round, and in many; old rows in memory, in SSTs, or in both."""
+    monkeypatch.setattr("slate_async.ingest.replacement.ROUND_BYTES", (1, 50, 1_000, 4 << 20)[seed % 4])
     rng = np.random.default_rng(seed)
     universe = [b"%03d" % number for number in range(200)]
     there = sorted(rng.choice(universe, rng.integers(0, 150), replace=False).tolist())
@@ -300,9 +399,11 @@ async def test_the_merge_against_a_model(seed: int, store: MemoryStore) -> None:
             left = left[size:]
 
     async with open_db(store) as db:
-        for key in there:
+        for number, key in enumerate(there):
             await db.put(key, b"old", await_durable=False)
-        found = [part async for part in over_deletes(batches(), db, 7, runtime())]
+            if number == len(there) * (seed % 3) // 2:
+                await db.flush(l0=True)
+        found = [part async for part in over_deletes(batches(), db.snapshot, 7, runtime())]
     keys = [key for part in found for key in part.keys.to_pylist()]
     deleted = {
         key for part in found for key, kind in zip(part.keys.to_pylist(), part.kinds, strict=True) if kind == DELETE
@@ -323,7 +424,7 @@ async def test_rows_too_large_to_be_joined_hide_the_old_ones(
     async with open_db(store) as db:
         for key in (b"b", b"c", b"d", b"e"):
             await db.put(key, b"old")
-        found = [part async for part in over_deletes(batches(), db, 7, runtime())]
+        found = [part async for part in over_deletes(batches(), db.snapshot, 7, runtime())]
     rows = [(key, kind) for part in found for key, kind in zip(part.keys.to_pylist(), part.kinds, strict=True)]
     assert rows == [(b"a", PUT), (b"b", PUT), (b"c", DELETE), (b"d", PUT)]
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
 import pyarrow as pa
 
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.ingest.manage import NotAdmittedError, commit, register, until_admitted, withdraw
-from slate_async.ingest.replacement import gaps
+from slate_async.ingest.manage import NotAdmittedError, commit, register, until_admitted, until_none_waits, withdraw
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingest.sst_writer import write_deletes, write_ssts
 from slate_async.log.extent import find_extent
+from slate_async.manifest.ingests import find_ingest
 from slate_async.read.scan import Scan
 from slate_async.reader import DbReader
+from slate_async.snapshot import Snapshot
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
@@ -63,18 +68,21 @@ class Replacer:
         except ConflictError:
             self._site.count("replacements-refused")
         except InvalidError as error:
-            if self._node.clock.now_ms() < self._end_ms:
+            head = self._estate.eye(self._site).head
+            registered = head is not None and find_ingest(head, self._job_id(write)) is not None
+            if registered and self._node.clock.now_ms() < self._end_ms:
                 raise Violation("replaced", f"write {write.id} lost what it replaces: {error}") from error
-            self._site.count("replacements-expired")
+            self._site.count("replacements-expired" if registered else "replacements-overtaken")
         except EXPECTED:
             self._site.count("replacement-errors")
 
     async def _replace(self, write: Write, acked: list[Write]) -> None:
         node, handle = self._node, self._handle
         clock, rng = node.runtime.clock, node.rng
-        job_id = f"{node.name}/replaces/{write.id}"
+        job_id = self._job_id(write)
         settings = self._site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
         register_of = handle.register if self._site.params.protocol == "epoch_prefixed" else None
+        await until_none_waits(handle.driver, clock, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
         extent = await find_extent(handle.store, handle.driver.load, register_of)
         await nap(node, 0.3)
         lifetime_ms = rng.choice(LIFETIMES_MS)
@@ -97,6 +105,9 @@ class Replacer:
         self._site.history.ack(write)
         self._site.count("replacements-admitted")
 
+    def _job_id(self, write: Write) -> str:
+        return f"{self._node.name}/replaces/{write.id}"
+
     async def _deletes(self, spec: IngestSpec, acked: list[Write]) -> dict[bytes, bytes | None]:
         async with self._estate.reader(self._node, self._site, checkpoint=spec.replaces) as old:
             rows = await rows_of(old)
@@ -109,12 +120,13 @@ class Replacer:
     async def _make(self, spec: IngestSpec, own: list[pa.RecordBatch]) -> list[IngestedSst]:
         """The rows, and the deletes that the product finds."""
         store, runtime = self._handle.store, self._node.runtime
-        async with self._estate.reader(self._node, self._site, checkpoint=spec.replaces) as reader:
-            old = Contended(reader)
-            made = await write_ssts(store, spec, own, runtime, old=old)
-            for gap in gaps(made):
-                made += await write_deletes(store, spec, old, gap, runtime)
-        return made
+        made = await write_ssts(store, spec, own, runtime, open_old=self._open_old)
+        return made + (await write_deletes(store, spec, made, self._open_old, runtime)).deletes
+
+    @asynccontextmanager
+    async def _open_old(self, checkpoint: UUID) -> AsyncGenerator[Contended, None]:
+        async with self._estate.reader(self._node, self._site, checkpoint=checkpoint) as reader:
+            yield Contended(reader)
 
 
 class Contended:
@@ -123,8 +135,26 @@ class Contended:
     def __init__(self, reader: DbReader) -> None:
         self._reader = reader
 
+    @asynccontextmanager
+    async def snapshot(self, *, expired: bool) -> AsyncGenerator[ContendedRows, None]:
+        """See `OldDatabase`."""
+        async with self._reader.snapshot(expired=expired) as snapshot:
+            yield ContendedRows(snapshot)
+
+
+class ContendedRows:
+    """See `Contended`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def seq(self) -> int:
+        """Of the snapshot."""
+        return self._snapshot.seq
+
     def scan(self, start: bytes | None = None, end: bytes | None = None) -> Scan:
         """See `OldRows`."""
         last = MARKER if end is None else min(end, MARKER)
         first = CONTENDED if start is None else min(start, last)
-        return self._reader.scan(first, last)
+        return self._snapshot.scan(first, last)

@@ -1,0 +1,86 @@
+"""A bulk ingest begun, or gone on with: what its driver does first."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Self
+
+from slate_async.errors import ConflictError
+from slate_async.ingest import manage
+from slate_async.ingest.spec import IngestSpec
+from slate_async.log.extent import LogExtent, find_extent
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import ManifestState
+from slate_async.opening import find_or_create
+from slate_async.place import Place
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.settings import Settings
+from slate_async.write.rows import Duration, seconds
+
+logger = logging.getLogger(__name__)
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedJob:
+    """A job as it is asked for; see `Environment.open_ingest`."""
+
+    job_id: str
+    lifetime_ms: int
+    create: bool
+    replace: bool
+
+    @classmethod
+    def of(cls, job_id: str, lifetime: Duration, create: bool, replace: bool) -> Self:
+        """Raises `InvalidError` for what cannot be meant."""
+        manage.check_job(job_id)
+        return cls(job_id, max(1, round(seconds(lifetime, "lifetime") * 1000)), create, replace)
+
+
+async def register_job(
+    place: Place, supervisor: Supervisor, wanted: WantedJob
+) -> tuple[ManifestDriver, IngestSpec | None]:
+    """Register the job; what it commits with, and what its tasks must know, as `manage.register` gives it."""
+    driver = place.driver(supervisor)
+    try:
+        state = await find_or_create(place, driver, create=wanted.create)
+        check_usable(state)
+        return driver, await _registered(place, driver, state, wanted)
+    except BaseException:
+        await to_the_end(driver.close())
+        raise
+
+
+async def _registered(
+    place: Place, driver: ManifestDriver, state: ManifestState, wanted: WantedJob
+) -> IngestSpec | None:
+    """What waits to be admitted when a job that replaces begins is waited for: it is to be replaced, too. Raises
+    `NotAdmittedError` if no writer admits it."""
+    clock, settings = place.runtime.clock, place.settings
+    deadline = clock.monotonic() + WAIT_S
+    while True:
+        replaced = await _log_extent(place, driver, state) if wanted.replace else None
+        try:
+            return await manage.register(driver, place.runtime, settings, wanted.job_id, wanted.lifetime_ms, replaced)
+        except ConflictError as conflict:
+            logger.info("%s: ingest %s does not begin yet: %s", place.name, wanted.job_id, conflict)
+        left_s = max(0.0, deadline - clock.monotonic())
+        await manage.until_none_waits(driver, clock, timeout_s=left_s, poll_s=poll_s(settings))
+
+
+async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState) -> LogExtent:
+    """How far the log goes now."""
+    register = place.register(state)
+    try:
+        return await find_extent(place.store, driver.load, register)
+    finally:
+        if register is not None:
+            await to_the_end(register.close())
+
+
+def poll_s(settings: Settings) -> float:
+    """So often a driver looks whether what it waits for has come, at most."""
+    return min(settings.manifest_poll_interval_ms / 1000, 1.0)
