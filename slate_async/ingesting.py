@@ -172,11 +172,10 @@ class IngestJob(Member):
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
         told = list(ssts)
-        if (replaced := await self._replaced(told)) is not None:
-            told += replaced.deletes
-            if exclusive:
-                return await self._as_writer(limit, first=partial(self._commit_alone, told, batch, replaced.seq))
-        info = await self._commit(told, batch)
+        replaced = await self._replaced(told)
+        if replaced is not None and exclusive:
+            return await self._as_writer(limit, first=partial(self._commit_alone, told, replaced, batch))
+        info = await self._commit(told, replaced, batch)
         if not info.done and exclusive:
             return await self._as_writer(limit)
         if not info.done and wait and self._spec is not None and self._spec.writer_epoch == 0:
@@ -184,13 +183,18 @@ class IngestJob(Member):
         return await self._until_admitted(limit) if wait else info
 
     async def _commit(
-        self, told: list[IngestedSst], batch: tuple[str, int] | None, *, alone: int | None = None
+        self,
+        told: list[IngestedSst],
+        replaced: Replaced | None,
+        batch: tuple[str, int] | None,
+        *,
+        alone: int | None = None,
     ) -> IngestInfo:
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
             await manage.check_there(self._driver, self._place.store, self.job_id, told)
-            made = [*self._written, *told]
+            made = [*self._written, *told, *(replaced.deletes if replaced is not None else ())]
             info = await manage.commit(self._driver, self._clock, self._spec, made, batch, alone)
         self._committed = True
         manage.check_same(info, batch)
@@ -219,21 +223,21 @@ class IngestJob(Member):
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
     async def _commit_alone(
-        self, told: list[IngestedSst], batch: tuple[str, int] | None, replaced: int, db: Db
+        self, told: list[IngestedSst], replaced: Replaced, batch: tuple[str, int] | None, db: Db
     ) -> None:
         """Commit, unless something was written since the job began: then nobody can commit it so any more, and it is
         withdrawn, so that it may begin anew."""
         await self._driver.load()  # what it knows may be older than the writer's claim
         newest = db.status().last_seq
         try:
-            if newest != replaced and (await self.info()).state == "registered":
+            if newest != replaced.seq and (await self.info()).state == "registered":
                 raise ConflictError(
-                    f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced}; by now"
+                    f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced.seq}; by now"
                     f" {newest} is given. It was withdrawn: begin anew, or beside the writer, where what is first put"
                     " meanwhile stays",
                     outcome="not_applied",
                 )
-            await self._commit(told, batch, alone=db.status().epoch)
+            await self._commit(told, replaced, batch, alone=db.status().epoch)
         except ConflictError:
             with suppress(SlateError):
                 await self.withdraw(unless_committed=True)
