@@ -233,8 +233,8 @@ class IngestJob(Member):
             if newest != replaced.seq and (await self.info()).state == "registered":
                 raise ConflictError(
                     f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced.seq}; by"
-                    f" now {newest} is given. It was withdrawn: begin anew, or beside the writer, where what is first put"
-                    " meanwhile stays",
+                    f" now {newest} is given. It was withdrawn: begin anew, or beside the writer, where what is first"
+                    " put meanwhile stays",
                     outcome="not_applied",
                 )
             await self._commit(told, replaced, batch, alone=db.status().epoch)
