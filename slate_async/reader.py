@@ -110,14 +110,17 @@ class DbReader(Member, ViewReads, HasFeeds):
         await self._source.look_past(missing)
         self._check()
 
-    def snapshot(self, *, durable: bool = False, expired: bool = False) -> Snapshot:
+    def snapshot(self, *, durable: bool = False) -> Snapshot:
         """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
 
-        durable: taken as `Db.snapshot` takes it; it changes nothing: all that a reader shows is durable
-        expired: with the rows that have expired, as long as they are stored"""
-        look = self._look(True)
-        chosen = look._replace(now_ms=0) if expired else look
-        return Snapshot(chosen, self._clock, self._turns, self._check, self._same_look)
+        ``durable`` is taken as `Db.snapshot` takes it and changes nothing: all that a reader shows is durable."""
+        return Snapshot(self._look(True), self._clock, self._turns, self._check, self._same_look)
+
+    def stored_snapshot(self) -> Snapshot:
+        """As `snapshot`, with the rows that have expired, as long as they are stored: to other clocks they may be
+        there."""
+        look = self._look(True)._replace(now_ms=0)
+        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time

@@ -136,9 +136,9 @@ class Contended:
         self._reader = reader
 
     @asynccontextmanager
-    async def snapshot(self, *, expired: bool) -> AsyncGenerator[ContendedRows, None]:
+    async def stored_snapshot(self) -> AsyncGenerator[ContendedRows, None]:
         """See `OldDatabase`."""
-        async with self._reader.snapshot(expired=expired) as snapshot:
+        async with self._reader.stored_snapshot() as snapshot:
             yield ContendedRows(snapshot)
 
 
