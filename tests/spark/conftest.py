@@ -21,6 +21,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kind", kinds, ids=str, scope="module")
 
 
+LONG = ("test_demo", "test_memory")
+
+
+@pytest.fixture
+def in_turn(request: pytest.FixtureRequest, full: bool) -> None:
+    """One of the modules `LONG` for each commit, all in the long form."""
+    if not full and request.module.__name__.rpartition(".")[2] not in sample(LONG, 1, "long"):
+        pytest.skip("runs with --full, and for other commits")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """``local[2]``; Python workers run this interpreter, and fail a task for good at its second failure."""

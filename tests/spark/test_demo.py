@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.processes import ChildProcess
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("in_turn")]
 LIMIT_S = 600.0
 JUDGED = [
     "Spark reads what was loaded",

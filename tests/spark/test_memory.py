@@ -19,7 +19,7 @@ from slate_async.compaction.local_executor import (
 from tests.integration.processes import ChildProcess
 from tests.spark import memory_rows
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("in_turn")]
 LIMIT_S = 600.0
 MIB = 1 << 20
 SST_BYTES = 4 * MIB
