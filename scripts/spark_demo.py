@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -251,12 +251,23 @@ async def judge_verified(demo: Demo, name: str, path: str) -> None:
         demo.judge(f"verify finds nothing wrong with the {name}", (await admin.verify()).clean)
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """Reads a number that is not below ``least``."""
+
+    def read(text: str) -> int:
+        if (number := int(text)) < least:
+            raise argparse.ArgumentTypeError(f"{number} is below {least}")
+        return number
+
+    return read
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rows", type=at_least(1), default=ROWS)
     parser.add_argument("--parquet", help="a data set with columns key and value, instead of generated rows")
     parser.add_argument("--folder", type=Path, default=Path("demo-data/spark"), help="emptied first")
-    parser.add_argument("--kills", type=int, default=KILLS, help="of the streaming driver")
+    parser.add_argument("--kills", type=at_least(0), default=KILLS, help="of the streaming driver")
     parser.add_argument("--role", choices=("drive", "write", "stream"), default="drive", help=argparse.SUPPRESS)
     given = parser.parse_args()
     demo = Demo(given.folder.resolve(), given.rows, Console())

@@ -247,9 +247,10 @@ async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: f
     while waiting := pending_ingests(await driver.existing("the database")):
         if clock.monotonic() >= deadline:
             raise NotAdmittedError(
-                f"ingest {waiting[0].id!r} is committed, and no writer has admitted it within {timeout_s:g} s: what it"
-                " brings has to be there before it can be replaced. Open the database to write, commit that one"
-                " exclusively, or withdraw it",
+                f"ingest {waiting[0].id!r} is committed, and no writer has admitted it within {timeout_s:.0f} s: what"
+                " it brings has to be there before it can be replaced. Open the database to write, or withdraw it"
+                f" (slate withdraw-ingest {waiting[0].id}), or commit it again by its job id, exclusively, which fences a"
+                " writer that lives",
                 _of_job(waiting[0]),
             )
         await clock.sleep(poll_s)

@@ -107,9 +107,10 @@ class RegisterIngest:
         replaces what was there where this one does not, or the other way round; `ConflictError` while others wait."""
         job, ended = find_ingest(state, self.id), find_record(state, self.id)
         if job is not None:
-            self._check_same(job)
+            self._check_same(replacing=job.replaces is not None)
             return self._longer(state, job)
         if ended is not None and ended.outcome in ("admitted", "repeated"):
+            self._check_same(replacing=bool(ended.replacing))
             return None
         check_usable(state)
         if len(state.ingests) >= MAX_JOBS:
@@ -127,9 +128,9 @@ class RegisterIngest:
         records = tuple(one for one in state.ingest_records if one.id != self.id)
         return replace(state, ingests=(*state.ingests, begun), ingest_records=records)
 
-    def _check_same(self, job: Ingest) -> None:
-        if not job.pending and (job.replaces is None) != (self.replaces is None):
-            known, asked = ("adds rows", "replaces") if job.replaces is None else ("replaces what was there", "adds")
+    def _check_same(self, *, replacing: bool) -> None:
+        if replacing != (self.replaces is not None):
+            known, asked = ("replaces what was there", "adds") if replacing else ("adds rows", "replaces")
             raise InvalidError(
                 f"ingest {self.id!r} {known}, and was begun so; one that {asked} needs another job id",
                 outcome="not_applied",
@@ -203,14 +204,14 @@ class CommitIngest:
             done = _ended(state, job, "admitted", self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
         app_id, batch_id = (None, 0) if self.batch is None else self.batch
-        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id, replaces=None)
+        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
         # the last in line, for its batch may follow one that was committed after this job began
         others = tuple(one for one in state.ingests if one is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
 
     def _without_rivals(self, state: ManifestState) -> ManifestState:
         for one in state.ingests:
-            if one.id != self.id and one.replaces is not None:
+            if one.id != self.id and one.replaces is not None and not one.pending:
                 state = _ended(state, one, "withdrawn", self.now_ms)
         return state
 
@@ -436,7 +437,7 @@ def _ended(
     shown: bool = True,
 ) -> ManifestState:
     app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
-    record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown)
+    record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown, True if job.replaces else None)
     records = [one for one in state.ingest_records if one.id != job.id]
     alike = [one for one in records if (one.app_id is None) == (app_id is None)]
     forgotten = alike[: len(alike) + 1 - MAX_RECORDS] if len(alike) >= MAX_RECORDS else []

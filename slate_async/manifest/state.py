@@ -231,8 +231,7 @@ class Ingest:
     pending: its SSTs are committed and wait to be admitted
     ssts: in key order, with disjoint key ranges
     app_id, batch_id: the batch of a stream that it is, if it is one
-    replaces: of one that is registered, the checkpoint of what it replaces, if it does; it ends with the job, or with
-    its commit
+    replaces: the checkpoint of what it replaces, if it does; it is there until the job is committed, or ends
     """
 
     id: str
@@ -258,6 +257,7 @@ class IngestRecord:
     seq: the number its rows were admitted under; 0 if none were
     rows: how many were admitted
     shown: of one that was admitted: the writer's own reads see it, so it may be told
+    replacing: it was to replace what was there; ``None``: no
     """
 
     id: str
@@ -268,6 +268,7 @@ class IngestRecord:
     app_id: str | None = None
     batch_id: int = 0
     shown: bool = True
+    replacing: bool | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 

@@ -31,9 +31,12 @@ def decode_json(df: DataFrame, schema: StructType | str, *, on_error: OnError = 
     schema: of the members, e.g. ``"name string, age int"``; what a value lacks is null
     on_error: a value that is no such JSON fails the query, naming its key, or all of its members are ``null``
 
-    Spark itself does the work, without Python. Raises `InvalidError` for another ``on_error``."""
+    Spark itself does the work, without Python. Raises `InvalidError` for another ``on_error``, and for members that are
+    called as columns are."""
     check_choice("on_error", on_error, OnError)
     members, text = _struct(schema), F.col(VALUE).cast("string")
+    if twice := sorted(set(members.names) & set(_others(df))):
+        raise InvalidError(f"{', '.join(twice)} would be there twice, as a column and as a member: rename the column")
     if on_error == "null":
         parsed = F.from_json(text, members, {"mode": "PERMISSIVE"})
     else:

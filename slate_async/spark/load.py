@@ -29,8 +29,13 @@ from slate_async.spark.write_options import batch_job, sst_bytes
 from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
-LOADED_BEFORE = "job %s into %s was loaded before, and is %s; the rows given now are not: they need another job id"
+LOADED_BEFORE = "job %s into %s was loaded before, and is %s; rows that are others than then need another job id"
 """Job, path, state."""
+SKIPPED = (
+    "batch %d of %s is in %s already and was skipped: it is a replay; or the stream began anew, with another"
+    " checkpointLocation, and needs another appId, too"
+)
+"""Batch, app, path."""
 LoadMode = Literal["ingest", "exclusive"]
 TOLD = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
@@ -163,8 +168,10 @@ def _made(
     worker = this_worker()
     info = worker.run(lambda _: job.info())
     if info.state != "registered":
-        tell = logger.warning if batch is None else logger.info  # a stream replays its batches
-        tell(LOADED_BEFORE, info.job_id, path, info.state)
+        if batch is None:
+            logger.warning(LOADED_BEFORE, info.job_id, path, info.state)
+        else:
+            logger.warning(SKIPPED, *batch[::-1], path)
         return []
     try:
         write = _write_there(path, metastore, job.spec.to_json(), duplicates)

@@ -24,7 +24,7 @@ import slate_async as slate
 from slate_async.openings import Opening
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
-from slate_async.spark.load import LOADED_BEFORE
+from slate_async.spark.load import LOADED_BEFORE, SKIPPED
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, batch_job
 
@@ -153,13 +153,15 @@ def _commit(
                     )
                 if batch is None:
                     logger.warning(LOADED_BEFORE, job_id, options.path, state)
-            await job.commit(
+            info = await job.commit(
                 [slate.IngestedSst.from_json(sst) for sst in told],
                 batch=batch,
                 wait=options.wait,
                 timeout=options.timeout_s,
                 exclusive=options.exclusive,
             )
+            if batch is not None and (some_wrote_nothing or info.state == "repeated"):
+                logger.warning(SKIPPED, *batch[::-1], options.path)
 
     this_worker().run(commit)
 

@@ -82,7 +82,7 @@ def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
             yield f"checkpoint {one.id} is of an ingest that is not there"
     there = {one.id for one in state.checkpoints}
     for job in state.ingests:
-        if job.replaces is not None and job.replaces not in there:
+        if job.replaces is not None and not job.pending and job.replaces not in there:
             yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which is gone: withdraw it"
     for kind, name, base in (
         *(("compaction", str(one.id), one.base_version) for one in state.compactions),

@@ -138,6 +138,6 @@ def test_a_file_replaces_what_is_there(slate: Run, path: str, tmp_path: Path) ->
     assert slate("verify", path=path).code == 0
     begun = slate("ingest", str(file), "--job", "adds", "--no-wait", path=path)
     assert begun.code == 0
-    assert (
-        slate("ingest", str(file), "--job", "adds", "--replace", "--no-wait", path=path).code == 0
-    )  # the first stands
+    refused = slate("ingest", str(file), "--job", "adds", "--replace", "--no-wait", path=path)
+    assert refused.code == 2
+    assert "'adds' adds rows, and was begun so; one that replaces needs another job id" in refused.err

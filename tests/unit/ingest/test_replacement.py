@@ -277,7 +277,9 @@ async def test_whoever_goes_on_replaces_the_same(store: MemoryStore) -> None:
                 await open_job(store, replace=False)
             await admitted(second, db)
         assert await contents(db) == {"b": "later", "x": "1"}
-        async with open_job(store, replace=False) as again:
+        with pytest.raises(slate.InvalidError, match="'job' replaces what was there, and was begun so"):
+            await open_job(store, replace=False)
+        async with open_job(store) as again:
             assert (await again.commit()).state == "admitted"
         async with open_job(store, "other", replace=False):
             with pytest.raises(slate.InvalidError, match="'other' adds rows, and was begun so"):

@@ -324,5 +324,11 @@ def test_to_add_and_to_replace_are_two_jobs() -> None:
         RegisterIngest("job", 100, 200).apply(applied(BASE, replacing()))
     with pytest.raises(InvalidError, match="'job' adds rows"):
         replacing().apply(applied(BASE, RegisterIngest("job", 100, 200)))
-    pending = committed()
-    assert replacing().apply(pending) is None
+    for state in (committed(), applied(committed(), admit("job"))):
+        with pytest.raises(InvalidError, match="'job' adds rows"):
+            replacing().apply(state)
+    pending = applied(applied(BASE, replacing()), CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150))
+    for state in (pending, applied(pending, admit("job"))):
+        assert replacing().apply(state) is None
+        with pytest.raises(InvalidError, match="'job' replaces what was there"):
+            RegisterIngest("job", 100, 200).apply(state)
