@@ -249,8 +249,8 @@ async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: f
             raise NotAdmittedError(
                 f"ingest {waiting[0].id!r} is committed, and no writer has admitted it within {timeout_s:.0f} s: what"
                 " it brings has to be there before it can be replaced. Open the database to write, or withdraw it"
-                f" (slate withdraw-ingest {waiting[0].id}), or commit it again by its job id, exclusively, which fences a"
-                " writer that lives",
+                f" (slate withdraw-ingest {waiting[0].id}), or commit it again by its job id, exclusively, which fences"
+                " a writer that lives",
                 _of_job(waiting[0]),
             )
         await clock.sleep(poll_s)

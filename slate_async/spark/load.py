@@ -113,7 +113,10 @@ def bulk_load(
             return await job.commit(ssts, batch=batch, wait=wait, timeout=waited_s, exclusive=mode == "exclusive")
 
         with _ended(job, name):
-            return worker.run(commit)
+            info = worker.run(commit)
+        if batch is not None and info.state == "repeated":
+            logger.warning(SKIPPED, *batch[::-1], path)
+        return info
     finally:
         worker.run(lambda _: job.close())
 

@@ -102,7 +102,9 @@ async def test_rows_come_in_beside_a_live_writer(spark: SparkSession, tmp_path: 
     assert await contents(tmp_path) == sorted(there)
 
 
-async def test_without_a_writer_it_waits_or_takes_over(spark: SparkSession, tmp_path: Path) -> None:
+async def test_without_a_writer_it_waits_or_takes_over(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     await made(tmp_path)
     df = small(spark, [("a", "1"), ("b", "2")])
     with pytest.raises(slate.NotAdmittedError, match="exclusive"):
@@ -114,7 +116,11 @@ async def test_without_a_writer_it_waits_or_takes_over(spark: SparkSession, tmp_
     assert (await load(other, tmp_path, job_id="one")).rows == 2
     empty = await load(df.limit(0), tmp_path, batch=("app", 7), mode="exclusive")
     assert (empty.state, empty.rows) == ("admitted", 0)
-    assert (await load(other, tmp_path, batch=("app", 6), mode="exclusive")).state == "repeated"
+    with caplog.at_level("WARNING", "slate_async.spark"):
+        assert (await load(other, tmp_path, batch=("app", 6), mode="exclusive")).state == "repeated"
+        assert (await load(other, tmp_path, batch=("app", 7), mode="exclusive")).state == "admitted"
+    skipped = [record.message for record in caplog.records if "was skipped" in record.message]
+    assert [message[:16] for message in skipped] == ["batch 6 of app i", "batch 7 of app i"]
     assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1")]
 
 

@@ -70,6 +70,8 @@ def test_json_that_is_none_fails_or_is_null(spark: SparkSession, tmp_path: Path)
     assert found(decoded.filter("key = X'61'").collect()) == {b"a": {"name": None, "age": 7}}
     with pytest.raises((PySparkException, Py4JJavaError), match="the value of a row is not JSON"):
         slate_spark.decode_json(df.select("value"), "name string, age int").collect()
+    with pytest.raises(slate.InvalidError, match="key would be there twice, as a column and as a member"):
+        slate_spark.decode_json(df, "key string, name string")
     rows = slate_spark.decode_json(df, "name string, age int", on_error="null").collect()
     assert found(rows) == {b"a": {"name": None, "age": 7}, b"b": {"name": None, "age": None}}
 
