@@ -29,6 +29,7 @@ class IngestMachine(DatabaseMachine):
         self.pending: list[tuple[str, Rows, int]] = []
         self.jobs = 0
         self.compacted = False
+        self.replacing: set[str] = set()
 
     @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
     def ingest(self, rows: Rows, sst_bytes: int) -> None:
@@ -87,6 +88,8 @@ class IngestMachine(DatabaseMachine):
     def commit(self, rows: Rows, sst_bytes: int, *, replaced: Iterable[bytes] | None = None) -> None:
         self.jobs += 1
         job_id, now_ms = f"job-{self.jobs}", self.clock.wall_ms
+        if replaced is not None:
+            self.replacing.add(job_id)
         settings = slate.Settings(sst_bytes=sst_bytes, block_bytes=1)
 
         async def work() -> None:
@@ -118,7 +121,8 @@ class IngestMachine(DatabaseMachine):
         job_id, rows, begun_ms = ingest
 
         async def wait() -> slate.IngestInfo:
-            async with self.open_job(job_id, slate.Settings(manifest_poll_interval_ms=10)) as job:
+            settings = slate.Settings(manifest_poll_interval_ms=10)
+            async with self.open_job(job_id, settings, replace=job_id in self.replacing) as job:
                 return await job.wait()
 
         info = self.run(wait())
