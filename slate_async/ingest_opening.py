@@ -66,6 +66,8 @@ async def _registered(
         try:
             return await manage.register(driver, place.runtime, settings, wanted.job_id, wanted.lifetime_ms, replaced)
         except ConflictError as conflict:
+            if clock.monotonic() >= deadline:
+                raise
             logger.info("%s: ingest %s does not begin yet: %s", place.name, wanted.job_id, conflict)
         left_s = max(0.0, deadline - clock.monotonic())
         await manage.until_none_waits(driver, clock, timeout_s=left_s, poll_s=poll_s(settings))

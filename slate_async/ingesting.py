@@ -188,7 +188,7 @@ class IngestJob(Member):
         replaced: Replaced | None,
         batch: tuple[str, int] | None,
         *,
-        alone: int | None = None,
+        alone: tuple[int, int] | None = None,
     ) -> IngestInfo:
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
@@ -219,7 +219,9 @@ class IngestJob(Member):
             logger.info("%s: ingest %s was committed by another driver", self._name, self.job_id)
             return
         expired = info.state in ("registered", "expired")
-        why = "has expired: nobody renewed it in time" if expired else f"was {info.state}"
+        why = (
+            "has expired: nobody renewed it in time, or its checkpoint was deleted" if expired else f"was {info.state}"
+        )
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
     async def _commit_alone(
@@ -237,7 +239,7 @@ class IngestJob(Member):
                     " put meanwhile stays",
                     outcome="not_applied",
                 )
-            await self._commit(told, replaced, batch, alone=db.status().epoch)
+            await self._commit(told, replaced, batch, alone=(db.status().epoch, replaced.seq))
         except ConflictError:
             with suppress(SlateError):
                 await self.withdraw(unless_committed=True)

@@ -170,11 +170,12 @@ async def commit(
     spec: IngestSpec,
     ssts: Sequence[IngestedSst],
     batch: tuple[str, int] | None = None,
-    alone: int | None = None,
+    alone: tuple[int, int] | None = None,
 ) -> IngestInfo:
     """Let ``ssts``, of all tasks, wait for a writer. Idempotent: asked again, the first one's answer stands.
 
-    alone: the epoch of this driver as the only writer, if nothing else may wait
+    alone: the epoch of this driver as the only writer, and the sequence number of what the job replaces, if nothing
+    may have come in since
 
     Raises `ConflictError` (the job has ended, or was begun anew), `InvalidError` (SSTs that overlap, or are not the
     job's), `UnavailableError` (outcome unknown: ask again)."""

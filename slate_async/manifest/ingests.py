@@ -164,7 +164,8 @@ class CommitIngest:
 
     batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
-    alone: the epoch of the writer that this driver has become; it must be the writer's still, and nothing else waits
+    alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
+    job replaces: nothing has come in since, nor waits
     """
 
     database_id: UUID
@@ -173,7 +174,7 @@ class CommitIngest:
     ssts: tuple[SstRef, ...]
     now_ms: int
     batch: Batch | None = None
-    alone: int | None = None
+    alone: tuple[int, int] | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that the job is pending, or its record. Raises `ConflictError` if the job has ended, or never
@@ -186,7 +187,7 @@ class CommitIngest:
         check_usable(state)
         self._check_ssts()
         if self.alone is not None:
-            self._check_alone(state, self.alone)
+            self._check_alone(state, *self.alone)
         if self.base_version < state.sst_floor:
             raise ConflictError(f"what ingest {self.id!r} wrote may be deleted already", outcome="not_applied")
         if self.batch is not None:
@@ -215,11 +216,11 @@ class CommitIngest:
                 state = _ended(state, one, "withdrawn", self.now_ms)
         return state
 
-    def _check_alone(self, state: ManifestState, epoch: int) -> None:
+    def _check_alone(self, state: ManifestState, epoch: int, replaced_seq: int) -> None:
         check_writer(state, epoch)
-        if others := pending_ingests(state):
+        if state.last_seq > replaced_seq or pending_ingests(state):
             raise ConflictError(
-                f"ingest {self.id!r} was to replace everything, and {others[0].id!r} came in meanwhile; begin anew",
+                f"ingest {self.id!r} was to replace everything, and another ingest came in meanwhile; begin anew",
                 outcome="not_applied",
             )
 
