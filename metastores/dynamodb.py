@@ -3,7 +3,7 @@
 Table: hash key ``name`` (the database's URL), range key ``item``:
 
 ====================================  =============================================================
-``head``                              ``value`` (bytes), ``tag``, ``home_region``
+``head``                              ``value`` (bytes), ``tag``, ``home_region``, ``kind`` of the table
 ``writer``                            the same
 ``body#{version:020}.{token}``        ``value`` (bytes), or ``object`` = 1: the bytes are in the object store
 ====================================  =============================================================
@@ -13,8 +13,9 @@ put (no transactions: tables with strong multi-region consistency refuse them). 
 then item, so that no object is left behind that no item names; one whose item was never written is found by listing
 both. Every read is strongly consistent.
 
-Regions: on an eventually consistent global table a condition is tested on the local replica only and locks nobody
-out. So an item remembers the region it was created in, and there alone it may be written.
+Regions: see `metastores.dynamodb_place`. A database is created where the note in its folder says, and the note is
+created once: two regions that create one database at once on an eventual table have one conditional write in common,
+that of the object store.
 """
 
 from __future__ import annotations
@@ -26,20 +27,29 @@ from typing import Any
 from metastores import names
 from metastores.bodies import ObjectBodies, check_no_other_manifest
 from metastores.chained_register import ChainedRegister
-from metastores.dynamodb_table import ATTEMPTS, DynamoTable, Json, check_schema
-from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
-from metastores.failures import reading
+from metastores.dynamodb_failures import RequestRefusedError
+from metastores.dynamodb_kind import check_schema
+from metastores.dynamodb_place import HEAD_ITEM, DynamoPlace
+from metastores.dynamodb_table import ATTEMPTS, DynamoTable, Json
+from metastores.errors import (
+    MetaStoreCorruptionError,
+    MetaStoreInvalidError,
+    MetaStoreNotFoundError,
+    MetaStoreUnavailableError,
+)
+from metastores.failures import OutcomeUnknownError, reading, writing
 from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats
 
-INLINE_LIMIT_BYTES = 300_000
+INLINE_LIMIT_BYTES = 8_192
+"""An item costs a write unit for each KiB when it is put and again when it is deleted, an object one request: at eight
+KiB the two cost about the same."""
 MAX_INLINE_LIMIT_BYTES = 390_000
 """DynamoDB's items hold 400 KB, names included."""
 BATCH = 25
 WAIT_ROUNDS = 150
-HEAD_ITEM = "head"
 WRITER_ITEM = "writer"
 BODY_PREFIX = "body#"
 _NOTE = re.compile(r"dynamodb://[A-Za-z0-9_.-]{3,255}\?region=[A-Za-z0-9-]{1,64}\n\Z")
@@ -49,12 +59,11 @@ class DynamoCell:
     """`CellBackend` over one item. The etag is the writer's token. Throttled and repeated requests are counted in
     ``stats``."""
 
-    def __init__(self, table: DynamoTable, name: str, item: str, stats: MetaStats) -> None:
-        self._table = table
+    def __init__(self, place: DynamoPlace, item: str, stats: MetaStats) -> None:
+        self._place = place
         self._stats = stats
-        self._key = {"name": {"S": names.database_name(name)}, "item": {"S": item}}
+        self._key = place.key(item)
         self._item = item
-        self._home: str | None = None
 
     @property
     def name(self) -> str:
@@ -63,23 +72,33 @@ class DynamoCell:
 
     async def load(self) -> StoredObject | None:
         """See `CellBackend.load`."""
-        answer = await self._table.call(
-            "get_item", self._stats, TableName=self._table.table, Key=self._key, ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = await self._get()
+        if item and await self._place.see(item, self._item):
+            item = await self._get()
         if not item:
             return None
         try:
-            stored = StoredObject(bytes(item["value"]["B"]), item["tag"]["S"])
-            self._home = item["home_region"]["S"]
+            return StoredObject(bytes(item["value"]["B"]), item["tag"]["S"])
         except KeyError as error:
             raise MetaStoreCorruptionError(f"attribute {error} is missing", object_name=self._item) from error
-        return stored
+
+    async def _get(self) -> Json | None:
+        """The item as its home has it. The head itself says where that is."""
+        table = self._place.replica if self._item == HEAD_ITEM else await self._place.to_read()
+        answer = await table.call("get_item", self._stats, TableName=table.table, Key=self._key, ConsistentRead=True)
+        item: Json | None = answer.get("Item")
+        return item
 
     async def store(self, data: bytes, token: str, etag: str | None) -> str | None:
         """See `CellBackend.store`."""
-        home = await self._home_region(creating=etag is None)
-        item = {**self._key, "value": {"B": data}, "tag": {"S": token}, "home_region": {"S": home}}
+        table, home, kind = await self._place.to_write()
+        item = {
+            **self._key,
+            "value": {"B": data},
+            "tag": {"S": token},
+            "home_region": {"S": home},
+            "kind": {"S": kind.value},
+        }
         if etag is None:
             condition: dict[str, Any] = {
                 "ConditionExpression": "attribute_not_exists(#name)",
@@ -91,22 +110,7 @@ class DynamoCell:
                 "ExpressionAttributeNames": {"#tag": "tag", "#home": "home_region"},
                 "ExpressionAttributeValues": {":tag": {"S": etag}, ":home": {"S": home}},
             }
-        return token if await self._table.put_if(item, condition, self._stats) else None
-
-    async def _home_region(self, *, creating: bool) -> str:
-        """The region to write into the item. Refuses a writer away from home on an eventual global table."""
-        here = await self._table.region()
-        eventual = await self._table.is_eventual()
-        if self._home is None and (eventual or not creating):
-            await self.load()
-        home = here if self._home is None else self._home
-        if eventual and home != here:
-            raise MetaStoreInvalidError(
-                f"DynamoDB table {self._table.table!r} is an eventually consistent global table and this database's"
-                f" home is {home}: it can be read in {here}, but written in {home} only (or use a table with strong"
-                " multi-region consistency)"
-            )
-        return home
+        return token if await table.put_if(item, condition, self._stats) else None
 
     async def close(self) -> None:
         """The table belongs to the factory; nothing to release."""
@@ -115,9 +119,11 @@ class DynamoCell:
 class DynamoRegister(ChainedRegister):
     """`Register` in one item of a table. ``stats`` counts its outcomes and what its requests met."""
 
-    def __init__(self, table: DynamoTable, name: str, item: str = WRITER_ITEM) -> None:
+    def __init__(
+        self, table: DynamoTable, name: str, item: str = WRITER_ITEM, *, place: DynamoPlace | None = None
+    ) -> None:
         stats = MetaStats()
-        super().__init__(DynamoCell(table, name, item, stats), table.runtime, stats)
+        super().__init__(DynamoCell(place or DynamoPlace(table, name), item, stats), table.runtime, stats)
 
 
 class DynamoBodies:
@@ -125,36 +131,36 @@ class DynamoBodies:
     counted in ``stats``."""
 
     def __init__(
-        self, table: DynamoTable, name: str, objects: ConditionalObjects, inline_limit_bytes: int, stats: MetaStats
+        self, place: DynamoPlace, objects: ConditionalObjects, inline_limit_bytes: int, stats: MetaStats
     ) -> None:
         if not 0 <= inline_limit_bytes <= MAX_INLINE_LIMIT_BYTES:
             raise MetaStoreInvalidError(f"the inline limit is 0 to {MAX_INLINE_LIMIT_BYTES} bytes")
-        self._table = table
-        self._name = names.database_name(name)
+        self._place = place
         self._objects = objects
         self._spilled = ObjectBodies(objects)
         self._inline_limit_bytes = inline_limit_bytes
         self._stats = stats
 
     def _key(self, ref: VersionRef) -> Json:
-        return {"name": {"S": self._name}, "item": {"S": f"{BODY_PREFIX}{ref.version:020}.{ref.token}"}}
+        return self._place.key(f"{BODY_PREFIX}{ref.version:020}.{ref.token}")
 
     async def put(self, ref: VersionRef, data: bytes) -> None:
-        """See `BodyStore.put`. Version 1 also leaves a note in the folder of where its head is to be."""
+        """See `BodyStore.put`. Version 1 also leaves a note in the folder of where its head is to be. A table that the
+        head would be refused on is refused before anything is written."""
+        table, _, _ = await self._place.to_write()
         if ref.version == 1:
-            note = await self._note()
-            with reading(f"writing {names.ELSEWHERE}"):
-                await self._objects.put(names.ELSEWHERE, note.encode())
+            await self._leave_note()
         body: Json = {"value": {"B": data}}
         if len(data) > self._inline_limit_bytes:
             await self._spilled.put(ref, data)
             body = {"object": {"N": "1"}}
-        await self._table.call("put_item", self._stats, TableName=self._table.table, Item={**self._key(ref), **body})
+        await table.call("put_item", self._stats, TableName=table.table, Item={**self._key(ref), **body})
 
     async def get(self, ref: VersionRef) -> bytes | None:
         """See `BodyStore.get`."""
-        answer = await self._table.call(
-            "get_item", self._stats, TableName=self._table.table, Key=self._key(ref), ConsistentRead=True
+        table = await self._place.to_read()
+        answer = await table.call(
+            "get_item", self._stats, TableName=table.table, Key=self._key(ref), ConsistentRead=True
         )
         item = answer.get("Item")
         if not item:
@@ -166,17 +172,18 @@ class DynamoBodies:
     async def list(self) -> Sequence[VersionRef]:
         """See `BodyStore.list`. Reads the items whole: DynamoDB charges a listing by what it passes over."""
         found = dict.fromkeys(await self._spilled.list())
+        table = await self._place.to_read()
         start: Json = {}
         while True:
-            answer = await self._table.call(
+            answer = await table.call(
                 "query",
                 self._stats,
-                TableName=self._table.table,
+                TableName=table.table,
                 ConsistentRead=True,
                 KeyConditionExpression="#name = :name AND begins_with(#item, :prefix)",
                 ProjectionExpression="#item",
                 ExpressionAttributeNames={"#name": "name", "#item": "item"},
-                ExpressionAttributeValues={":name": {"S": self._name}, ":prefix": {"S": BODY_PREFIX}},
+                ExpressionAttributeValues={":name": {"S": self._place.name}, ":prefix": {"S": BODY_PREFIX}},
                 **start,
             )
             for item in answer.get("Items", ()):
@@ -190,28 +197,54 @@ class DynamoBodies:
     async def delete(self, refs: Sequence[VersionRef]) -> None:
         """See `BodyStore.delete`."""
         await self._spilled.delete(refs)
+        table, _, _ = await self._place.to_write()
         for at in range(0, len(refs), BATCH):
-            wanted: Any = {
-                self._table.table: [{"DeleteRequest": {"Key": self._key(ref)}} for ref in refs[at : at + BATCH]]
-            }
-            for attempt in range(ATTEMPTS):
-                self._stats.retries += attempt > 0
-                answer = await self._table.call("batch_write_item", self._stats, RequestItems=wanted)
-                wanted = answer.get("UnprocessedItems")
-                if not wanted:
-                    break
-                await self._table.runtime.back_off(attempt)
-            else:
-                raise MetaStoreUnavailableError(f"DynamoDB table {self._table.table} left deletes unprocessed")
+            await self._delete_items(table, [self._key(ref) for ref in refs[at : at + BATCH]])
+
+    async def _delete_items(self, table: DynamoTable, keys: Sequence[Json]) -> None:
+        """Delete a batch. A table that is short of capacity does a part of it at a time: only an attempt that got
+        nothing done counts against it."""
+        left: Any = [{"DeleteRequest": {"Key": key}} for key in keys]
+        idle = 0
+        while idle < ATTEMPTS:
+            answer = await table.call("batch_write_item", self._stats, RequestItems={table.table: left})
+            unprocessed = answer.get("UnprocessedItems", {}).get(table.table, ())
+            if not unprocessed:
+                return
+            idle = 0 if len(unprocessed) < len(left) else idle + 1
+            left = unprocessed
+            self._stats.retries += 1
+            await table.runtime.back_off(idle)
+        raise MetaStoreUnavailableError(f"DynamoDB table {table.table} left deletes unprocessed")
 
     async def check_empty(self) -> None:
         """See `BodyStore.check_empty`. The note of a creation that did not come to its end may be there, if that was
         in this very table and region: in another one there may be a database."""
         await check_no_other_manifest(self._objects, expected=names.ELSEWHERE)
+        await self._check_note()
+
+    async def _leave_note(self) -> None:
+        """Say in the folder which table and region have the head: by a conditional write, and by reading it back, for
+        what is there decides, whoever wrote it. Raises `MetaStoreInvalidError` if that is another place."""
+        note = (await self._note()).encode()
+        try:
+            with writing(f"creating {names.ELSEWHERE}"):
+                await self._objects.create(names.ELSEWHERE, note)
+        except OutcomeUnknownError:
+            pass
+        except MetaStoreInvalidError:  # a store without conditional writes
+            if not await self._check_note():
+                with reading(f"writing {names.ELSEWHERE}"):
+                    await self._objects.put(names.ELSEWHERE, note)
+        if not await self._check_note():
+            raise MetaStoreUnavailableError(f"{names.ELSEWHERE} could not be written")
+
+    async def _check_note(self) -> bool:
+        """Whether there is a note; raises `MetaStoreInvalidError` if it names another place than this one."""
         with reading(f"reading {names.ELSEWHERE}"):
             stored = await self._objects.get(names.ELSEWHERE)
         if stored is None:
-            return
+            return False
         try:
             noted = _NOTE.match(stored.data.decode("ascii"))
         except UnicodeDecodeError:
@@ -224,10 +257,12 @@ class DynamoBodies:
                 f"there is no manifest of this database in {here.strip()}: {names.ELSEWHERE!r} says that it is in"
                 f" {noted[0].strip()}; name that one (metastore=...)"
             )
+        return True
 
     async def _note(self) -> str:
         """The table and its region as a metastore's URL; neither endpoint nor credentials."""
-        return f"dynamodb://{self._table.table}?region={await self._table.region()}\n"
+        table = self._place.table
+        return f"dynamodb://{table.table}?region={await table.region()}\n"
 
 
 class DynamoDBMetaStore(RegisterMetaStore):
@@ -241,10 +276,12 @@ class DynamoDBMetaStore(RegisterMetaStore):
         objects: ConditionalObjects,
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        place: DynamoPlace | None = None,
     ) -> None:
         stats = MetaStats()
-        head = ChainedRegister(DynamoCell(table, name, HEAD_ITEM, stats), table.runtime)
-        super().__init__(head, DynamoBodies(table, name, objects, inline_limit_bytes, stats), table.runtime, stats)
+        place = place or DynamoPlace(table, name)
+        head = ChainedRegister(DynamoCell(place, HEAD_ITEM, stats), table.runtime)
+        super().__init__(head, DynamoBodies(place, objects, inline_limit_bytes, stats), table.runtime, stats)
 
     @classmethod
     async def create_table(
@@ -291,12 +328,15 @@ async def create_table(connection: DynamoTable, provisioned: tuple[int, int] | N
             ],
             **billing,
         )
-    except MetaStoreInvalidError as error:
-        if "ResourceInUseException" not in str(error):
+    except RequestRefusedError as error:
+        if error.code != "ResourceInUseException":
             raise
         created = False
     for _ in range(WAIT_ROUNDS):
-        description = (await connection.call("describe_table", TableName=connection.table))["Table"]
+        try:
+            description = (await connection.call("describe_table", TableName=connection.table))["Table"]
+        except MetaStoreNotFoundError:
+            description = {}  # not known everywhere yet
         if description.get("TableStatus") in ("ACTIVE", "UPDATING"):
             check_schema(connection.table, description)
             return created

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.aws_credentials import is_expired, is_failed_refresh
+from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreNotFoundError, MetaStoreUnavailableError
 from metastores.failures import OutcomeUnknownError
 from metastores.redaction import redacted
 
@@ -19,10 +20,11 @@ THROTTLED = frozenset(
         "ThrottlingException",
         "Throttling",
         "RequestLimitExceeded",
-        "ReplicatedWriteConflictException",
     }
 )
-"""Answers that say the write was not applied and may be sent again."""
+"""Answers that say the write was not applied, for the load on the table, and may be sent again."""
+WRITE_CONFLICT = "ReplicatedWriteConflictException"
+"""A write of another region at the same moment: not applied, and may be sent again."""
 SET_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _MISCONFIGURED = ("PartialCredentialsError", "NoRegionError", "ParamValidationError")
 
@@ -32,7 +34,19 @@ class ConditionFailedError(Exception):
 
 
 class ThrottledError(MetaStoreUnavailableError):
-    """Refused for the load on the table, or for a concurrent write in another region."""
+    """Refused for the load on the table."""
+
+
+class WriteConflictError(MetaStoreUnavailableError):
+    """Refused for a concurrent write in another region, and not judged."""
+
+
+class RequestRefusedError(MetaStoreInvalidError):
+    """Refused for what the request asks. ``code`` is the service's."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def package_missing() -> MetaStoreInvalidError:
@@ -64,15 +78,20 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
         return ConditionFailedError(f"DynamoDB table {table}: {code}")
     if code in THROTTLED:
         return ThrottledError(f"DynamoDB table {table} is throttled: {code}")
+    if code == WRITE_CONFLICT:
+        return WriteConflictError(f"DynamoDB table {table}: another region wrote at the same moment: {code}")
+    message = str(response.get("Error", {}).get("Message", ""))
+    if is_expired(code, message):
+        return MetaStoreUnavailableError(f"DynamoDB table {table}: the credentials have expired: {code}")
     if code == "ResourceNotFoundException":
-        return MetaStoreInvalidError(
+        return MetaStoreNotFoundError(
             f"there is no DynamoDB table {table!r}: create it with `slate admin create-table` or"
             " DynamoDBMetaStore.create_table"
         )
     if 400 <= status < 500:
         about_credentials = "Signature" in code or "Token" in code
-        said = "check the credentials" if about_credentials else redacted(str(response["Error"].get("Message", "")))
-        return MetaStoreInvalidError(f"DynamoDB table {table} refused the request: {code}: {said}")
+        said = "check the credentials" if about_credentials else redacted(message)
+        return RequestRefusedError(f"DynamoDB table {table} refused the request: {code}: {said}", code)
     return OutcomeUnknownError(f"DynamoDB table {table} answered {status} {code}")
 
 
@@ -83,6 +102,8 @@ def _without_answer(error: Exception, table: str) -> MetaStoreError | OutcomeUnk
         return MetaStoreInvalidError(f"no credentials found for DynamoDB table {table}; {SET_CREDENTIALS}")
     if kind in _MISCONFIGURED:
         return MetaStoreInvalidError(what)
+    if is_failed_refresh(error):
+        return MetaStoreUnavailableError(f"{what}; the credentials could not be renewed")
     below = type(getattr(error, "kwargs", {}).get("error")).__name__
     if kind == "ConnectTimeoutError" or (kind == "EndpointConnectionError" and below.startswith("ClientConnector")):
         return MetaStoreUnavailableError(what)

@@ -15,6 +15,10 @@ class MetaStoreInvalidError(MetaStoreError):
     """Wrongly set up (missing table, wrong region, bad name); mend the configuration."""
 
 
+class MetaStoreNotFoundError(MetaStoreInvalidError):
+    """The table, or whatever else holds the metadata, does not exist; create it."""
+
+
 class MetaStoreCorruptionError(MetaStoreError):
     """Stored metadata fails its checksum or names another object. ``object_name`` says which."""
 

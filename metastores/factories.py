@@ -6,12 +6,15 @@ Rule: a name holds no secret. One that looks as if it did is refused, in words t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from weakref import WeakValueDictionary
 
 from metastores import names
 from metastores.bodies import ObjectBodies
 from metastores.dynamodb import INLINE_LIMIT_BYTES, WRITER_ITEM, DynamoDBMetaStore, DynamoRegister
+from metastores.dynamodb_place import DynamoPlace
 from metastores.dynamodb_table import DynamoTable
 from metastores.errors import MetaStoreInvalidError
 from metastores.if_match import ObjectRegister
@@ -80,24 +83,34 @@ class DynamoDBFactory:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         runtime: MetaRuntime | None = None,
         client: Any = None,
+        client_in: Callable[[str], Any] | None = None,
     ) -> None:
         if not _TABLE.match(table):
             raise MetaStoreInvalidError("a DynamoDB table's name has 3 to 255 letters, digits, '_', '-' and '.'")
         if endpoint_url is not None:
             _check_endpoint(endpoint_url)
-        self._table = DynamoTable(table, region=region, endpoint_url=endpoint_url, runtime=runtime, client=client)
+        self._table = DynamoTable(
+            table, region=region, endpoint_url=endpoint_url, runtime=runtime, client=client, client_in=client_in
+        )
         self._inline_limit_bytes = inline_limit_bytes
+        self._places: WeakValueDictionary[str, DynamoPlace] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"DynamoDBFactory({self._table!r})"
 
     def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
         """See `MetaStoreFactory.manifest`."""
-        return DynamoDBMetaStore(self._table, name, objects, inline_limit_bytes=self._inline_limit_bytes)
+        return DynamoDBMetaStore(
+            self._table, name, objects, inline_limit_bytes=self._inline_limit_bytes, place=self._place(name)
+        )
 
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
-        return DynamoRegister(self._table, name, WRITER_ITEM)
+        return DynamoRegister(self._table, name, WRITER_ITEM, place=self._place(name))
+
+    def _place(self, name: str) -> DynamoPlace:
+        """One for all that is made of a database, so that its home is asked for once."""
+        return self._places.setdefault(name, DynamoPlace(self._table, name))
 
     async def close(self) -> None:
         """See `MetaStoreFactory.close`."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
@@ -113,17 +113,35 @@ class MetaStore(Protocol):
         before never reports success at a deleted number. Naming the head or above is an error."""
 
     async def collect(
-        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+        self,
+        retained: Sequence[VersionRef],
+        *,
+        as_of: VersionRef | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int:
         """Delete every stored body at or below ``as_of`` that is neither it, nor the head, nor in ``retained``,
         bodies of lost attempts included; returns how many. Bodies above are left alone.
 
         ``as_of`` names the committed version whose state ``retained`` was computed from: what later versions
         retain (a checkpoint committed meanwhile, say) is then safe. Without it the head is read inside, which is
-        right only if no later version can name an older one. At most ``limit`` bodies go, the oldest first."""
+        right only if no later version can name an older one. At most ``limit`` bodies go, the oldest first.
+        ``dry_run`` only counts those that would go now."""
 
     async def close(self) -> None:
         """Release connections owned by this object. Idempotent."""
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A `MetaStore` that can tell by one cheap request that its head is the one known. Backends need not: look with
+    ``isinstance``."""
+
+    async def unchanged(self, ref: VersionRef) -> bool:
+        """Whether ``ref``, the head when it was last read, certainly was the head at some moment of this call.
+        ``False`` says nothing: read `MetaStore.latest`.
+
+        Rests on how long collectors keep versions, by their clocks: for polls only, never for a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +154,11 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """A listed key and its etag."""
+    """A listed key and its etag; when it was written, by the store's clock, if that says so."""
 
     key: str
     etag: str
+    modified_ms: int | None = None
 
 
 class ConditionalObjects(Protocol):

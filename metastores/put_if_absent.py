@@ -12,6 +12,10 @@ Ordering rules:
 * a reader lists, gets the highest version, and believes it only if it carries the listed etag (a deleted version
   can come back between the two) and the boundary listed after it is not above it.
 
+A poll need not list: version v is the head while v + 1 is not there, unless v + 1 was deleted already. Collectors leave
+versions alone for ``version_keep_ms``, so for a quarter of that after a listing one read of v + 1 that finds nothing
+says that nothing changed. One that finds something leads to a listing, with the boundary.
+
 The boundary is the highest of a few marker objects ``manifest/boundary/{version:020}``. Raising it creates one and
 removes those below the one that stood before, so a list racing with a raise still meets one of the last two.
 """
@@ -49,6 +53,8 @@ READ_ATTEMPTS = 16
 QUICK_ATTEMPTS = 3
 """So many readings are tried without a pause: a version deleted under a reader is no sign of an overload."""
 PARALLEL_READS = 16
+KEPT_SHARE = 4
+"""A probe is believed for this share of the time that versions are kept: clocks differ, and a collector may be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class PutIfAbsentMetaStore:
         self._objects = objects
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._seen: Seen | None = None
+        self._seen_at = float("-inf")
+        """A moment of the monotonic clock at or before which ``_seen`` was the head last."""
         self._tokens: dict[int, tuple[str, str]] = {}
         self.stats = MetaStats()
 
@@ -86,6 +94,7 @@ class PutIfAbsentMetaStore:
             self.stats.retries += attempt > 0
             if attempt >= QUICK_ATTEMPTS:
                 await self._runtime.back_off(attempt - QUICK_ATTEMPTS)
+            began = self._runtime.monotonic()
             listing = await self._list(self._seen if attempt < QUICK_ATTEMPTS else None)
             floor = max(listing.boundary, self._seen.record.ref.version if self._seen else 0)
             highest = max(highest, floor)
@@ -98,17 +107,24 @@ class PutIfAbsentMetaStore:
             if not self._may_be_head(version, floor):
                 continue
             if self._seen is not None and self._seen.etag == listed.etag and self._seen.record.ref.version == version:
+                self._seen_at = max(self._seen_at, began)
                 return self._seen.record
             stored = await self._get(listed.key)
             if stored is None or not self._etag_still_listed(stored, listed):
                 continue
             record = _record(version, stored.data)
-            self._see(record, stored.etag)
+            self._see(record, stored.etag, began)
             return record
         raise MetaStoreCorruptionError(
             f"version {highest} was committed, but neither it nor a newer one is there ({READ_ATTEMPTS} attempts)",
             object_name=names.manifest_key(highest),
         )
+
+    async def unchanged(self, ref: VersionRef) -> bool:
+        """See `Probed.unchanged`. One read of an object that is not there."""
+        if self._seen is None or self._seen.record.ref != ref or not self._next_is_kept():
+            return False
+        return await self._get(names.manifest_key(ref.version + 1)) is None and self._next_is_kept()
 
     async def read(self, ref: VersionRef) -> Record | None:
         """See `MetaStore.read`."""
@@ -135,13 +151,14 @@ class PutIfAbsentMetaStore:
                 return await self._find_out(ref, payload, "a newer version was there before it was sent")
         key = names.manifest_key(ref.version)
         data = seal(Sealed(Kind.MANIFEST, key, ref, payload))
+        began = self._runtime.monotonic()
         try:
             etag = await self._create(key, data)
         except OutcomeUnknownError as error:
             return await self._find_out(ref, payload, str(error))
         if etag is None:
             return await self._find_out(ref, payload, "the version existed and is gone again")
-        return await self._confirm(ref, payload, etag)
+        return await self._confirm(ref, payload, etag, began)
 
     async def versions(self) -> list[VersionRef]:
         """See `MetaStore.versions`. Reads each version once to learn its token. A deleted version's place that was
@@ -171,7 +188,12 @@ class PutIfAbsentMetaStore:
         await self._remove([ref.version for ref in refs], listing.boundary)
 
     async def collect(
-        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+        self,
+        retained: Sequence[VersionRef],
+        *,
+        as_of: VersionRef | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int:
         """See `MetaStore.collect`."""
         listing = await self._list(None)
@@ -180,9 +202,13 @@ class PutIfAbsentMetaStore:
         head = listing.versions[-1][0]
         end = head if as_of is None else min(head, as_of.version)
         kept = {ref.version for ref in retained}
-        doomed = [version for version, _ in listing.versions if version < end and version not in kept]
+        doomed = [
+            version
+            for version, listed in listing.versions
+            if version < end and version not in kept and self._old_enough(listed)
+        ]
         doomed = doomed[:limit]
-        if doomed:
+        if doomed and not dry_run:
             await self._remove(doomed, listing.boundary)
         return len(doomed)
 
@@ -198,6 +224,15 @@ class PutIfAbsentMetaStore:
     def _etag_still_listed(self, stored: StoredObject, listed: ListedObject) -> bool:
         """Whether the object read is the one listed, not one put at its deleted place since."""
         return stored.etag == listed.etag
+
+    def _old_enough(self, listed: ListedObject) -> bool:
+        """Whether no probe may still wait for this version to appear."""
+        since = self._runtime.kept_since_ms()
+        return since is None or listed.modified_ms is None or listed.modified_ms < since
+
+    def _next_is_kept(self) -> bool:
+        """Whether a version that followed the one last seen cannot have been deleted yet."""
+        return self._runtime.monotonic() - self._seen_at < self._runtime.version_keep_ms / 1000 / KEPT_SHARE
 
     async def _boundary_allows(self, version: int) -> bool:
         """Whether no deleter may have removed ``version`` so far."""
@@ -221,14 +256,15 @@ class PutIfAbsentMetaStore:
 
     # Their parts.
 
-    async def _confirm(self, ref: VersionRef, payload: bytes, etag: str) -> CommitOutcome:
+    async def _confirm(self, ref: VersionRef, payload: bytes, etag: str, began: float = float("-inf")) -> CommitOutcome:
+        """``began``: a moment before which the version was not there, if that is known."""
         try:
             allowed = await self._boundary_allows(ref.version)
         except MetaStoreError as error:
             return Unknown(f"the boundary could not be read after the put: {error}")
         if not allowed:
             return Unknown(f"the deletion boundary has passed version {ref.version}")
-        self._see(Record(ref, payload), etag)
+        self._see(Record(ref, payload), etag, began)
         return Committed(ref)
 
     async def _find_out(self, ref: VersionRef, payload: bytes, cause: str) -> CommitOutcome:
@@ -247,8 +283,11 @@ class PutIfAbsentMetaStore:
             return Unknown(f"{cause}; then {error}")
         return Conflict(found)
 
-    def _see(self, record: Record, etag: str) -> None:
+    def _see(self, record: Record, etag: str, since: float = float("-inf")) -> None:
+        """``since``: a moment before which no newer version was there."""
         if self._seen is None or self._seen.record.ref.version <= record.ref.version:
+            same = self._seen is not None and self._seen.record.ref == record.ref
+            self._seen_at = max(self._seen_at, since) if same else since
             self._seen = Seen(record, etag)
 
     async def _list(self, since: Seen | None) -> Listing:

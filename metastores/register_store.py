@@ -82,6 +82,11 @@ class RegisterMetaStore:
             f"the head moved away under each of {READ_ATTEMPTS} readings", object_name=names.CURRENT
         )
 
+    async def unchanged(self, ref: VersionRef) -> bool:
+        """See `Probed.unchanged`. One read of the register, which no collector has a part in."""
+        head = await self._read_head()
+        return head is not None and head.ref == ref
+
     async def read(self, ref: VersionRef) -> Record | None:
         """See `MetaStore.read`."""
         names.check_ref(ref)
@@ -151,7 +156,12 @@ class RegisterMetaStore:
         await self._bodies.delete(sorted(set(refs)))
 
     async def collect(
-        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+        self,
+        retained: Sequence[VersionRef],
+        *,
+        as_of: VersionRef | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int:
         """See `MetaStore.collect`."""
         head = await self._read_head()
@@ -161,7 +171,7 @@ class RegisterMetaStore:
         kept = {*retained, head.ref, basis}
         listed = await self._bodies.list()
         doomed = [ref for ref in listed if ref not in kept and self._collectable(ref, basis)][:limit]
-        if doomed:
+        if doomed and not dry_run:
             await self._bodies.delete(doomed)
         return len(doomed)
 

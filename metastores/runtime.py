@@ -15,15 +15,18 @@ BACKOFF_LIMIT_S = 2.0
 
 
 class MetaRuntime:
-    """Sleeping, randomness and names of one factory or metastore, and how long it waits for a server.
+    """Sleeping, clocks, randomness and names of one factory or metastore, and how long it waits for a server.
 
     rng: for pauses, and for names when there is no ``token``; then it must not be seeded alike in two processes
     token: draws 32 lower-case hex digits nobody else will draw; who won a conditional write is told by them
     request_timeout: seconds for one request
     deadline: seconds for one read or unconditional write with all its repetitions
+    version_keep_ms: how long collectors leave a manifest version alone, however soon it is superseded; 0: not at all
+    monotonic, now_ms: seconds that never go back, and the wall clock, to compare with the times of objects; without
+        them no version is kept
     """
 
-    __slots__ = ("_rng", "_sleep", "_token", "deadline", "request_timeout")
+    __slots__ = ("_monotonic", "_now_ms", "_rng", "_sleep", "_token", "deadline", "request_timeout", "version_keep_ms")
 
     def __init__(
         self,
@@ -33,12 +36,26 @@ class MetaRuntime:
         token: Callable[[], str] | None = None,
         request_timeout: float = 10.0,
         deadline: float = 30.0,
+        version_keep_ms: int = 0,
+        monotonic: Callable[[], float] | None = None,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.request_timeout = request_timeout
         self.deadline = deadline
         self._sleep = asyncio.sleep if sleep is None else sleep
         self._rng = random.SystemRandom() if rng is None else rng
         self._token = token
+        self.version_keep_ms = 0 if now_ms is None or monotonic is None else version_keep_ms
+        self._monotonic = monotonic
+        self._now_ms = now_ms
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, never going back; 0 without a clock."""
+        return 0.0 if self._monotonic is None else self._monotonic()
+
+    def kept_since_ms(self) -> int | None:
+        """What was written after this moment is kept; ``None`` if nothing is for its age."""
+        return None if not self.version_keep_ms or self._now_ms is None else self._now_ms() - self.version_keep_ms
 
     def token(self) -> str:
         """32 lower-case hex digits nobody else will draw."""

@@ -26,6 +26,8 @@ class MetaStats:
     """Conditional writes that ended as `Unknown`: an answer was lost."""
     throttles: int = 0
     """Requests the backend refused for its load (DynamoDB; an object store's client counts its own)."""
+    write_conflicts: int = 0
+    """Requests refused unjudged for a write of another region at the same moment (DynamoDB)."""
     retries: int = 0
     """Requests and readings repeated by the metastore itself (an object store's client counts its own)."""
 

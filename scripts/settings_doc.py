@@ -10,13 +10,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from slate_async.setting_sources import OTHER_VARIABLES  # noqa: E402 - the checkout, not an installed copy
-from slate_async.settings import Settings  # noqa: E402
+from slate_async.settings import Settings  # noqa: E402 - the checkout, not an installed copy
+from slate_async.settings.sources import OTHER_VARIABLES  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """# Settings
 
-<!-- Generated from slate_async/settings.py by scripts/settings_doc.py; do not edit. -->
+<!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
 
 A setting comes from, strongest first: a keyword (`Settings(flush_interval_ms=50)`), an environment variable
 (`SLATE_FLUSH_INTERVAL_MS=50`; an empty one counts as unset), a TOML file (`Settings.from_toml("slate.toml")`, or
@@ -29,11 +29,12 @@ flush_interval_ms = 50
 compression = "lz4"
 ```
 
-An unknown, malformed or contradictory setting is refused with `InvalidError`, which names it. So is an unknown
-environment variable that begins with `SLATE_`, because a misspelt one would silently leave a default in place; only
+An unknown, malformed or contradictory setting is refused with `InvalidError`, which names it. An environment variable
+that begins with `SLATE_` and is a misspelt setting (`SLATE_FLUSH_INTERVALL_MS`) is refused, too, because it would
+silently leave a default in place. Any other unknown one, such as an application's own `SLATE_URL`, is ignored with one
+warning in the log. No warning is given for
 {others}
-and what Kubernetes sets for services whose name begins with "slate" (`SLATE_SERVICE_HOST`, `SLATE_PORT_80_TCP`, …) are
-passed over.
+and for what Kubernetes sets for services whose name begins with "slate" (`SLATE_SERVICE_HOST`, `SLATE_PORT_80_TCP`, …).
 
 `Settings` is frozen; `settings.replace(flush_interval_ms=50)` makes a changed copy, checked again, in which the
 environment plays no part. It holds no secrets: credentials come from the environment and profiles of the store

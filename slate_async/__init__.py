@@ -9,6 +9,7 @@
 import importlib
 from typing import Any
 
+from slate_async import sync as sync
 from slate_async.admin import Admin
 from slate_async.changes.change import Change
 from slate_async.changes.feed import ChangeFeed
@@ -23,11 +24,13 @@ from slate_async.entry import open_database as open
 from slate_async.environment import Environment, OpeningDb
 from slate_async.errors import (
     ClosedError,
+    ConfigError,
     ConflictError,
     CorruptionError,
     FencedError,
     InternalError,
     InvalidError,
+    NotFoundError,
     SlateError,
     UnavailableError,
 )
@@ -40,6 +43,7 @@ from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.rows import RowStatistics
 from slate_async.inspection.sst import BlockInspection, SstInspection
+from slate_async.liveness.observer import WriterLife
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
@@ -68,6 +72,7 @@ __all__ = [
     "CollectionReport",
     "CompactionEvent",
     "CompactorStatus",
+    "ConfigError",
     "ConflictError",
     "CorruptionError",
     "Db",
@@ -93,6 +98,7 @@ __all__ = [
     "MirrorProgress",
     "MirrorReport",
     "NotAdmittedError",
+    "NotFoundError",
     "OpeningDb",
     "Readable",
     "ReaderStatus",
@@ -112,6 +118,7 @@ __all__ = [
     "VerifyReport",
     "WriteBatch",
     "WriteHandle",
+    "WriterLife",
     "open",
     "open_admin",
     "open_compactor",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from slate_async.inspection.sst import SstInspection, inspect_sst
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
 from slate_async.log.extent import LogExtent, find_extent
+from slate_async.manifest.belonging import proved_head
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.ingests import ForgetApp
 from slate_async.manifest.state import ManifestState
@@ -62,7 +64,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
     closing; `UnavailableError`, `CorruptionError`."""
 
-    noun = "administration"
+    _noun = "administration"
 
     def __init__(
         self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]], elsewhere: OpenElsewhere
@@ -176,7 +178,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         report, and raises nothing. ``on_progress`` is called after each object."""
         self._check()
         async with self._open_site(self._name) as site:
-            return await Verifier(site, self._place.ssts, on_progress).verify()
+            return await Verifier(site, self._place.ssts, self._open_site, on_progress).verify()
 
     async def mirror(
         self,
@@ -261,10 +263,11 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
 
     async def _log_extent(self) -> LogExtent:
         register = self._known_register(await self._head())
-        return await find_extent(self._place.store, self._driver.load, register)
+        check = partial(self._place.ground.check_again, load_head=self._driver.load)
+        return await find_extent(self._place.store, self._driver.load, register, check)
 
     async def _head(self) -> ManifestState:
-        head = await self._driver.existing(self._name)
+        head = await proved_head(self._place.ground, self._driver)
         check_usable(head)
         return head
 

@@ -40,6 +40,12 @@ def check_reader_arguments(checkpoint: object, pin: object) -> None:
         raise InvalidError(f"pin is True or False, not {type(pin).__name__}")
 
 
+def check_standby(standby: object) -> None:
+    """Raise `InvalidError` unless it is a bool."""
+    if not isinstance(standby, bool):
+        raise InvalidError(f"standby is True or False, not {type(standby).__name__}")
+
+
 def own_path(path: object, of: str) -> str:
     """``path`` as text. Raises `InvalidError` unless it is a URL or a path. ``of``: what is to be there."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None

@@ -21,7 +21,7 @@ from slate_async.changes.part import read_part
 from slate_async.changes.pull import News, Owner, Pull
 from slate_async.changes.source import ChangeSource, Reading, SourceStats
 from slate_async.checkpoint.manage import MAX_NAME, lifetime_ms
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, NotFoundError
 from slate_async.follow.follower import Follower
 from slate_async.follow.tail import Position
 from slate_async.manifest.driver import ManifestDriver
@@ -185,7 +185,7 @@ class Feeds:
             state = await self._driver.commit(TakeHold(found.id, made_id, expire_ms))
             made = await named(self._driver, state, made_id)
         elif asked is None and wanted.hold_lifetime is not None:
-            raise InvalidError(
+            raise NotFoundError(
                 f"there is no hold {wanted.hold!r}: it was never made, or it expired and was collected; say with"
                 " from_seq what to begin after, 0 for the beginning"
             )
@@ -317,6 +317,11 @@ class WriterNews:
         self._writer = writer
         self._adopted = asyncio.Event()
 
+    def follow(self, writer: Writer) -> None:
+        """The database was opened again: ``writer`` goes on."""
+        self._writer = writer
+        self.tell()
+
     def tell(self) -> None:
         """A manifest state was adopted, or the like."""
         self._adopted.set()
@@ -324,6 +329,8 @@ class WriterNews:
 
     async def more(self, position: Position, seq: int) -> None:
         """See `News`."""
+        while self._writer.suspended:
+            await self._adopted.wait()
         published = asyncio.ensure_future(self._writer.flusher.until_published(position.next_id))
         try:
             while self._writer.state.last_seq <= seq and not published.done():

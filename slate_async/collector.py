@@ -9,54 +9,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
 
-from metastores.protocol import Register
-from slate_async.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
-from slate_async.clone.destroy import remove_all
-from slate_async.clone.detach import detach_if_free
+from slate_async.collecting import SPREAD, OpenedCollector, Rounds, collector_of
 from slate_async.counters import shared_counters
-from slate_async.errors import ClosedError, CorruptionError, InvalidError, UnavailableError
-from slate_async.gc.collector import Collector, Limits
+from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
-from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.lifecycle import holders
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.belonging import check_belonging, proved_head
 from slate_async.member import Member
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.sites import sites_of
 
 logger = logging.getLogger(__name__)
-SPREAD = 0.1
-"""Pauses vary by this share, so that collectors started together do not list together for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedCollector:
-    """What a `GarbageCollector` is made of."""
-
-    collector: Collector
-    driver: ManifestDriver
-    register: Register | None
 
 
 async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollector:
     """See `Environment.open_gc`."""
-    settings = place.settings
     driver = place.driver(supervisor)
     try:
-        head = await driver.existing(place.name)
+        head = await proved_head(place.ground, driver)
         await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
         register = place.register(head)
     except BaseException:
         await to_the_end(driver.close())
         raise
-    limits = Limits(settings.gc_min_age_ms, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round)
-    return OpenedCollector(Collector(place.store, driver, register, place.runtime, limits), driver, register)
+    return collector_of(place, driver, register)
 
 
 class GarbageCollector(Member):
@@ -65,7 +43,7 @@ class GarbageCollector(Member):
     It closes itself, with the cause, when something that lives cannot be read; a store that does not answer, a
     database that is gone for the moment, and a clone's parent that is damaged, are logged and waited out."""
 
-    noun = "garbage collector"
+    _noun = "garbage collector"
 
     def __init__(
         self,
@@ -84,7 +62,7 @@ class GarbageCollector(Member):
         self._one_at_a_time = asyncio.Lock()
         self._last: CollectionReport | None = None
         self._warned_of: set[UUID] = set()
-        self._clones = ClonesOfOne(place.name, sites_of(place, supervisor))
+        self._collecting = Rounds(place, opened, supervisor)
         self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
@@ -127,9 +105,7 @@ class GarbageCollector(Member):
         self, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
     ) -> CollectionReport:
         async with self._one_at_a_time:
-            abandoned = await self._abandoned_here(dry_run)
-            report = await self._opened.collector.collect(dry_run=dry_run, on_progress=on_progress)
-            report = await self._tended(replace(report, abandoned=abandoned))
+            report = await self._collecting.collect(dry_run=dry_run, on_progress=on_progress)
         if not dry_run:
             self._warn_of(report.held_by)
             self._last = report
@@ -147,66 +123,6 @@ class GarbageCollector(Member):
         """Wake whoever waits for the end of a round."""
         self._round_ended.set()
         self._round_ended = asyncio.Event()
-
-    async def _abandoned_here(self, dry_run: bool) -> tuple[str, ...]:
-        """Remove the database if it is a clone whose making was broken off long ago; its name, if it was."""
-        state = self._opened.driver.head
-        if dry_run or state is None or not is_abandoned(state, self._graced_ms()):
-            return ()
-        open_site = sites_of(self._place, self._supervisor)
-        try:
-            async with open_site(self._name) as site:
-                return (self._name,) if await remove_abandoned(site, open_site, state) else ()
-        except CorruptionError as error:
-            logger.warning("%s: an unfinished clone could not be removed: %s", self._name, error)
-            return ()
-
-    def _graced_ms(self) -> int:
-        """What ended, or was left, before then goes now."""
-        settings = self._place.settings
-        return self._runtime.clock.now_ms() - settings.gc_destroy_grace_ms - settings.gc_clock_skew_ms
-
-    async def _tended(self, report: CollectionReport) -> CollectionReport:
-        """Besides garbage: end a destroyed database whose time has come, clones that were never finished, and a clone's
-        hold on its parents."""
-        state = self._opened.driver.head
-        if state is None:
-            return report
-        abandoned = await self._clones.end_abandoned(state, self._graced_ms(), dry_run=report.dry_run)
-        report = replace(report, abandoned=report.abandoned + abandoned)
-        if not (state.parents or state.destroyed_at_ms is not None):
-            return report
-        try:
-            if state.destroyed_at_ms is not None:
-                return await self._ended(report, state)
-            return report if report.dry_run else await self._detached(report)
-        except CorruptionError as error:  # what lives here was read by the round: it is a parent that is damaged
-            logger.warning("%s: a parent cannot be read, and keeps what it holds for this clone: %s", self._name, error)
-            return report
-
-    async def _ended(self, report: CollectionReport, state: ManifestState) -> CollectionReport:
-        due = self._is_due(state)
-        if due and not report.dry_run:
-            open_site = sites_of(self._place, self._supervisor)
-            async with open_site(self._name) as site:
-                await remove_all(site, open_site, state.database_id)
-        return replace(report, removed=due)
-
-    async def _detached(self, report: CollectionReport) -> CollectionReport:
-        open_site = sites_of(self._place, self._supervisor)
-        try:
-            async with open_site(self._name) as site:
-                return replace(report, detached=await detach_if_free(site, open_site))
-        except (UnavailableError, InvalidError) as error:
-            logger.warning("%s: could not be detached from its parents: %s", self._name, error)
-            return report
-
-    def _is_due(self, state: ManifestState) -> bool:
-        """Whether a destroyed database is to be removed, or to be rid of what its removal left undone."""
-        if state.removed:
-            return bool(state.parents)
-        expired_ms = self._runtime.clock.now_ms() - self._place.settings.gc_clock_skew_ms
-        return (state.destroyed_at_ms or 0) <= self._graced_ms() and not holders(state, expired_ms)
 
     async def _run(self) -> None:
         """Rounds for ever; one that found more than it may delete is followed at once."""

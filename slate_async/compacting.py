@@ -18,7 +18,7 @@ from slate_async.compaction.resident import Resident, resident_token
 from slate_async.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.format.compression import Compression
 from slate_async.log.protocol import LogReader
-from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.belonging import check_belonging, proved_head
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import ManifestState, SstRef
@@ -82,7 +82,7 @@ async def open_compaction(
     driver = place.driver(supervisor)
     register: Register | None = None
     try:
-        state = await driver.existing(place.name)
+        state = await proved_head(place.ground, driver)
         settings = follow_database(place.settings, state)
         check_usable(state)
         await check_belonging(place.store, state, driver.load)
@@ -93,6 +93,7 @@ async def open_compaction(
             _bench(place, settings, state, driver, register, stats, listeners, executor=executor),
             name=place.name,
             token=place.runtime.ids.token,
+            of=(state.database_id, state.store_id),
             runtime=place.runtime,
             supervisor=supervisor,
             head=driver.load,
@@ -116,12 +117,14 @@ class OpenedResident:
 
 
 def resident_beside(
-    place: Place, opened: Opened, supervisor: Supervisor, committed: Callable[[], None]
+    place: Place, opened: Opened, committed: Callable[[], None], before: OpenedResident | None = None
 ) -> OpenedResident:
     """The compactor that lives beside ``opened``'s writer and shares its manifest driver; ``committed`` is called when
-    the writer should look at the head."""
+    the writer should look at the head. ``before``: the one beside this process's last writer, whose counters and
+    listeners it takes over."""
     writer, settings, driver = opened.writer, opened.settings, opened.driver
-    stats, listeners = CompactorStats(), Listeners()
+    stats = CompactorStats() if before is None else before.stats
+    listeners = Listeners() if before is None else before.listeners
 
     def log_due() -> bool:
         return writer.log_sst_count >= settings.l0_compact_ssts
@@ -138,8 +141,9 @@ def resident_beside(
         _bench(place, settings, writer.state, driver, opened.register, stats, listeners, lanes=LANES_BESIDE_A_WRITER),
         name=place.name,
         token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
+        of=(writer.state.database_id, writer.state.store_id),
         runtime=place.runtime,
-        supervisor=supervisor,
+        supervisor=writer.tasks,
         head=head,
         log_due=log_due,
         committed=committed,

@@ -35,7 +35,7 @@ class DbCompactor(Member):
     takes over, when the database is gone, or when stored bytes are wrong. What it is about when it closes is left to
     the next one, which does no finished key range again."""
 
-    noun = "compactor"
+    _noun = "compactor"
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class DbCompactor(Member):
             await self._compactor.run()
         except asyncio.CancelledError:
             if self._state == "open":
-                self.fail(ClosedError("the compactor's task was cancelled"))
+                self._fail(ClosedError("the compactor's task was cancelled"))
             raise
         except Exception as error:  # noqa: BLE001 - whatever ended it is what it closes with
-            self.fail(error)
+            self._fail(error)
 
     async def compact(
         self,

@@ -15,30 +15,34 @@ from slate_async.changing import Feeds, HasFeeds, WriterNews
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.checkpoint.manage import Scope
+from slate_async.collecting import BesideWriter
 from slate_async.compacting import resident_beside
 from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
-from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.manifest.edits import DestroyedError, fenced
 from slate_async.member import Member
 from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
 from slate_async.place import Place
+from slate_async.read.failures import about_a_read
 from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
 from slate_async.read.look import Look
 from slate_async.read.renewal import check_same_moment
-from slate_async.runtime.polling import Poll, PollScheduler
+from slate_async.reopening import Reopening
+from slate_async.runtime.idle import IdlePoll
+from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.snapshot import Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
-from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_SEQ, MAX_VALUE_BYTES, NEEDS_IO, PUT, NeedsIO, RowHit
+from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
-from slate_async.write.errors import about_all_written, closed_failure, write_failure
+from slate_async.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.write.group import WriteHandle
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.write.writer import Writer
@@ -60,17 +64,18 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         place: Place,
         opened: Opened,
         supervisor: Supervisor,
-        polls: PollScheduler,
+        polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.writer.turns)
         KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
-        self._place = place
-        self._writer: Writer = opened.writer
-        self._intake = opened.writer.intake
-        self._register = opened.register
-        self._news = WriterNews(opened.writer)
+        self._place, self._opened = place, opened
+        self._writer, self._intake = opened.writer, opened.writer.intake
+        self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
+        (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
+        self._reopening = Reopening(place, supervisor, {opened.writer.state.writer_token: None})
+        self._polls, self._polling, self._news = polls, False, WriterNews(opened.writer)
         feeds = Feeds(
             place,
             opened.driver,
@@ -83,28 +88,35 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             check=self._check,
         )
         HasFeeds.__init__(self, feeds)
-        self._polls = polls
-        self._polling = False
-        self._compaction = resident_beside(place, opened, supervisor, self._poll_due)
-        self._writer.pressure.compactor = lambda: self._compaction.resident.situation
-        self._writer.on_ssts_changed = self._ssts_changed
-        self._writer.start()
-        supervisor.spawn("compactor", self._compaction.resident.run())
-        self._poll: Poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
+        self._compaction = resident_beside(place, opened, self._poll_due)
+        self._garbage = BesideWriter(place, opened.driver, opened.register, supervisor)
+        self._begin(opened.writer)
+        idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, place.runtime.clock)
+        self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)
+
+    def _begin(self, writer: Writer) -> None:
+        """Let it work, and the compactor beside it."""
+        writer.pressure.compactor = lambda: self._compaction.resident.situation
+        writer.on_ssts_changed = self._ssts_changed
+        writer.on_failure = self._writer_failed
+        writer.start()
+        writer.tasks.spawn("compactor", self._compaction.resident.run())
+        self._garbage.start(writer.tasks)
 
     # ---- writes
 
     def put(
         self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
     ) -> Coroutine[Any, Any, WriteHandle]:
-        """Set ``key`` (1 to 65,535 bytes) to ``value`` (below 2 GiB); both are checked and copied at the call.
+        """Set ``key`` (1 to `max_key_bytes`, a setting) to ``value`` (up to `max_value_bytes`); both are checked and
+        copied at the call.
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
-        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
-            key = own_key(key)
-        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
-            value = own_value(value)
+        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:  # as `own_key` does, without a call
+            key = own_key(key, self._limits)
+        if type(value) is not bytes or len(value) > self._max_value_bytes:
+            value = own_value(value, self._limits)
         return self._write_row(key, value, PUT, None if ttl is None else ttl_ms(ttl), await_durable)
 
     def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
@@ -116,13 +128,13 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         or none."""
         if not isinstance(batch, WriteBatch):
             raise InvalidError(f"write takes a WriteBatch, not {type(batch).__name__}", outcome="not_applied")
-        return self._write_batch(rows_of(batch), await_durable)
+        return self._write_batch(rows_of(batch, self._limits), await_durable)
 
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
         if get_ident() != self._thread or not self._running():
-            self._check()
+            self._check("not_applied")
         handle = self._intake.row_now(key, value, kind, life_ms)
         if handle is None:
             handle = await self._intake.row(key, value, kind, life_ms)
@@ -133,7 +145,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         return handle
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
-        self._check()
+        self._check("not_applied")
         handle = await self._intake.batch(batch)
         if await_durable:
             await handle.durable()
@@ -237,7 +249,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         return self._now(durable)
 
     async def _same_look(self, look: Look, missing: MissingError) -> Look:
-        await self._look_without(missing)
+        with about_a_read():
+            await self._look_without(missing)
         check_same_moment(look.view, look.max_seq, self._writer.state.last_seq, missing)
         return look._replace(view=self._writer.view)
 
@@ -268,7 +281,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         A fenced writer may answer stale reads until it notices; durable reads followed by a successful `confirm`
         are linearizable. Raises `FencedError`."""
         self._check()
-        await self._look_at_head()
+        with about_a_read():
+            await self._look_at_head()
         self._check()
 
     def _ssts_changed(self) -> None:
@@ -311,20 +325,22 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
-        writer = self._writer
+        writer, state = self._writer, self._writer.state
         tables = [slot.table for slot in (*writer.tables.frozen, writer.tables.active)]
-        state = writer.state
-        ssts = [*state.l0, *(sst for run in state.runs for sst in run.ssts)]
+        oldest = writer.oldest_unacknowledged_ms
+        lost = self._reopening.outage is not None or self._driver.contact.lost
         return Status(
             path=self._name,
             database_id=str(state.database_id),
-            state=self._state,
+            state="degraded" if self._state == "open" and lost else self._state,
             log_protocol=state.log_protocol,
             wal_enabled=state.wal_enabled,
             epoch=writer.epoch,
             manifest_version=state.version,
             log_start=state.log_start,
             log_end=writer.flusher.acknowledged_end,
+            log_objects=writer.log_objects,
+            replay_ms=writer.replay_ms,
             last_seq=self._intake.last_seq,
             durable_seq=writer.durable_seq,
             memtables=len(tables),
@@ -334,19 +350,22 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             waiting_writes=writer.admission.waiting,
             l0_ssts=len(state.l0) + writer.log_sst_count,
             sorted_runs=len(state.runs),
-            sst_bytes=sum(sst.size for sst in ssts),
+            sst_bytes=sum(sst.size for sst in state.ssts()),
             compactor=self._compaction.resident.situation,
             compactions=len(state.compactions),
             l0_stall=writer.pressure.reason,
             ingests=sum(not one.pending for one in state.ingests),
             pending_ingests=sum(one.pending for one in state.ingests),
+            last_contact_ms=self._driver.contact.last_ms,
+            oldest_unacknowledged_ms=None if oldest is None else max(0, self._clock.now_ms() - oldest),
+            outage=None if self._reopening.outage is None else str(self._reopening.outage),
+            monthly_requests=self._place.month_of_requests(),
         )
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
-        ``db.writes`` counts calls of `put` and `delete`, ``db.reads`` gets, scans and snapshots begun on the database.
-
+        ``db.writes`` counts calls of `put` and `delete`, ``db.reads`` gets, scans and snapshots begun on the database;
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         writer = self._writer
         return {
@@ -366,7 +385,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             "ingest.rows": writer.ingests.stats.rows,
             "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
             "backpressure.stalls": writer.admission.stalls,
-            **self._compaction.stats.metrics(),
+            **(self._compaction.stats.metrics() | self._garbage.stats.metrics()),
             **self._feed_metrics(),
             **shared_counters(self._place, self._driver, self._register),
         }
@@ -374,7 +393,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
     # ---- background
 
     def _poll_due(self) -> None:
-        if self._polling or self._state != "open":
+        if self._polling or self._state != "open" or self._reopening.outage is not None:
             return
         self._polling = True
         self._supervisor.spawn("manifest poll", self._polls.limited(self._poll_once))
@@ -382,7 +401,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
     async def _poll_once(self) -> None:
         try:
             with anyio.move_on_after(POLL_LIMIT_S) as limit:
-                await self._look_at_head()
+                await self._look_at_head(poll=True)
             if limit.cancelled_caught:
                 logger.warning("%s: no answer to a poll of the manifest within %g s", self._name, POLL_LIMIT_S)
         except UnavailableError as error:
@@ -391,58 +410,87 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             self._polling = False
             self._compaction.resident.notify()
 
-    async def _look_at_head(self) -> None:
-        """Read the head; stop if another writer owns it, adopt it if not."""
-        head = await self._driver.load()
-        if head is None or head.writer_token != self._token:
+    async def _look_at_head(self, *, poll: bool = False) -> None:
+        """Read the head, or ``poll`` it (`ManifestDriver.poll`); stop if another writer owns it, adopt it if not."""
+        head = await (self._driver.poll() if poll else self._driver.load())
+        if head is None and self._reopening.outage is not None:
+            raise UnavailableError("the manifest is not there: the store is empty, or another one")
+        if head is None or not self._reopening.is_own(head):
             cause = DestroyedError("its manifest is gone") if head is None else fenced(head, self._writer.epoch)
-            self.fail(cause)
+            self._fail(cause)
             raise cause
-        if self._state == "open":
+        if self._state == "open" and self._reopening.outage is None:
             try:
                 await self._writer.follow(head)
-            except ClosedError:
+            except ClosedError as error:
                 self._check()  # says why it closed
-                raise
+                raise UnavailableError(f"the store is out of reach: {self._reopening.outage}") from error
 
-    @property
-    def _token(self) -> str:
-        return self._writer.state.writer_token
+    # ---- outages: see `Reopening`
+
+    def _writer_failed(self, cause: BaseException) -> None:
+        """A task of the writer failed: close, or, if only the store was out of reach, wait for it."""
+        patient = self._state == "open" and self._opened.settings.on_outage == "reopen"
+        if not patient or not isinstance(cause, UnavailableError):
+            return self._fail(cause)
+        logger.warning("%s: writes are refused until the store answers: %s", self._name, cause)
+        self._reopening.outage = self._reopening.last = cause
+        self._writer.suspend(cause)
+        self._compaction.resident.close(lambda: refused(cause))
+        self._supervisor.spawn("reopen", self._reopen())
+
+    async def _reopen(self) -> None:
+        await self._writer.stop()
+        opened = await self._reopening.run(self._opened)
+        if self._state != "open":
+            return
+        opened.writer.succeed(self._writer)
+        self._opened, self._writer, self._intake = opened, opened.writer, opened.writer.intake
+        self._reopening.outage = None
+        self._compaction = resident_beside(self._place, opened, self._poll_due, self._compaction)
+        self._news.follow(self._writer)
+        self._begin(self._writer)
+        logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
 
     # ---- its life (see `Member`)
 
     def _halt(self, cause: BaseException | None) -> None:
+        advise(self._name, cause)
         self._polls.cancel(self._poll)
         self._writer.fail(cause)
-        self._compaction.resident.close(lambda: closed_failure(cause))
+        self._compaction.resident.close(lambda: closed_failure(cause, "not_applied"))
+        self._news.tell()
 
     def _refuse(self) -> None:
         self._writer.refuse_writes(None)
 
     async def _finish(self) -> None:
-        """Make everything durable: raises the write error (with ``outcome``) if something written could not be, and
-        its writer did not wait to be told."""
-        with about_all_written():
-            await self._writer.flush()
-        await self._close_feeds()
-        await self._let_pins_go()
+        """Make everything durable; raises the write error (with ``outcome``) of what could not be, untold so far."""
+        if self._reopening.outage is None:  # else nothing waits, and what it holds cannot be given back
+            with about_all_written():
+                await self._writer.settle_writes()
+            await self._writer.shorten_log()
+            await self._close_feeds()
+            await self._let_pins_go()
+        if (untold := self._untold()) is not None:
+            raise untold
 
     async def _let_pins_go(self) -> None:
         """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
         try:
             with anyio.move_on_after(POLL_LIMIT_S):
-                await self._writer.pins.end()
+                await self._writer.pins.end(self._writer.flusher.published_end)
         except SlateError as error:
             logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
     def _untold(self) -> SlateError | None:
-        return write_failure(self._cause, "unknown") if self._writer.lost_untold else None
+        return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_untold else None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         return [self._driver.close, *([] if self._register is None else [self._register.close])]
 
-    def _closed_failure(self) -> SlateError:
-        return closed_failure(self._cause)
+    def _closed_failure(self, outcome: Outcome | None = None) -> SlateError:
+        return closed_failure(self._cause, outcome)
 
     def _left_open(self) -> str:
         lost = self._intake.last_seq - self._writer.durable_seq

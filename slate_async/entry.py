@@ -8,12 +8,12 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.admin import Admin
-from slate_async.arguments import check_arguments, check_reader_arguments
+from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
 from slate_async.collector import GarbageCollector
 from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
-from slate_async.environment import Environment, OpeningDb, Path, require_loop
+from slate_async.environment import Environment, OpeningDb, require_loop
 from slate_async.errors import InvalidError
 from slate_async.ingest.manage import check_job
 from slate_async.ingest.spec import IngestSpec
@@ -21,6 +21,7 @@ from slate_async.ingesting import DAY_S, IngestJob, IngestTask
 from slate_async.member import Member
 from slate_async.openings import Opening
 from slate_async.reader import DbReader
+from slate_async.resources import Path
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
@@ -37,16 +38,24 @@ def open_database(
     create: bool = True,
     properties: Mapping[str, str] | None = None,
     name: str | None = None,
+    standby: bool = False,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
 ) -> OpeningDb:
     """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
     check_arguments(path, metastore, settings, create, properties, name)
+    check_standby(standby)
     return opening_in(
         environment,
         runtime,
         lambda env: env.open(
-            path, metastore=metastore, settings=settings, create=create, properties=properties, name=name
+            path,
+            metastore=metastore,
+            settings=settings,
+            create=create,
+            properties=properties,
+            name=name,
+            standby=standby,
         ),
     )
 
@@ -210,7 +219,7 @@ def opening_in(
         except BaseException:
             await to_the_end(private.close())
             raise
-        member.on_closed(private.close)
+        member._on_closed(private.close)
         return member
 
     return Opening(start)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 from uuid import UUID
 
-from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
-from metastores.runtime import MetaRuntime
 from slate_async.admin import Admin
-from slate_async.arguments import check_arguments, check_reader_arguments
+from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
 from slate_async.clone.site import Site, open_site
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.compacting import open_compaction
@@ -29,40 +26,32 @@ from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
-from slate_async.format.columns import prepare
+from slate_async.format.arrays import prepare
 from slate_async.ingest.spec import IngestSpec
 from slate_async.ingest_opening import WantedJob
 from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
-from slate_async.manifest.driver import translating
-from slate_async.member import Member
-from slate_async.objectstore.neighbours import Neighbours
-from slate_async.objectstore.prefixed import PrefixedStore
+from slate_async.member import Member, close_all
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.objectstore.retry import RetryingStore, RetryPolicy
-from slate_async.objectstore.stats import StoreStats
-from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.opening import open_writer
 from slate_async.openings import Opening
 from slate_async.place import Place
 from slate_async.reader import DbReader
 from slate_async.reading import open_reading
-from slate_async.runtime.concurrent import each_of, to_the_end
+from slate_async.resources import Clients, Path, root_of
+from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lateness import Lateness, timed
-from slate_async.runtime.polling import PollScheduler
+from slate_async.runtime.polling import PollScheduler, StorePolls
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.shared import Shared
+from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
 from slate_async.sst.cache import BlockCache
+from slate_async.standby import stand_by
 from slate_async.write.rows import Duration
 
 M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)
-Path: TypeAlias = str | os.PathLike[str] | ObjectStore
-BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
-"""Metastores that keep metadata in the database's own folder, whatever its name."""
-RETRY_ATTEMPTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +60,19 @@ class Part:
 
     place: Place
     supervisor: Supervisor
-    polls: PollScheduler
+    polls: StorePolls
     release: Callable[[], Awaitable[None]]
 
 
 class Environment:
     """Shared by any number of databases of one event loop. ``async with``, or `close`, which closes its databases.
 
-    block_cache_bytes: memory for decoded blocks of all of them; indexes and filters of open SSTs come on top
+    block_cache_bytes: memory for blocks, indexes and filters of the SSTs of all of them
     threads: worker threads that encode, decode and merge; by default one for every two processors, 1 to 4. Each more
     makes the event loop wait longer for its turn
     runtime: clock, randomness, ids and threads to use instead of the machine's
     stores: store objects by the names they were opened with, where those of a clone's parents are no URLs
+    close_deadline_ms: time for `close` to finish what its databases have begun; what is left then is stopped
     """
 
     def __init__(
@@ -92,22 +82,28 @@ class Environment:
         threads: int | None = None,
         runtime: Runtime | None = None,
         stores: Mapping[str, ObjectStore] | None = None,
+        close_deadline_ms: int = 60_000,
     ) -> None:
-        for name, number, least in (("threads", threads, 1), ("block_cache_bytes", block_cache_bytes, 0)):
+        for name, number, least in (
+            ("threads", threads, 1),
+            ("block_cache_bytes", block_cache_bytes, 0),
+            ("close_deadline_ms", close_deadline_ms, 1),
+        ):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
                 raise InvalidError(f"{name} is a whole number of at least {least}, not {number!r}")
         self._own_runtime = runtime is None
         self._cache_bytes = block_cache_bytes
-        self._named_stores = dict(stores or {})
         self._machine = system_runtime(threads) if runtime is None else runtime
         self._lateness = Lateness()
         self.runtime = timed(self._machine, self._lateness)
         self._cache: BlockCache | None = None
-        self._polls: PollScheduler | None = None
-        self._stores = Shared[RetryingStore](RetryingStore.close)
-        self._factories = Shared[MetaStoreFactory](lambda factory: factory.close())
+        self._polls = PollScheduler(self.runtime)
+        self._clients = Clients(self.runtime, dict(stores or {}))
         self._opening = 0
-        self._members: dict[int, Member] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_deadline_s = close_deadline_ms / 1000
+        self._members: dict[int, tuple[Hashable, Member]] = {}
+        """With the stores they are in."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -122,6 +118,7 @@ class Environment:
         create: bool = True,
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
+        standby: bool = False,
     ) -> OpeningDb:
         """Open a database as its writer: ``async with env.open(...) as db``, or ``db = await env.open(...)``.
 
@@ -131,10 +128,13 @@ class Environment:
         metastore: ``None`` (versions beside the data), ``"if-match"``, ``"dynamodb://table"``, or a factory
         create: make the database if it is missing
         properties: kept with a database that this call creates
+        standby: wait until no writer has the database open, then take over: at once when the writer closes, else when
+        it has been silent for three of its heartbeats. So of several processes one writes, and another goes on
 
         Raises `InvalidError`, `FencedError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, properties, name)
-        return self._open_writer(path, metastore, settings, name, create=create, properties=properties)
+        check_standby(standby)
+        return self._open_writer(path, metastore, settings, name, create=create, properties=properties, standby=standby)
 
     def _open_writer(
         self,
@@ -146,11 +146,15 @@ class Environment:
         create: bool = False,
         properties: Mapping[str, str] | None = None,
         if_free: bool = False,
+        standby: bool = False,
     ) -> OpeningDb:
         async def begin(part: Part) -> Db:
-            claimed = await open_writer(
-                part.place, part.supervisor, create=create, properties=properties, if_free=if_free
-            )
+            if standby:
+                claimed = await stand_by(part.place, part.supervisor, create=create, properties=properties)
+            else:
+                claimed = await open_writer(
+                    part.place, part.supervisor, create=create, properties=properties, if_free=if_free
+                )
             return Db(part.place, claimed, part.supervisor, part.polls, part.release)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
@@ -308,17 +312,14 @@ class Environment:
         """Another database than that of ``part``, in any store, for work on both; given back at the end."""
         settings = part.place.settings
         check_arguments(path, metastore, settings, True, None, None)
-        give_backs: list[Callable[[], Awaitable[None]]] = []
+        taken = Taken()
         try:
-            factory = self._factory_of(metastore, settings, give_backs)
-            named = self._named_stores.get(path)
-            store, _, name = self._store_of(
-                path if named is None else named, settings, None if named is None else path, metastore, give_backs
-            )
+            factory = self._clients.factory(metastore, settings, taken)
+            store, name = self._clients.store_at(path, settings, metastore, taken)
             async with open_site(name, store, factory, part.supervisor, self.runtime, settings) as site:
                 yield site
         finally:
-            await to_the_end(each_of(give_backs))
+            await to_the_end(taken.give_back())
 
     async def _open_member(
         self,
@@ -329,34 +330,35 @@ class Environment:
         begin: Callable[[Part], Awaitable[M]],
     ) -> M:
         """What ``begin`` makes of its part; what was taken for it is given back when it closes or fails to open."""
-        require_loop()
+        self._require_own_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
-        give_backs: list[Callable[[], Awaitable[None]]] = []
+        taken = Taken()
         opened: list[M] = []
         supervisor: Supervisor | None = None
 
         async def release() -> None:
             if opened:
                 self._members.pop(id(opened[0]), None)
-            await each_of(give_backs)
+            await taken.give_back()
 
         self._opening += 1
         try:
             if self._own_runtime:
                 await self.runtime.offload.run(prepare)
-            factory = self._factory_of(metastore, settings, give_backs)
-            store, store_stats, display = self._store_of(path, settings, name, metastore, give_backs)
-            neighbours = self._neighbours(path, settings, give_backs)
+            factory = self._clients.factory(metastore, settings, taken)
+            store, store_stats, display = self._clients.store(path, settings, name, metastore, taken)
+            neighbours = self._clients.neighbours(path, settings, taken)
             cache = self._shared_cache(settings)
             place = Place(
                 display, store, store_stats, factory, settings, self.runtime, cache, neighbours, self._lateness
             )
-            supervisor = Supervisor(display, lambda cause: opened[0].fail(cause))  # only what is open has tasks
-            member = await begin(Part(place, supervisor, self._shared_polls(), release))
+            supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
+            where = (root_of(path), metastore)
+            member = await begin(Part(place, supervisor, self._polls.of_store(where), release))
             opened.append(member)
-            self._members[id(member)] = member
+            self._members[id(member)] = where, member
         except BaseException:
             await to_the_end(_give_back(supervisor, release))
             raise
@@ -364,95 +366,41 @@ class Environment:
             self._opening -= 1
         return member
 
-    def _factory_of(
-        self,
-        metastore: str | MetaStoreFactory | None,
-        settings: Settings,
-        give_backs: list[Callable[[], Awaitable[None]]],
-    ) -> MetaStoreFactory:
-        """The metastore's factory; one that a name stands for is shared, with its clients, by all who name it."""
-        if metastore is not None and not isinstance(metastore, str):
-            return metastore
-        with translating():
-            factory, give_back = self._factories.take(
-                (metastore, settings.request_timeout_ms, settings.retry_deadline_ms),
-                lambda: parse_metastore(metastore, runtime=self._metadata_runtime(settings)),
-            )
-        give_backs.append(give_back)
-        return factory
-
-    def _metadata_runtime(self, settings: Settings) -> MetaRuntime:
-        return MetaRuntime(
-            sleep=self.runtime.clock.sleep,
-            rng=self.runtime.rng,
-            token=self.runtime.ids.token,
-            request_timeout=settings.request_timeout_ms / 1000,
-            deadline=settings.retry_deadline_ms / 1000,
-        )
-
     def _shared_cache(self, settings: Settings) -> BlockCache:
         if self._cache is None:
-            self._cache = BlockCache(settings.block_cache_bytes if self._cache_bytes is None else self._cache_bytes)
+            capacity = settings.block_cache_bytes if self._cache_bytes is None else self._cache_bytes
+            self._cache = BlockCache(capacity, settings.decode_memory_bytes)
+        self._cache.decoding.widen(settings.decode_memory_bytes)
         return self._cache
 
-    def _shared_polls(self) -> PollScheduler:
-        if self._polls is None:
-            self._polls = PollScheduler(self.runtime)
-        return self._polls
-
-    def _store_of(
-        self,
-        path: Path,
-        settings: Settings,
-        name: str | None,
-        metastore: str | MetaStoreFactory | None,
-        give_backs: list[Callable[[], Awaitable[None]]],
-    ) -> tuple[ObjectStore, StoreStats, str]:
-        """The database's folder, what counts its client's requests, and its name."""
-        policy = _policy(settings)
-        if not isinstance(path, str | os.PathLike):
-            if name is None and metastore not in BESIDE_THE_DATA:
-                raise InvalidError("a store object with metadata kept elsewhere needs name=, which finds it again")
-            retrying = RetryingStore(path, self.runtime.clock, self.runtime.rng, policy)
-            return retrying, retrying.stats, name or f"store:{id(path):x}"
-        if name is not None:
-            raise InvalidError("name= goes with a store object; a URL is its own name")
-        url = parse_url(path)
-        shared = self._client(url, policy, give_backs)
-        return PrefixedStore(shared, url.prefix), shared.stats, url.display
-
-    def _client(
-        self, url: StoreURL, policy: RetryPolicy, give_backs: list[Callable[[], Awaitable[None]]]
-    ) -> RetryingStore:
-        """The client of the bucket, folder or memory that ``url`` is in."""
-        root = replace(url, prefix="")
-        shared, give_back = self._stores.take((root, policy), lambda: open_store(root, self.runtime, retry=policy)[0])
-        give_backs.append(give_back)
-        return shared
-
-    def _neighbours(
-        self, path: Path, settings: Settings, give_backs: list[Callable[[], Awaitable[None]]]
-    ) -> Neighbours:
-        policy = _policy(settings)
-        own = parse_url(path) if isinstance(path, str | os.PathLike) else None
-        clock, rng = self.runtime.clock, self.runtime.rng
-        named = {name: RetryingStore(store, clock, rng, policy) for name, store in self._named_stores.items()}
-        return Neighbours(own, named, lambda url: self._client(url, policy, give_backs))
-
     async def close(self) -> None:
-        """Close what is still open of it, then give up threads and polling. Idempotent.
+        """Close what is still open of it, side by side, then give up threads and polling. Idempotent.
 
-        Raises `InvalidError` while one is being opened, and what closing a database raises."""
-        if self._opening:
-            raise InvalidError("a database of this Environment is being opened; wait for that first")
+        What has not finished after ``close_deadline_ms``, because its store does not answer, is stopped; writes that
+        were not acknowledged then fail with outcome ``"unknown"``. Raises `InvalidError` while something is being
+        opened, or on another event loop, and what closing a database raises."""
+        loop_ended = self._loop is not None and self._loop.is_closed()
+        if not loop_ended:
+            self._require_own_loop()
+            if self._opening:
+                raise InvalidError("a database of this Environment is being opened; wait for that first")
         self._closed = True
         try:
-            await each_of([member.close for member in self._members.values()])
+            await close_all(list(self._members.values()), self._close_deadline_s)
         finally:
-            if self._polls is not None:
+            self._clients.end()
+            if not loop_ended:
                 await self._polls.close()
             if self._own_runtime:
                 end_threads(self._machine)
+
+    def _require_own_loop(self) -> None:
+        """Raise `InvalidError` outside of the event loop that uses it: polls, clients and locks belong to that one."""
+        require_loop()
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            raise InvalidError("this Environment belongs to another event loop; make one for each loop")
 
     async def __aenter__(self) -> Self:
         return self
@@ -477,15 +425,6 @@ def require_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError as error:
         raise InvalidError("a database is opened on asyncio (uvloop included); trio is not supported") from error
-
-
-def _policy(settings: Settings) -> RetryPolicy:
-    """The deadline decides when to give up; the number of attempts is only the bound behind it."""
-    return RetryPolicy(
-        attempts=RETRY_ATTEMPTS,
-        deadline=settings.retry_deadline_ms / 1000,
-        request_timeout=settings.request_timeout_ms / 1000,
-    )
 
 
 async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaitable[None]]) -> None:

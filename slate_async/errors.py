@@ -1,4 +1,4 @@
-"""Every error slate_async raises, classed by what the caller does next.
+r"""Every error slate_async raises, classed by what the caller does next.
 
 ======================  ==============================================================
 error                   what to do
@@ -8,12 +8,17 @@ error                   what to do
 ``ConflictError``       re-read what you based the change on, then try again
 ``UnavailableError``    the store did not answer in time; try again later
 ``InvalidError``        the call is wrong; mend the arguments (also a ``ValueError``)
+\- ``NotFoundError``    what the call names does not exist, or no longer: create it, or
+                        name another one
+\- ``ConfigError``      every call fails so: mend the URL, settings, credentials,
+                        permissions or packages
 ``CorruptionError``     stored bytes are wrong; restore them, do not retry
 ``InternalError``       a bug in slate_async; report it
 ======================  ==============================================================
 
 Errors of writes carry ``outcome``: ``"not_applied"`` (certainly not in the database, safe to
-repeat) or ``"unknown"`` (may or may not be in; read before repeating).
+repeat) or ``"unknown"`` (may or may not be in; read before repeating). It is ``None`` for
+errors of reads.
 """
 
 from __future__ import annotations
@@ -63,6 +68,16 @@ class UnavailableError(SlateError):
 
 class InvalidError(SlateError, ValueError):
     """The request cannot be carried out as asked; nothing was changed."""
+
+
+class NotFoundError(InvalidError):
+    """What was named does not exist, or no longer: a database, a checkpoint, a bucket or container, a table, an SST, a
+    hold of a change feed, history that is not kept any more."""
+
+
+class ConfigError(InvalidError):
+    """The setup is wrong, whatever is asked: a URL, a setting, credentials or their permissions, a missing package, a
+    store that lacks what is needed, a database of a newer release."""
 
 
 class CorruptionError(SlateError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from slate_async.errors import ConflictError
@@ -12,6 +13,7 @@ from slate_async.ingest.spec import IngestSpec
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
+from slate_async.manifest.marking import settle_place
 from slate_async.manifest.state import ManifestState
 from slate_async.opening import find_or_create
 from slate_async.place import Place
@@ -46,8 +48,9 @@ async def register_job(
     """Register the job; what it commits with, and what its tasks must know, as `manage.register` gives it."""
     driver = place.driver(supervisor)
     try:
-        state = await find_or_create(place, driver, create=wanted.create)
+        state, found = await find_or_create(place, driver, create=wanted.create)
         check_usable(state)
+        state = await settle_place(place.ground, driver, state, found, place.runtime.ids.uuid)
         return driver, await _registered(place, driver, state, wanted)
     except BaseException:
         await to_the_end(driver.close())
@@ -77,7 +80,8 @@ async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState
     """How far the log goes now."""
     register = place.register(state)
     try:
-        return await find_extent(place.store, driver.load, register)
+        check = partial(place.ground.check_again, load_head=driver.load)
+        return await find_extent(place.store, driver.load, register, check)
     finally:
         if register is not None:
             await to_the_end(register.close())

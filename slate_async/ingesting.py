@@ -27,6 +27,7 @@ from slate_async.manifest.ingests import RenewIngest
 from slate_async.member import Member
 from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.types import RowLimits
 from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class IngestTask(Member):
     Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads metadata only if the job replaces
     what was there. Memory: two SSTs and two batches."""
 
-    noun = "ingest task"
+    _noun = "ingest task"
 
     def __init__(
         self,
@@ -66,9 +67,9 @@ class IngestTask(Member):
     async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
         """Upload ``batches`` as SSTs; what to tell the job's `IngestJob.commit`, none for no rows.
 
-        batches: record batches or tables of pyarrow, sorted by key over all of them. Columns: ``key``, ``value``, and
-        if wanted ``op`` (``"put"`` or ``"delete"``) and ``expire_time`` (a timestamp, or milliseconds since the Unix
-        epoch; null for never)
+        batches: record batches or tables of pyarrow, one or many, sorted by key over all of them. Columns: ``key``,
+        ``value``, and if wanted ``op`` (``"put"`` or ``"delete"``) and ``expire_time`` (a timestamp, or milliseconds
+        since the Unix epoch; null for never)
         duplicates: equal keys are an ``"error"``, or the ``"last"`` of them counts
 
         A job that replaces what was there also deletes the other keys of then, from the first of the batches to the
@@ -79,7 +80,13 @@ class IngestTask(Member):
         self._check()
         place = self._place
         return await write_ssts(
-            place.store, self.spec, batches, place.runtime, duplicates=duplicates, open_old=self._old
+            place.store,
+            self.spec,
+            batches,
+            place.runtime,
+            duplicates=duplicates,
+            open_old=self._old,
+            limits=RowLimits(place.settings.max_key_bytes, place.settings.max_value_bytes),
         )
 
     def __repr__(self) -> str:
@@ -92,7 +99,7 @@ class IngestJob(Member):
     While it is open the job is renewed; closing it ends nothing: it can be opened again, by its id, until it expires.
     Errors of every method: `InvalidError`, `ClosedError` after closing, `UnavailableError`, `CorruptionError`."""
 
-    noun = "ingest"
+    _noun = "ingest"
 
     def __init__(
         self,
@@ -135,7 +142,13 @@ class IngestJob(Member):
         spec, place = self.spec, self._place
         try:
             written = await write_ssts(
-                place.store, spec, batches, place.runtime, duplicates=duplicates, open_old=self._old
+                place.store,
+                spec,
+                batches,
+                place.runtime,
+                duplicates=duplicates,
+                open_old=self._old,
+                limits=RowLimits(place.settings.max_key_bytes, place.settings.max_value_bytes),
             )
         except ConflictError:
             await self._check_committed()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from slate_async.arguments import check_clone_arguments, own_path
+from slate_async.clone.adopt import adopt
 from slate_async.clone.destroy import destroy
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.info import CloneInfo
@@ -62,6 +63,18 @@ class HasLineage:
         self._check()
         async with self._open_site(self._path) as site:
             await destroy(site, self._open_site, soft=soft)
+
+    async def adopt_place(self) -> None:
+        """Say that the database is here: for one whose metadata is kept elsewhere and whose objects were moved, or that
+        was made before places had markers. Its place gets a new marker; any other place, and whoever writes there, is
+        the database's no more. A place that is the database's already is left as it is.
+
+        Raises `InvalidError` if there is no database, its metadata is in the same store, or the place is another
+        database's; `CorruptionError` if objects that it needs are not here; `UnavailableError`, after which it goes on
+        when called again."""
+        self._check()
+        async with self._open_site(self._path) as site:
+            await adopt(site)
 
     async def detach(self) -> bool:
         """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more, as garbage

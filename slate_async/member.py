@@ -10,29 +10,34 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from threading import get_ident
 from types import TracebackType
 from typing import Literal, Self
 from weakref import WeakSet
 
-from slate_async.errors import ClosedError, FencedError, InvalidError, SlateError
+import anyio
+
+from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
 from slate_async.runtime.concurrent import each_of
+from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
+CLOSED_AT_ONCE = 32
+"""Of an `Environment`'s members; those whose store does not answer are not counted for long."""
 State = Literal["open", "closing", "closed", "fenced", "failed"]
 
 
 class Member:
-    """See the module docstring. A subclass says what it is (``noun``) and overrides the hooks it needs.
+    """See the module docstring. A subclass says what it is (``_noun``) and overrides the hooks it needs.
 
     name: for people: the database's URL
-    supervisor: of its background tasks; its ``on_failure`` is `fail`
+    supervisor: of its background tasks; its ``on_failure`` is `_fail`
     release: gives back what was shared, once
     """
 
-    noun = "database"
+    _noun = "database"
 
     def __init__(self, name: str, supervisor: Supervisor, release: Callable[[], Awaitable[None]]) -> None:
         self._name = name
@@ -45,6 +50,8 @@ class Member:
         self._running = self._loop.is_running
         _members.add(self)
         self._cause: BaseException | None = None
+        self._told = asyncio.Event()
+        """It has ended, or is about to because of a cause."""
         self._closed = asyncio.Event()
         self._shutdown: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -74,22 +81,23 @@ class Member:
         """The warning when it was dropped without being closed."""
         return f"{self!r} was never closed"
 
-    def _closed_failure(self) -> SlateError:
+    def _closed_failure(self, outcome: Outcome | None = None) -> SlateError:
         """The error of a call on it once it has closed."""
         error: SlateError
         if self._cause is None:
-            error = ClosedError(f"the {self.noun} is closed; open it again")
+            error = ClosedError(f"the {self._noun} is closed; open it again", outcome=outcome)
         elif isinstance(self._cause, FencedError):
-            error = FencedError(f"the {self.noun} was fenced: {self._cause}; stop, or open it again to take over")
+            said = f"the {self._noun} was fenced: {self._cause}; stop, or open it again to take over"
+            error = FencedError(said, outcome=outcome)
         else:
-            error = ClosedError(f"the {self.noun} closed itself: {self._cause}")
+            error = ClosedError(f"the {self._noun} closed itself: {self._cause}", outcome=outcome)
         error.__cause__ = self._cause
         return error
 
     # ---- for subclasses
 
-    def _check(self) -> None:
-        """Raise unless it is open and called from its own loop.
+    def _check(self, outcome: Outcome | None = None) -> None:
+        """Raise unless it is open and called from its own loop. A write gives the ``outcome`` of that error.
 
         The first line says so at the least cost: asking for the running loop asks the kernel for the process."""
         if get_ident() == self._thread and self._running():
@@ -97,20 +105,21 @@ class Member:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            said = f"a {self.noun} is used from coroutines of the event loop that opened it"
-            raise InvalidError(said, outcome="not_applied") from None
+            said = f"a {self._noun} is used from coroutines of the event loop that opened it"
+            raise InvalidError(said, outcome=outcome) from None
         if loop is not self._loop:
-            said = f"this {self.noun} was opened on another event loop; open one for each loop and process"
-            raise InvalidError(said, outcome="not_applied")
+            said = f"this {self._noun} was opened on another event loop; open one for each loop and process"
+            raise InvalidError(said, outcome=outcome)
         if self._state != "open":
-            raise self._closed_failure()
+            raise self._closed_failure(outcome)
 
-    def fail(self, cause: BaseException) -> None:
+    def _fail(self, cause: BaseException) -> None:
         """A task failed, or the role was taken over: close with that cause, now."""
         if self._state in ("closed", "fenced", "failed"):
             return
         self._become("fenced" if isinstance(cause, FencedError) else "failed")
         self._cause = cause
+        self._told.set()
         expected = isinstance(cause, SlateError)
         logger.log(
             logging.WARNING if expected else logging.ERROR,
@@ -130,7 +139,7 @@ class Member:
     def _start_shutdown(self) -> asyncio.Task[None]:
         if self._shutdown is None:
             self._shutdown = self._loop.create_task(self._shut_down(), name=f"{self._name}/shutdown")
-            self._shutdown.add_done_callback(lambda _: self._closed.set())  # even if cancelled before it began
+            self._shutdown.add_done_callback(lambda _: self._has_closed())  # even if cancelled before it began
         return self._shutdown
 
     async def _shut_down(self) -> None:
@@ -140,11 +149,15 @@ class Member:
         finally:
             if self._state in ("open", "closing"):
                 self._become("closed")
-            self._closed.set()
+            self._has_closed()
+
+    def _has_closed(self) -> None:
+        self._closed.set()
+        self._told.set()
 
     # ---- closing
 
-    def on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
+    def _on_closed(self, release: Callable[[], Awaitable[None]]) -> None:
         """Also call ``release`` when it has closed, after what was to be released before."""
         self._releases.append(release)
 
@@ -154,7 +167,7 @@ class Member:
         Raises what finishing raised, once; it is closed either way, and a call after that returns quietly. May be
         cancelled: the closing goes on, and another call waits for it."""
         if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError(f"a {self.noun} is closed on the event loop that opened it")
+            raise InvalidError(f"a {self._noun} is closed on the event loop that opened it")
         if self._closing is None:
             self._closing = self._loop.create_task(self._close(), name=f"{self._name}/close")
         closing = self._closing
@@ -196,10 +209,11 @@ class Member:
         return self._start_shutdown()
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed, by whatever; raise the cause if it closed itself."""
+        """Wait until it is closed; raise the cause at once if it closes itself: `FencedError` when its role was taken
+        over, else `ClosedError`. So a service learns of it without a request. `close` then waits for the rest."""
         if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError(f"a {self.noun} is waited for on the event loop that opened it")
-        await self._closed.wait()
+            raise InvalidError(f"a {self._noun} is waited for on the event loop that opened it")
+        await self._told.wait()
         if self._cause is not None:
             raise self._closed_failure()
 
@@ -222,6 +236,39 @@ class Member:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
+
+
+async def close_all(members: Sequence[tuple[Hashable, Member]], deadline_s: float) -> None:
+    """Close members side by side, each with the store it is in; what has not finished after ``deadline_s`` is stopped.
+
+    The first failure is raised when all have closed, with the others in its notes."""
+    slots = FairSlots(CLOSED_AT_ONCE, CLOSED_AT_ONCE)
+    failures: list[Exception] = []
+
+    async def close(store: Hashable, member: Member) -> None:
+        try:
+            with anyio.move_on_after(end - loop.time()):
+                async with slots.slot(store):
+                    await member.close()
+                return
+            logger.warning("%s: not closed within %g s; it is stopped", member._name, deadline_s)
+            member._stop()
+            await member.close()
+        except Exception as error:  # noqa: BLE001 - raised at the end
+            failures.append(error)
+
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    closing = Supervisor("slate/closing", lambda cause: None)
+    try:
+        await asyncio.gather(*(closing.run(member._name, close(store, member)) for store, member in members))
+    finally:
+        await closing.close()
+    if failures:
+        first, *others = failures
+        for other in others:
+            first.add_note(f"and beside it: {other!r}")
+        raise first
 
 
 _members: WeakSet[Member] = WeakSet()

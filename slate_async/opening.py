@@ -1,35 +1,58 @@
 """Opening a database as its writer: find or create the manifest, claim the epoch, take the log over, replay.
 
-Ordering rule (rule 9, rule 16): claim -> fence -> replay -> read the head again. Nothing is served before that.
+Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an SST, the log's end, the register -> claim
+-> fence -> replay -> read the head again. Who cannot serve claims nothing, so an opening that fails has fenced nobody;
+nothing is served before the end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
+import anyio
+
 from metastores.protocol import Register
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptionError,
+    InvalidError,
+    NotFoundError,
+    SlateError,
+    UnavailableError,
+)
 from slate_async.format.compression import Compression
+from slate_async.liveness.heartbeat import Heartbeat
 from slate_async.log.choose import log_of
-from slate_async.log.protocol import Inherited, Log, LogObject
-from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.creation import create_first
+from slate_async.log.extent import read_register
+from slate_async.log.missing import LogLook, judge_missing, look_at_log
+from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.manifest.belonging import check_belonging, head_and_marker
+from slate_async.manifest.creation import create_first, features_of
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import ClaimWriter, WriterPin, check_usable
+from slate_async.manifest.edits import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
 from slate_async.manifest.lifecycle import MakeAgain
+from slate_async.manifest.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.manifest.marker import FoundMarker
+from slate_async.manifest.marking import settle_place
 from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.probe import PROBE_FOLDER
 from slate_async.place import Place, close_metadata
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import to_the_end, together
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
 from slate_async.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
+from slate_async.write.ingests import log_references
+from slate_async.write.l0_flusher import LONG_LOG
 from slate_async.write.pins import WriterPins
-from slate_async.write.replay import Replayed, replay
+from slate_async.write.replay import Replayed, Replayer
 from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -45,6 +68,7 @@ class Opened:
     driver: ManifestDriver
     settings: Settings
     register: Register | None
+    heartbeat: Heartbeat | None = None
 
 
 async def open_writer(
@@ -54,40 +78,183 @@ async def open_writer(
     create: bool,
     properties: Mapping[str, str] | None = None,
     if_free: bool = False,
+    instead_of: str | None = None,
 ) -> Opened:
     """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
 
     if_free: only if no writer has it open; else `FencedError`
+    instead_of: only if the newest writer is the one of this token (the empty one: nobody's); else `FencedError`
 
-    Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `FencedError` (another writer
-    claimed meanwhile), `CorruptionError`, `UnavailableError`."""
+    Raises `InvalidError` (missing, foreign, another's place, contradictory settings, unfit store), `FencedError`
+    (another writer claimed meanwhile), `CorruptionError`, `UnavailableError` (also when all of it takes longer than the
+    setting ``takeover_deadline_ms``)."""
+    deadline_ms = place.settings.takeover_deadline_ms
+    with anyio.move_on_after(deadline_ms / 1000):
+        return await _open(
+            place, supervisor, create=create, properties=properties, if_free=if_free, instead_of=instead_of
+        )
+    raise UnavailableError(
+        f"{place.name} was not open within {deadline_ms} ms; open it again, with a larger takeover_deadline_ms if its"
+        " log is long",
+        outcome="unknown",
+    )
+
+
+async def _open(
+    place: Place,
+    supervisor: Supervisor,
+    *,
+    create: bool,
+    properties: Mapping[str, str] | None,
+    if_free: bool,
+    instead_of: str | None,
+) -> Opened:
     Compression.of(place.settings.compression)  # an extra that is missing is told now, not at the first flush
+    _check_replayable(place.settings)
     driver = place.driver(supervisor, deadline_ms=place.settings.takeover_deadline_ms)
     register: Register | None = None
+    heartbeat: Heartbeat | None = None
     try:
-        state = await find_or_create(place, driver, create=create, properties=properties)
-        settings = follow_database(place.settings, state)
-        check_usable(state)
+        checked = await _checked(place, driver, create=create, properties=properties)
+        register, settings = checked.register, checked.settings
         pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
-        claim = ClaimWriter(
-            place.runtime.ids.token(),
-            settings.flush_parallelism,
-            pin,
-            settings.retention_ms,
-            settings.compaction,
-            if_free,
-        )
-        looking = supervisor.spawn("look at an SST", check_belonging(place.store, state, driver.load), critical=False)
-        claimed = await driver.commit(claim)
-        await looking  # before the log is touched
-        register = place.register(state)
-        log = log_of(claimed, place.store, register, driver.load, place.runtime, settings, whole=claimed.wal_enabled)
-        inherited, replayed = await _take_over(place, settings, claimed, log, driver)
+        claimed = await driver.commit(_claim(place, checked, pin, if_free=if_free, instead_of=instead_of))
+        heartbeat = _start_heartbeat(place, supervisor, claimed)  # before a replay, which may take long
         pins = WriterPins(claimed, pin.id, driver, place.runtime)
-        writer = _writer(place, settings, inherited, replayed, pins, log, driver, supervisor)
+        turns = FairTurns(place.runtime.clock)
+        opened = await take_over(place, settings, claimed, pins, driver, register, supervisor, turns)
+    except BaseException:
+        if heartbeat is not None:
+            heartbeat.stop()
+        await to_the_end(close_metadata(driver, register))
+        raise
+    driver.deadline_ms = settings.retry_deadline_ms
+    return replace(opened, heartbeat=heartbeat)
+
+
+# ---- before the claim
+
+
+def _check_replayable(settings: Settings) -> None:
+    """What this writer puts in a log object, whoever opens the database next with the same settings can decode."""
+    least = max(2 * settings.max_value_bytes, 4 * settings.flush_bytes)
+    if settings.decode_memory_bytes < least:
+        raise ConfigError(
+            f"decode_memory_bytes is {settings.decode_memory_bytes}: a writer needs {least} to replay its own log,"
+            " twice max_value_bytes and four times flush_bytes; raise it, or lower those",
+            outcome="not_applied",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A database that can be opened here. ``log_end``: the last position that its log was found to have."""
+
+    state: ManifestState
+    settings: Settings
+    register: Register | None
+    log_end: int
+
+
+def _claim(place: Place, checked: _Checked, pin: WriterPin, *, if_free: bool, instead_of: str | None) -> ClaimWriter:
+    settings, state = checked.settings, checked.state
+    return ClaimWriter(
+        place.runtime.ids.token(),
+        settings.flush_parallelism,
+        pin,
+        settings.retention_ms,
+        settings.compaction,
+        if_free,
+        instead_of=instead_of,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms or None,
+        of=(state.database_id, state.store_id),
+        log_end=checked.log_end,
+    )
+
+
+async def _checked(
+    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
+) -> _Checked:
+    """Everything that can be told without claiming: nobody is fenced by whoever could not serve."""
+    state, found = await find_or_create(place, driver, create=create, properties=properties)
+    follow_database(place.settings, state)
+    check_usable(state)
+    state = await settle_place(place.ground, driver, state, found, place.runtime.ids.uuid)
+    settings = follow_database(place.settings, state)  # another database may have been made in its place
+    looked_at = state.database_id, state.store_id
+    await _check_writable(place)
+    register = place.register(state)
+    try:
+        for _ in range(TAKEOVERS):
+            check_usable(state)
+            held = None if register is None else await read_register(place.store, register, state.log_start)
+            look, _ = await together(
+                look_at_log(place.store, state, held), check_belonging(place.store, state, driver.load)
+            )
+            if look.missing is None:
+                await _check_newest(place, state, look)
+                return _Checked(state, settings, register, look.end)
+            state = await judge_missing(
+                look.missing, state, driver.load, partial(place.ground.check_again, load_head=driver.load)
+            )
+            check_looked_at(state, looked_at)
+    except BaseException:
+        if register is not None:
+            await to_the_end(register.close())
+        raise
+    raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again")
+
+
+async def _check_newest(place: Place, state: ManifestState, look: LogLook) -> None:
+    """The newest log object is this database's, and of a format this release knows. It may be compacted by now."""
+    if look.newest is not None:
+        await LogReader(place.store, state.database_id, whole=False).read(*look.newest)
+
+
+async def _check_writable(place: Place) -> None:
+    """Where the claim is not a put into the same store, it does not tell whether anything may be put there."""
+    if not place.ground.elsewhere:
+        return
+    key = f"{PROBE_FOLDER}/{place.runtime.ids.token()}"
+    await place.store.put(key, b"")
+    with contextlib.suppress(SlateError):  # collectors take what is left
+        await place.store.delete([key])
+
+
+# ---- after it
+
+
+async def take_over(
+    place: Place,
+    settings: Settings,
+    claimed: ManifestState,
+    pins: WriterPins,
+    driver: ManifestDriver,
+    register: Register | None,
+    supervisor: Supervisor,
+    turns: FairTurns,
+) -> Opened:
+    """What follows the claim: fence the log, replay it, and make the writer, whose tasks are a part of ``supervisor``.
+
+    Raises `FencedError`, `CorruptionError`, `ConfigError` if this is its place no more, `UnavailableError`."""
+    log = log_of(
+        claimed,
+        place.store,
+        register,
+        driver.load,
+        place.runtime,
+        settings,
+        whole=claimed.wal_enabled,
+        check_place=partial(place.ground.check_again, load_head=driver.load),
+    )
+    inherited, replayed = await _take_over(place, settings, claimed, log, driver)
+    inherited, replayed = await _pass_fences(claimed, inherited, replayed, driver)
+    tasks = supervisor.part(lambda cause: writer.on_failure(cause))
+    writer = _writer(place, settings, inherited, replayed, pins, log, driver, tasks, turns)
+    try:
         await writer.settle()
     except BaseException:
-        await to_the_end(close_metadata(driver, register))
+        await to_the_end(tasks.close())
         raise
     logger.info(
         "%s: writer epoch %d, log position %d, %d log objects replayed",
@@ -96,22 +263,34 @@ async def open_writer(
         inherited.next_id,
         len(inherited.objects),
     )
-    driver.deadline_ms = settings.retry_deadline_ms
     return Opened(writer, driver, settings, register)
+
+
+def _start_heartbeat(place: Place, supervisor: Supervisor, claimed: ManifestState) -> Heartbeat | None:
+    if claimed.heartbeat_interval_ms is None:
+        return None
+    clock, interval_ms = place.runtime.clock, claimed.heartbeat_interval_ms
+    heartbeat = Heartbeat(place.store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=place.sent)
+    supervisor.spawn("heartbeat", heartbeat.run())
+    return heartbeat
 
 
 async def find_or_create(
     place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
-) -> ManifestState:
-    """The head of the database at ``place``, which is made if it is missing and ``create``. Claims nothing.
+) -> tuple[ManifestState, FoundMarker | None]:
+    """The head of the database at ``place``, which is made if it is missing and ``create``, and the marker read beside
+    it. Claims nothing, and proves nothing yet: see `settle_place`.
 
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `UnavailableError`."""
-    state = await driver.load()
+    ground = place.ground
+    state, found = await head_and_marker(ground, driver)
     if state is None and not create:
-        raise InvalidError(f"there is no database at {place.name}; open it with create=True to make one")
+        raise NotFoundError(f"there is no database at {place.name}; open it with create=True to make one")
     if state is None or (state.removed and create):
-        return await _create(place, driver, state, properties)
-    return state
+        if state is not None:
+            await ground.check(state, driver.load, found)
+        return await _create(place, driver, state, properties), await ground.look()
+    return state, found
 
 
 async def _create(
@@ -127,6 +306,7 @@ async def _create(
         wal_enabled=settings.wal_enabled is not False,
         created_ms=place.runtime.clock.now_ms(),
         properties=MappingProxyType(dict(properties or {})),
+        required_features=features_of(place.metadata),
     )
     if settings.ack == "flushed" and first.log_protocol == "contiguous":
         raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
@@ -151,10 +331,13 @@ async def _take_over(
 ) -> tuple[Inherited, Replayed]:
     """Take the log over and replay it; again if what was to be replayed went meanwhile (rule 21: without a WAL a
     compactor moves the log's start while a writer opens)."""
+    replayer = _replayer(place, settings, claimed)
+    clock = place.runtime.clock
     for _ in range(TAKEOVERS):
-        inherited = await log.take_over(claimed)
+        began = clock.monotonic()
+        inherited = await log.take_over(claimed, replayer)
         try:
-            return inherited, await _replay(place, settings, inherited, claimed.writer_epoch)
+            return inherited, await replayer.finish(inherited, clock.monotonic() - began)
         except CorruptionError:
             head = await driver.load()
             if head is None or head.log_start == inherited.state.log_start:
@@ -163,19 +346,43 @@ async def _take_over(
     raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} replays; open again")
 
 
-async def _replay(place: Place, settings: Settings, inherited: Inherited, epoch: int) -> Replayed:
-    ssts = place.ssts(inherited.state.database_id)
+async def _pass_fences(
+    claimed: ManifestState, inherited: Inherited, replayed: Replayed, driver: ManifestDriver
+) -> tuple[Inherited, Replayed]:
+    """After a log without rows in which older writers' fences lie before ours: let it start behind all of them, so that
+    no number of openings makes the next one read more. SSTs among many fences move to L0 as they are. With other rows,
+    that is done by whoever takes them out of the log."""
+    state, end, token = inherited.state, inherited.next_id - 1, claimed.writer_token
+    fences = end + 1 - state.log_start - len(inherited.objects)
+    if not inherited.objects:
+        if fences <= state.fence_width:
+            return inherited, replayed
+        return replace(inherited, state=await driver.commit(PassFences(token, end))), replayed
+    if state.wal_enabled or fences < LONG_LOG:
+        return inherited, replayed
+    refs = tuple(ref for _, ref in await log_references(replayed.log_ssts))
+    edit = TakeLogIntoL0(token, LogIntoL0(state.log_start, end, refs), replayed.last_tick_ms)
+    try:
+        moved = await driver.commit(edit)
+    except ConflictError as conflict:  # by a compactor, which takes the fences, too
+        logger.info("the log is left as it is: %s", conflict)
+        return inherited, replayed
+    return replace(inherited, state=moved), replace(replayed, log_ssts=[])
+
+
+def _replayer(place: Place, settings: Settings, claimed: ManifestState) -> Replayer:
+    ssts = place.ssts(claimed.database_id)
 
     def open_sst(one: LogObject) -> SstReader:
         return ssts.open_log(one.key, one.size, one.header.object_id)
 
-    return await replay(
-        inherited,
-        epoch=epoch,
+    return Replayer(
+        epoch=claimed.writer_epoch,
         table_bytes=settings.l0_sst_bytes,
         segment_bytes=settings.flush_bytes,
         offload=place.runtime.offload,
         open_sst=open_sst,
+        most_bytes=settings.decode_memory_bytes,
     )
 
 
@@ -188,6 +395,7 @@ def _writer(
     log: Log,
     driver: ManifestDriver,
     supervisor: Supervisor,
+    turns: FairTurns,
 ) -> Writer:
     encoder = Encoder(
         inherited.state.database_id,
@@ -209,5 +417,5 @@ def _writer(
         runtime=place.runtime,
         settings=settings,
         supervisor=supervisor,
-        turns=FairTurns(place.runtime.clock),
+        turns=turns,
     )

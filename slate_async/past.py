@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, NotFoundError
 from slate_async.manifest.history import seq_written_by
 from slate_async.manifest.state import ManifestState, SeqTime
 from slate_async.read.look import Look
@@ -46,12 +46,12 @@ def look_at(
         if found == look.max_seq:
             at_ms = max(at_ms, state.expiry_floor_ms)  # the newest it still was then
     if found < state.history_floor:
-        raise InvalidError(
+        raise NotFoundError(
             f"history is kept from sequence number {state.history_floor} on, that moment's is {found}; the setting"
             " retention_ms says how long later ones are kept"
         )
     if at_ms < state.expiry_floor_ms:
-        raise InvalidError(
+        raise NotFoundError(
             f"rows that had expired by {iso_time(state.expiry_floor_ms / 1000)} are dropped, and some of them lived at"
             " that moment; the setting retention_ms says how long later ones are kept"
         )
@@ -67,7 +67,7 @@ def time_to_seq(look: Look, state: ManifestState, samples: Sequence[SeqTime], ti
     first_ms = state.created_ms if known is None else min(state.created_ms, known.time_ms)
     at_ms = _moment_ms(time, look.now_ms, first_ms)
     if known is not None and state.history_floor and at_ms < known.time_ms:
-        raise InvalidError(f"times are known from {iso_time(known.time_ms / 1000)} on, of sequence number {known.seq}")
+        raise NotFoundError(f"times are known from {iso_time(known.time_ms / 1000)} on, of sequence number {known.seq}")
     return min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
 
 
@@ -80,7 +80,7 @@ def seq_to_time(look: Look, state: ManifestState, samples: Sequence[SeqTime], se
         raise InvalidError("sequence numbers of rows begin with 1")
     known = _known_from(state)
     if known is not None and state.history_floor and seq < known.seq:
-        raise InvalidError(
+        raise NotFoundError(
             f"when sequence number {seq} was written is not known any more; times are known from {known.seq} on"
         )
     return _time_of(state, samples, look.view, seq, look.now_ms) / 1000

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
+from slate_async.costs import MonthlyRequests, by_kind, of_a_month
+from slate_async.format.heartbeat import Sent
+from slate_async.manifest.creation import kept_elsewhere
 from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.marker import Ground
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.neighbours import Neighbours
@@ -39,6 +43,22 @@ class Place:
     def ssts(self, database_id: UUID) -> SstOpener:
         """What opens the SSTs of the database here."""
         return SstOpener(self.store, database_id, self.neighbours.folder, self.cache, self.runtime.offload)
+
+    @property
+    def ground(self) -> Ground:
+        """Its folder, which a marker proves to be its own if its metadata is elsewhere."""
+        return Ground(self.store, self.name, kept_elsewhere(self.metadata))
+
+    def month_of_requests(self) -> MonthlyRequests | None:
+        """What a month costs that goes on as it did since the store's client was opened, by all who share that."""
+        return of_a_month(self.store_stats.requests, self._counted_seconds())
+
+    def sent(self) -> Sent:
+        """The same as counts, for the writer's beat."""
+        return Sent(round(self._counted_seconds() * 1000), **by_kind(self.store_stats.requests))
+
+    def _counted_seconds(self) -> float:
+        return max(0.0, self.runtime.clock.monotonic() - self.store_stats.opened)
 
     def driver(self, supervisor: Supervisor, *, deadline_ms: int | None = None) -> ManifestDriver:
         """Its manifest. ``deadline_ms`` of one commit; the retry deadline if unset."""

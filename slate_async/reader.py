@@ -14,13 +14,15 @@ from slate_async.counters import shared_counters
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.follow.follower import Follower
 from slate_async.follow.source import Source
+from slate_async.liveness.observer import WriterLife, WriterLiveness
 from slate_async.member import Member
 from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
+from slate_async.read.failures import about_a_read
 from slate_async.read.look import Look
 from slate_async.read.renewal import check_same_moment
 from slate_async.reading import OpenedReader
-from slate_async.runtime.polling import Poll, PollScheduler
+from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
@@ -45,14 +47,14 @@ class DbReader(Member, ViewReads, HasFeeds):
     is gone, `UnavailableError`, `CorruptionError`; of scans and snapshots `ConflictError`, when what they read was
     removed under them: without checkpoints (``pin=False``), or after the reader's were lost."""
 
-    noun = "reader"
+    _noun = "reader"
 
     def __init__(
         self,
         place: Place,
         opened: OpenedReader,
         supervisor: Supervisor,
-        polls: PollScheduler,
+        polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
@@ -66,9 +68,10 @@ class DbReader(Member, ViewReads, HasFeeds):
         self._polls = polls
         self._polling = False
         self._failed_polls = 0
+        self._liveness = WriterLiveness(place.store, place.runtime.clock)
         self._poll: Poll | None = None
         if self._follower is not None:
-            self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due)
+            self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due, self._fail)
 
     def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
         if self._follower is None:
@@ -100,7 +103,8 @@ class DbReader(Member, ViewReads, HasFeeds):
         return self._now()
 
     async def _same_look(self, look: Look, missing: MissingError) -> Look:
-        await self._look_past(missing)
+        with about_a_read():
+            await self._look_past(missing)
         picture = self._source.picture
         check_same_moment(look.view, look.max_seq, picture.state.last_seq, missing)
         return look._replace(view=picture.view)
@@ -161,7 +165,16 @@ class DbReader(Member, ViewReads, HasFeeds):
             work = self._supervisor.spawn("refresh", self._follower.catch_up(), critical=False)
             await asyncio.wait([work])  # a caller that is cancelled stops waiting; the work goes on
             self._check()
-            work.result()
+            with about_a_read():
+                work.result()
+
+    async def writer_life(self) -> WriterLife:
+        """Whether the database has a writer that lives, and of which epoch; reads the head and the writer's last beat.
+
+        One call tells whether it closed, and when it was last heard of; calls that follow, at least one per heartbeat,
+        whether its beats go on. `WriterLife.guess` judges a single one by the wall clock."""
+        self._check()
+        return await self._liveness.look(await self._driver.existing(self._name))
 
     async def _durable_seq(self) -> int:
         """All that a reader shows is durable."""
@@ -234,6 +247,7 @@ class DbReader(Member, ViewReads, HasFeeds):
             l0_ssts=len(state.l0) + picture.log_sst_count,
             sorted_runs=len(state.runs),
             sst_bytes=sum(sst.size for sst in state.ssts()),
+            monthly_requests=self._place.month_of_requests(),
         )
 
     def metrics(self) -> dict[str, int | float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from metastores.errors import MetaStoreInvalidError
@@ -22,7 +23,7 @@ from slate_async.follow.tail import ContiguousTail, EpochPrefixedTail, Position,
 from slate_async.log.extent import read_register
 from slate_async.log.protocol import LogReader
 from slate_async.log.recovery import EpochRange
-from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.belonging import check_belonging, proved_head
 from slate_async.manifest.checkpoints import find_checkpoint
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
@@ -56,7 +57,7 @@ async def open_reading(
     driver = place.driver(supervisor)
     register: Register | None = None
     try:
-        head = await driver.existing(place.name)
+        head = await proved_head(place.ground, driver)
         settings = follow_database(place.settings, head)
         turns = FairTurns(place.runtime.clock)
         await check_belonging(place.store, head, driver.load)
@@ -101,7 +102,8 @@ async def _follower(
         state = head if pins is None else await _pinned(pins, head)
         picture = _picture(place, settings, state, turns, (lambda view: None) if pins is None else pins.watch)
         tail = tail_of(place, state, register)
-        follower = Follower(picture, tail, driver, pins, place.runtime.clock)
+        check_place = partial(place.ground.check_again, load_head=driver.load)
+        follower = Follower(picture, tail, driver, pins, place.runtime.clock, check_place)
         await follower.catch_up()
     except BaseException:
         if pins is not None:

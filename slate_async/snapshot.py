@@ -11,6 +11,7 @@ from slate_async.errors import ClosedError, InvalidError
 from slate_async.format.columns import NO_EXPIRY
 from slate_async.inspection.rows import RowStatistics, row_statistics
 from slate_async.read.bounds import BytesLike, key_range
+from slate_async.read.failures import about_a_read
 from slate_async.read.hot import READS_PER_MARK
 from slate_async.read.live import live_value
 from slate_async.read.look import Look
@@ -22,7 +23,7 @@ from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
-from slate_async.write.rows import own_key
+from slate_async.write.rows import sought_key
 
 T = TypeVar("T")
 
@@ -56,17 +57,17 @@ class ViewReads:
 
         Answers without suspending when memory or the block cache holds the key. Like all reads it looks at the
         database when it is awaited; keys are checked and copied at the call."""
-        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
-            key = own_key(key)
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `sought_key` does, without a call
+            key = sought_key(key)
         return self._get(key, durable)
 
     def get_row(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, Row | None]:
         """As `get`, with sequence number, creation time and expiry time (seconds since the epoch)."""
-        return self._get_row(own_key(key), durable)
+        return self._get_row(sought_key(key), durable)
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
         """The values of ``keys`` in their order, all of one moment; each block is read once."""
-        own = [key if type(key) is bytes and 0 < len(key) <= MAX_KEY_BYTES else own_key(key) for key in keys]
+        own = [key if type(key) is bytes and 0 < len(key) <= MAX_KEY_BYTES else sought_key(key) for key in keys]
         return self._get_many(own, durable)
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
@@ -84,7 +85,15 @@ class ViewReads:
         return value
 
     async def _get_stored(self, key: bytes, look: Look, durable: bool) -> bytes | None:
-        """`_get` of a key of which memory does not tell."""
+        """`_get` of a key of which memory does not tell, or not before others have had their turn."""
+        if self._turns.overdue():
+            pin = look.view.pin()
+            await self._turns.give()
+            self._check()
+            found = look.view.look_up(key, look.max_seq)
+            del pin
+            if found is not NEEDS_IO:
+                return live_value(found, look.now_ms)
         hit = await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
         return None if hit is None else hit.value
 
@@ -119,7 +128,8 @@ class ViewReads:
                 found = await read(look)
             except MissingError as missing:
                 last = missing
-                look = await self._look_again(look, durable, missing)
+                with about_a_read():
+                    look = await self._look_again(look, durable, missing)
                 continue
             self._check()
             return found

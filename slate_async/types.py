@@ -19,6 +19,27 @@ fits a block below 2 GiB and Arrow's 32-bit offsets hold."""
 MAX_SEQ = 2**63 - 1
 
 
+class RowLimits(NamedTuple):
+    """How long keys and values may be that are written, in bytes; at most what the formats hold."""
+
+    max_key_bytes: int = MAX_KEY_BYTES
+    max_value_bytes: int = MAX_VALUE_BYTES
+
+    def describe_key(self) -> str:
+        """The limit of keys, in words."""
+        chosen = " (the setting max_key_bytes)" if self.max_key_bytes < MAX_KEY_BYTES else ""
+        return f"1 to {self.max_key_bytes} bytes{chosen}"
+
+    def describe_value(self) -> str:
+        """The limit of values, in words."""
+        chosen = " (the setting max_value_bytes)" if self.max_value_bytes < MAX_VALUE_BYTES else ""
+        return f"at most {self.max_value_bytes} bytes{chosen}"
+
+
+FORMAT_LIMITS: Final = RowLimits()
+"""What the formats hold."""
+
+
 class Row(NamedTuple):
     """One live row. Times are seconds since the Unix epoch, exact to the millisecond."""
 

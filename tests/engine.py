@@ -34,7 +34,7 @@ from slate_async.settings import LogProtocol
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000
-UNCOMPACTED: dict[str, Any] = {"compactor": False, "l0_max_ssts": 100_000}
+UNCOMPACTED: dict[str, Any] = {"compactor": False, "l0_max_ssts": 100_000, "auto_gc": False}
 """Settings of a database whose L0 stays as it was flushed."""
 
 
@@ -51,7 +51,12 @@ class Kind:
     def settings(self, **more: Any) -> slate.Settings:
         """Settings of such a database; small ones unless ``more`` says otherwise."""
         longest = min(60_000, more.get("takeover_deadline_ms", 60_000))
-        small = {"flush_interval_ms": 5, "manifest_poll_interval_ms": longest, **UNCOMPACTED}
+        small = {
+            "flush_interval_ms": 5,
+            "manifest_poll_interval_ms": longest,
+            "on_outage": "close",
+            **UNCOMPACTED,
+        }
         return slate.Settings(log_protocol=self.log_protocol, wal_enabled=self.wal_enabled, **{**small, **more})
 
 
@@ -98,14 +103,13 @@ def memory_store(objects: MemoryObjects | None = None) -> MemoryStore:
 def open_db(store: ObjectStore, kind: Kind = CONTIGUOUS, **settings: Any) -> OpeningDb:
     """Open the database in the root of ``store``. ``clock``, ``create`` and ``metastore`` are not settings."""
     clock = settings.pop("clock", None)
-    passed = {name: settings.pop(name) for name in ("create", "metastore", "properties") if name in settings}
+    passed = {name: settings.pop(name) for name in ("create", "metastore", "properties", "standby") if name in settings}
     return slate.open(store, name="memory://test", settings=kind.settings(**settings), runtime=runtime(clock), **passed)
 
 
 async def abandon(db: slate.Db) -> None:
     """What a crash leaves: every task of ``db`` ends where it stands, and nothing more is written."""
     db._polls.cancel(db._poll)
-    await db._polls.close()
     await db._supervisor.close()
 
 

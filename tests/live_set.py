@@ -2,7 +2,7 @@
 
 Lives: the head, checkpoints, compactions, pending ingests and those that feeds are to deliver, each version's base; the
 log from its start on and as far as checkpoints need it; every fence; registers, pointers, boundaries. With DynamoDB the
-manifest is in a table, so its stored versions are asked of the metastore.
+manifest is in a table, so its stored versions are asked of the metastore, and the place has a marker.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from metastores.names import CURRENT, ELSEWHERE, WRITER, body_key, boundary_vers
 from metastores.protocol import MetaStoreFactory, VersionRef
 from slate_async.errors import CorruptionError
 from slate_async.format.header import HEADER_BYTES
+from slate_async.liveness.heartbeat import ALIVE_KEY
 from slate_async.log import register as registers
 from slate_async.log.names import parse_contiguous, parse_epoch_prefixed
 from slate_async.log.recovery import EpochRange, owner_of
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.marker import MARKER
 from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
-STAYS = (CURRENT, ELSEWHERE, WRITER)
+STAYS = (CURRENT, ELSEWHERE, WRITER, ALIVE_KEY)
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,15 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
         await reading.close()
     left = [f"version {ref.version}" for ref in sorted(stored - versions)]
     infos = {info.key: info async for info in store.list()}
-    missing += sorted(ssts - infos.keys())
-    stays = {*ssts, *STAYS, *(manifest_key(ref.version) for ref in versions), *(body_key(ref) for ref in versions)}
+    marker = [MARKER] if head.has_marker else []
+    missing += sorted({*ssts, *marker} - infos.keys())
+    stays = {
+        *ssts,
+        *marker,
+        *STAYS,
+        *(manifest_key(ref.version) for ref in versions),
+        *(body_key(ref) for ref in versions),
+    }
     for key, info in infos.items():
         if key not in stays and boundary_version(key) is None and not is_live_log(info, head, register):
             left.append(key)

@@ -58,6 +58,18 @@ def turns() -> FairTurns:
     return FairTurns(StillClock())
 
 
+class StoppedClock(StillClock):
+    """A clock whose monotonic time stands still."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def free_turns() -> FairTurns:
+    """Turns that are never due while nobody waits."""
+    return FairTurns(StoppedClock())
+
+
 def newest_first(versions: Iterable[Version]) -> list[Version]:
     """The order inside a sorted table."""
     return sorted(versions, key=lambda row: (row.key, -row.seq))
@@ -208,7 +220,7 @@ def run(
 class StoredTables:
     """Makes tables that are real SSTs in a store; `upload` them before the first read."""
 
-    def __init__(self, cache_bytes: int = 4_000) -> None:
+    def __init__(self, cache_bytes: int = 12_000) -> None:
         self.clock = StillClock()
         self.store = MemoryStore(self.clock)
         self.cache = BlockCache(cache_bytes)

@@ -273,6 +273,9 @@ class MetaStoreSuite:
         """Collecting keeps the head, what is retained and what is newer than it was told, and nothing else."""
         first, second = await self.make_metastores(2)
         refs = [await commit(first, version, b"%d" % version) for version in range(1, 8)]
+        assert await second.collect([refs[1]], as_of=refs[4], dry_run=True) == 3
+        assert await second.collect([refs[1]], as_of=refs[4], limit=2, dry_run=True) == 2
+        assert await second.versions() == refs
         assert await second.collect([refs[1]], as_of=refs[4], limit=2) == 2
         assert await second.versions() == [refs[1], *refs[3:]]
         assert await second.collect([refs[1]], as_of=refs[4], limit=2) == 1

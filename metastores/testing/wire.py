@@ -198,10 +198,15 @@ class WiredMetaStore:
         await self._store.delete(refs)
 
     async def collect(
-        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+        self,
+        retained: Sequence[VersionRef],
+        *,
+        as_of: VersionRef | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int:
         """See `MetaStore`."""
-        return await self._store.collect(retained, as_of=as_of, limit=limit)
+        return await self._store.collect(retained, as_of=as_of, limit=limit, dry_run=dry_run)
 
     async def close(self) -> None:
         """See `MetaStore`."""

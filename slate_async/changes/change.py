@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.format.arrays import binary_array, mask_array, number_array
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.read.record_batch import RecordBatch
 from slate_async.types import DELETE
@@ -24,7 +25,8 @@ CHANGE_SCHEMA = pa.schema(
         pa.field("expire_time", pa.timestamp("ms", "UTC")),
     ]
 )
-_OPS = pa.array(["put", "delete"])
+_TIME = pa.timestamp("ms", "UTC")
+_OPS = binary_array([b"put", b"delete"], pa.string())
 
 
 class Change(NamedTuple):
@@ -71,20 +73,16 @@ def record_batch(rows: Columns) -> RecordBatch:
     deleted = rows.kinds == DELETE
     values = rows.values
     if deleted.any():
-        values = pc.if_else(pa.array(deleted), pa.scalar(None, pa.binary()), values)
-    ops = pa.DictionaryArray.from_arrays(pa.array(deleted.astype(np.int8)), _OPS).dictionary_decode()
+        values = pc.if_else(mask_array(deleted), pa.scalar(None, pa.binary()), values)
+    ops = pa.DictionaryArray.from_arrays(number_array(deleted.astype(np.int8)), _OPS).dictionary_decode()
     batch: RecordBatch = pa.record_batch(
-        [ops, rows.keys, values, pa.array(rows.seqs), _times(rows.create_ms), _expiries(rows)], schema=CHANGE_SCHEMA
+        [ops, rows.keys, values, number_array(rows.seqs), number_array(rows.create_ms, _TIME), _expiries(rows)],
+        schema=CHANGE_SCHEMA,
     )
     return batch
 
 
-def _times(milliseconds: object) -> pa.Array:
-    return pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", "UTC"))
-
-
 def _expiries(rows: Columns) -> pa.Array:
     if rows.expire_ms is None:
-        return pa.nulls(len(rows), pa.timestamp("ms", "UTC"))
-    never = rows.expire_ms == NO_EXPIRY
-    return pa.array(np.where(never, 0, rows.expire_ms), pa.int64(), mask=never).cast(pa.timestamp("ms", "UTC"))
+        return pa.nulls(len(rows), _TIME)
+    return number_array(rows.expire_ms, _TIME, missing=rows.expire_ms == NO_EXPIRY)

@@ -101,7 +101,7 @@ class ChangeFeed:
     def __aiter__(self) -> AsyncIterator[Change]:
         """Rows as `Change`."""
         self._go("rows")
-        return _Rows(self)
+        return Rows(self)
 
     def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
         """Record batches (op, key, value, seq, create_time, expire_time) of about ``max_rows`` rows or fewer: what is
@@ -283,7 +283,7 @@ def _end(pull: Pull) -> None:
         pull.source.hold.end()
 
 
-class _Rows(AsyncIterator[Change]):
+class Rows(AsyncIterator[Change]):
     """Rows; one that was made already costs no suspension. Another iterator of the feed goes on where this one is."""
 
     __slots__ = ("_feed", "_ready")
@@ -295,11 +295,15 @@ class _Rows(AsyncIterator[Change]):
     async def __anext__(self) -> Change:
         for change in self._ready:
             return change
-        ready = await self._feed._next_rows()
+        ready = await self.more()
         if ready is None:
             raise StopAsyncIteration
         self._ready = ready
         return next(ready)
+
+    async def more(self) -> Iterator[Change] | None:
+        """The next rows, made together, ``None`` after the last one: each counts as handed out when it is taken."""
+        return await self._feed._next_rows()
 
 
 class _Steps(AsyncIterator[T], Generic[T]):

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.errors import ClosedError, CorruptionError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, CorruptionError, NotFoundError, SlateError, UnavailableError
 from slate_async.follow.tail import Position
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.driver import ManifestDriver
@@ -265,10 +265,10 @@ async def named(driver: ManifestDriver, state: ManifestState, hold_id: UUID) -> 
     return Made(found, kept)
 
 
-def gone(name: str | None) -> InvalidError:
+def gone(name: str | None) -> NotFoundError:
     """The error of a feed whose hold is not there any more."""
     what = "this feed's hold" if name is None else f"the hold {name!r} of this feed"
-    return InvalidError(
+    return NotFoundError(
         f"{what} is gone: it expired and was collected, it was deleted, or another feed took it over; open a feed from"
         " the last sequence number that was seen"
     )

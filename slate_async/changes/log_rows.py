@@ -46,7 +46,8 @@ class LogRows:
     async def read(self, objects: Sequence[LogObject]) -> list[LoggedRows]:
         """The rows of each. Raises `CorruptionError`, `MissingError`, `UnavailableError`."""
         if self._wal_enabled:
-            return [self._placed(one, await decode_rows(one, self._database_id, self._offload)) for one in objects]
+            most, of = self._ssts.cache.decoding.capacity_bytes, self._database_id
+            return [self._placed(one, await decode_rows(one, of, self._offload, most)) for one in objects]
         return await map_bounded(self._sorted, objects, SSTS_IN_PARALLEL) if objects else []
 
     async def _sorted(self, one: LogObject) -> LoggedRows:

@@ -7,10 +7,13 @@ write time changes, or where a log object ends, never tears one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from slate_async.errors import CorruptionError
 from slate_async.format.columns import Columns, concat
+from slate_async.manifest.state import SkippedSeqs
 
 BATCH_BYTES = 16 << 20
 """Record batches end near this many bytes, however many rows they are asked to have."""
@@ -33,13 +36,15 @@ def in_order(rows: Columns) -> Columns:
     return rows.take(np.argsort(rows.seqs, kind="stable"))
 
 
-def check_gapless(rows: Columns, after: int, *, shared_until: int, source: str) -> None:
+def check_gapless(rows: Columns, after: int, *, shared_until: int, skipped: Iterable[SkippedSeqs], source: str) -> None:
     """Raise `CorruptionError` naming ``source`` unless ``rows`` follow number ``after`` without a gap.
 
-    shared_until: numbers up to here may be shared by rows: those of ingests"""
+    shared_until: numbers up to here may be shared by rows: those of ingests
+    skipped: numbers that no row has"""
     if not len(rows):
         return
-    steps = np.diff(rows.seqs.astype(np.int64), prepend=np.int64(after))
+    seqs = np.concatenate((np.array([after], np.int64), rows.seqs.astype(np.int64)))
+    steps = np.diff(seqs - sum(np.clip(seqs - one.first + 1, 0, one.last - one.first + 1) for one in skipped))
     wrong = (steps != 1) & ~((steps == 0) & (rows.seqs <= shared_until))
     wrong[0] |= steps[0] != 1
     if wrong.any():

@@ -16,7 +16,7 @@ from slate_async.changes.change import record_batch
 from slate_async.changes.hold import FeedPlace, Hold, Made
 from slate_async.changes.order import batches_of, up_to
 from slate_async.changes.source import ChangeSource, Reading
-from slate_async.errors import InvalidError, UnavailableError
+from slate_async.errors import NotFoundError, UnavailableError
 from slate_async.format.columns import Columns
 from slate_async.manifest.feeds import check_exact
 from slate_async.manifest.state import FeedMark, ManifestState
@@ -56,7 +56,7 @@ async def read_part(
     Raises `InvalidError` if they were acknowledged, `UnavailableError`, `CorruptionError`."""
     assert made.checkpoint.feed is not None
     if after.seq < made.checkpoint.feed.seq:
-        raise InvalidError(
+        raise NotFoundError(
             f"the hold {made.checkpoint.name!r} was acknowledged up to sequence number {made.checkpoint.feed.seq}, so"
             f" what comes after {after.seq} is not held any more"
         )

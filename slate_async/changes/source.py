@@ -19,7 +19,7 @@ from slate_async.changes.hold import Hold, HoldStats, Place, gone
 from slate_async.changes.ingested import IngestedRows
 from slate_async.changes.log_rows import LoggedRows, LogRows
 from slate_async.changes.order import above, check_gapless
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.follow.tail import Chunk, Gap, Position, Tail
 from slate_async.format.columns import Columns
 from slate_async.manifest.driver import ManifestDriver
@@ -126,7 +126,7 @@ class ChangeSource:
         shared = self._history.shared_after(max(seq, state.history_floor))
         if seq < state.history_floor:
             found = await self._history.snapshot(seq)
-        elif shared == seq + 1:
+        elif shared is not None and _is_next(state, shared, seq):
             return await self._read_ingest(self._history.ingested(shared))
         else:
             found = await self._history.exact(seq, until if shared is None else min(until, shared - 1))
@@ -140,8 +140,10 @@ class ChangeSource:
             return
         name = f"manifest version {self._state.version}"
         if rows is not None:
-            check_gapless(rows, after, shared_until=self._state.ingest_seq, source=name)
-        if (after if rows is None else int(rows.seqs[-1])) != end:
+            skipped = self._state.skipped or ()
+            check_gapless(rows, after, shared_until=self._state.ingest_seq, skipped=skipped, source=name)
+        last = after if rows is None else int(rows.seqs[-1])
+        if self._state.rows_up_to(last) != self._state.rows_up_to(end):
             raise CorruptionError(f"its SSTs do not hold row {end} of the change feed", object_name=name)
 
     async def _read_ingest(self, ingest: IngestedRows) -> Piece:
@@ -213,7 +215,7 @@ class ChangeSource:
             return True
         fresh = [one.rows for one in read if int(one.rows.seqs[-1]) > seq]
         if fresh:
-            gap = int(above(fresh[0], seq).seqs[0]) > seq + 1
+            gap = not _is_next(head, int(above(fresh[0], seq).seqs[0]), seq)
         else:
             gap = not chunk.more and seq < head.last_seq and chunk.end.next_id >= head.log_start
         if gap and seq < head.last_seq:
@@ -227,7 +229,7 @@ class ChangeSource:
             return ()
         kept = None if self.hold is None else head.checkpoint(self.hold.id)
         ssts = head.ssts() if kept is None or kept.feed is None else kept.feed.ingests
-        return tuple(sst for sst in ssts if sst.global_seq == seq + 1)
+        return tuple(sst for sst in ssts if sst.global_seq is not None and _is_next(head, sst.global_seq, seq))
 
     def _take(self, read: list[LoggedRows], chunk: Chunk, head: ManifestState) -> Piece:
         """Take over what was read, up to where an ingest comes first: in one step."""
@@ -239,14 +241,14 @@ class ChangeSource:
             if len(rows) and self._ingest_after(seq, head):
                 end = places[-1].position if places else self.position
                 break
-            check_gapless(rows, seq, shared_until=0, source=one.key)
+            check_gapless(rows, seq, shared_until=0, skipped=head.skipped or (), source=one.key)
             if len(rows):
                 parts.append(rows)
                 seq = int(rows.seqs[-1])
             places.append(Place(max(seq, int(one.rows.seqs[-1])), one.end))
         ingest = self._ingest_after(seq, head)
         self.seq, self.position = seq, end
-        self._ingest = self._reading.history(head).ingest(seq + 1, ingest) if ingest else None
+        self._ingest = self._reading.history(head).ingest(ingest[0].global_seq or 0, ingest) if ingest else None
         self._reading.stats.log_objects += len(places)
         if self.hold is not None:
             for place in places:
@@ -258,10 +260,10 @@ class ChangeSource:
     async def _head(self) -> ManifestState:
         head = await self._reading.driver.load()
         if head is None:
-            raise InvalidError("there is no database here any more")
+            raise NotFoundError("there is no database here any more")
         check_usable(head)
         if head.database_id != self._state.database_id:
-            raise InvalidError("the database was destroyed, and another one made in its place; open a feed of that")
+            raise NotFoundError("the database was destroyed, and another one made in its place; open a feed of that")
         self._log_start = head.log_start
         return head
 
@@ -277,3 +279,8 @@ class ChangeSource:
             logger.warning("%s: what a change feed held is not there any more; it holds anew", self._reading.path)
             state, mark = await hold.anew(self.seq)
             self._begin(state, mark)
+
+
+def _is_next(state: ManifestState, seq: int, after: int) -> bool:
+    """Whether no row can have a number between ``after`` and ``seq``."""
+    return seq > after and state.rows_up_to(seq) == state.rows_up_to(after) + 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, InvalidError, NotFoundError
 from slate_async.format.header import ObjectKind
 from slate_async.log.extent import log_keys
 from slate_async.log.names import parse_epoch_prefixed
@@ -49,7 +49,7 @@ async def load_checkpoint(store: ObjectStore, driver: ManifestDriver, checkpoint
 async def _still_there(driver: ManifestDriver, checkpoint: Checkpoint) -> None:
     head = await driver.load()
     if head is None or head.checkpoint(checkpoint.id) is None:
-        raise InvalidError(f"checkpoint {checkpoint.id} was deleted, or expired and was collected; make another one")
+        raise NotFoundError(f"checkpoint {checkpoint.id} was deleted, or expired and was collected; make another one")
 
 
 def _all_present(

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, NotFoundError
 from slate_async.log.extent import LogExtent
 from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint, find_checkpoint
 from slate_async.manifest.driver import ManifestDriver
@@ -112,7 +112,7 @@ def _end(now_ms: int, lifetime: Duration | None) -> int | None:
 def _made(state: ManifestState, checkpoint_id: UUID) -> CheckpointInfo:
     found = state.checkpoint(checkpoint_id)
     if found is None:
-        raise InvalidError(f"checkpoint {checkpoint_id} was deleted as soon as it was committed; make another one")
+        raise NotFoundError(f"checkpoint {checkpoint_id} was deleted as soon as it was committed; make another one")
     return CheckpointInfo.of(found)
 
 

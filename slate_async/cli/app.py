@@ -17,17 +17,19 @@ from slate_async.cli import (
     collection,
     compaction,
     demo,
+    export,
     ingests,
     inspection,
     keyvalue,
     lineage,
+    shell,
     transfer,
     upkeep,
 )
-from slate_async.cli.arguments import AnywhereJson, print_version
+from slate_async.cli.arguments import CommonOptions, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.executors import ExecutorName, ExecutorRequest
-from slate_async.cli.failures import USAGE
+from slate_async.cli.failures import USAGE, exit_code
 from slate_async.cli.log import show_log
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
@@ -36,8 +38,9 @@ from slate_async.errors import InvalidError
 
 app = typer.Typer(
     name="slate",
-    cls=AnywhereJson,
-    help="An asyncio-native storage engine that keeps everything in an object store.",
+    cls=CommonOptions,
+    help="An asyncio-native storage engine that keeps everything in an object store. The options below may stand before"
+    " or after the command.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -58,6 +61,15 @@ Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecima
 Base64 = Annotated[bool, typer.Option("--base64", help="Keys and values are Base64, in and out.")]
 AtCheckpoint = Annotated[
     str | None, typer.Option("--checkpoint", metavar="ID", help="Read it as that checkpoint (id or name) kept it.")
+]
+Prefix = Annotated[str | None, typer.Option(help="Only keys that begin so; not with --start or --end.")]
+Start = Annotated[str | None, typer.Option(help="First key, inclusive.")]
+End = Annotated[str | None, typer.Option(help="End of the keys, exclusive.")]
+Pin = Annotated[
+    bool,
+    typer.Option(
+        "--pin/--no-pin", help="Keep what is read from being deleted, which writes a checkpoint; by default nothing is."
+    ),
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Print bytes as they are stored.")]
 
@@ -114,15 +126,13 @@ def options(
     settings: Annotated[
         str | None, typer.Option(envvar="SLATE_SETTINGS", help="TOML file of settings; SLATE_* variables win over it.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object a line; errors too. Also after the command.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line; errors too.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks and the engine's log.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Options that stand before the command."""
+    """Options of every command."""
     output = Output(json)
     show_log(output, verbose=verbose)
     context.obj = Session(path, metastore, settings, verbose, output)
@@ -172,31 +182,43 @@ def get(
     _finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw))
 
 
-@app.command(help=f"Remove KEY, once that is durable; no error if it is not there. {TAKES_OVER}")
-def delete(
+@app.command(help=f"Print yes or no; exit code 1 if there is no KEY. {BESIDE}")
+def exists(
     context: typer.Context,
     key: Annotated[str, typer.Argument()],
+    checkpoint: AtCheckpoint = None,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
     encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.delete(context.obj, key, encoding=encoding))
+    _finish(context, keyvalue.exists(context.obj, key, checkpoint=checkpoint, encoding=encoding))
+
+
+@app.command(help=f"Remove KEY, or all keys that begin with --prefix, once that is durable. {TAKES_OVER}")
+def delete(
+    context: typer.Context,
+    key: Annotated[str | None, typer.Argument(help="No error if it is not there.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="All keys that begin so.")] = None,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    _finish(context, keyvalue.delete(context.obj, key, prefix=prefix, encoding=encoding))
 
 
 @app.command(help=f"Print rows in key order. {BESIDE}")
 def scan(
     context: typer.Context,
-    prefix: Annotated[str | None, typer.Option(help="Only keys that begin so; not with --start or --end.")] = None,
-    start: Annotated[str | None, typer.Option(help="First key, inclusive.")] = None,
-    end: Annotated[str | None, typer.Option(help="End of the keys, exclusive.")] = None,
+    prefix: Prefix = None,
+    start: Start = None,
+    end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Largest key first.")] = False,
     keys_only: Annotated[bool, typer.Option("--keys-only", help="Leave values out.")] = False,
     checkpoint: AtCheckpoint = None,
-    pin: Annotated[
-        bool, typer.Option("--pin/--no-pin", help="Keep what is scanned from being deleted; --no-pin writes nothing.")
-    ] = True,
+    pin: Pin = False,
     hexadecimal: Hex = False,
     base64_: Base64 = False,
     raw: Raw = False,
@@ -210,6 +232,62 @@ def scan(
             context.obj, bounds, checkpoint=checkpoint, pin=pin, keys_only=keys_only, encoding=encoding, raw=raw
         ),
     )
+
+
+@app.command(help=f"Print how many keys there are. {BESIDE}")
+def count(
+    context: typer.Context,
+    prefix: Prefix = None,
+    start: Start = None,
+    end: End = None,
+    checkpoint: AtCheckpoint = None,
+    pin: Pin = False,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    bounds = keyvalue.Bounds(prefix, start, end)
+    _finish(context, keyvalue.count(context.obj, bounds, checkpoint=checkpoint, pin=pin, encoding=encoding))
+
+
+@app.command("export", help=f"Write rows to a CSV, JSON Lines or Parquet file. {BESIDE}")
+def export_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The file; - for standard output.")],
+    form: Annotated[
+        export.ExportFormat | None, typer.Option("--format", help="Default: by the file's extension.")
+    ] = None,
+    prefix: Prefix = None,
+    start: Start = None,
+    end: End = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many rows.")] = None,
+    expiry: Annotated[bool, typer.Option("--expiry", help="Add a column expire_time; empty is never.")] = False,
+    checkpoint: AtCheckpoint = None,
+    pin: Pin = False,
+    hexadecimal: Hex = False,
+    base64_: Base64 = False,
+) -> None:
+    """See ``help``."""
+    encoding = _encoding(context, hexadecimal, base64_)
+    bounds = keyvalue.Bounds(prefix, start, end, limit=limit)
+    job = export.ExportJob(file, form, bounds, checkpoint, pin, expiry, encoding)
+    _finish(context, export.export(context.obj, job))
+
+
+@app.command("shell", help="Run commands, one a line, on a database that stays open. It only reads without --write.")
+def shell_command(
+    context: typer.Context,
+    write: Annotated[bool, typer.Option("--write", help=f"{TAKES_OVER} A missing one is made.")] = False,
+) -> None:
+    """See ``help``."""
+    session: Session = context.obj
+    try:
+        code = shell.shell(session, context.find_root().command, write=write)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost frame: every error is reported
+        session.report(error)
+        code = exit_code(error)
+    raise typer.Exit(code)
 
 
 @app.command(help=f"Load a CSV, TSV, JSON Lines or Parquet file; exit code 1 if rows were bad. {TAKES_OVER}")

@@ -1,5 +1,5 @@
-"""What the command line as a whole does with its arguments: ``--json`` anywhere, usage errors as JSON too, and the
-version. Everything else of parsing is typer's."""
+"""What the command line as a whole does with its arguments: options of every command anywhere, usage errors as JSON
+too, and the version. Everything else of parsing is typer's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from slate_async.cli.failures import USAGE
 from slate_async.cli.output import Output
 
 JSON = "--json"
-_BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
+FLAGS = (JSON, "--verbose", "-v")
+WITH_VALUE = ("--path", "--metastore", "--settings")
+BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
 """Base of what the parser raises for a command line it does not understand (click's ``ClickException``)."""
 
 
-class AnywhereJson(TyperGroup):
-    """A group of commands that takes ``--json`` before or after the command."""
+class CommonOptions(TyperGroup):
+    """A group of commands whose own options may stand before or after the command."""
 
     def main(
         self,
@@ -43,7 +45,7 @@ class AnywhereJson(TyperGroup):
                 windows_expand_args=windows_expand_args,
                 **extra,
             )
-        except _BadCommandLine as error:
+        except BadCommandLine as error:
             if not separate:
                 raise
             code = _report(error)
@@ -53,13 +55,20 @@ class AnywhereJson(TyperGroup):
 
 
 def hoisted(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """The arguments with ``--json`` in front, wherever before a ``--`` it stood, and whether it was there."""
+    """The arguments with the options of every command in front, wherever before a ``--`` they stood, and whether
+    ``--json`` was among them."""
     given = list(arguments)
     end = given.index("--") if "--" in given else len(given)
-    before = [argument for argument in given[:end] if argument != JSON]
-    if len(before) == end:
-        return given, False
-    return [JSON, *before, *given[end:]], True
+    common: list[str] = []
+    others: list[str] = []
+    at = 0
+    while at < end:
+        argument = given[at]
+        values = 1 if argument in WITH_VALUE and at + 1 < end else 0
+        is_common = argument in FLAGS or values or (argument.partition("=")[0] in WITH_VALUE and "=" in argument)
+        (common if is_common else others).extend(given[at : at + 1 + values])
+        at += 1 + values
+    return [*common, *others, *given[end:]], JSON in common
 
 
 def _report(error: Any) -> int:

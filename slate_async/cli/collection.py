@@ -41,7 +41,7 @@ async def collect(session: Session, wanted: CollectRequest) -> int:
         settings = settings.replace(gc_interval_ms=parse_duration(wanted.interval, what="--interval"))
     paths = list(dict.fromkeys([*([session.path] if session.path else []), *wanted.also]))
     if not paths:
-        raise InvalidError("which database? Give --path URL before the command, set SLATE_PATH, or name them after it")
+        raise InvalidError("which database? Give --path URL, set SLATE_PATH, or name them after it")
     codes: list[int] = []
 
     async def one(environment: slate_async.Environment, path: str) -> None:
@@ -95,6 +95,8 @@ def deeds(report: CollectionReport) -> list[str]:
             f"deleted {counted(len(report.objects), 'object')} of {report.deleted_bytes} bytes and"
             f" {counted(report.manifest_versions, 'manifest version')}"
         )
+    if report.evicted:
+        told.append(f"gave up compactions that nobody went on with: {', '.join(map(str, report.evicted))}")
     if report.abandoned:
         told.append(f"removed clones that were never finished: {', '.join(report.abandoned)}")
     if report.detached:
@@ -124,6 +126,7 @@ def summary(path: str, report: CollectionReport) -> dict[str, Any]:
         "expired_checkpoints": [str(one) for one in report.expired_checkpoints],
         "waiting": report.waiting,
         "held_by": [str(one) for one in report.held_by],
+        "evicted": [str(one) for one in report.evicted],
         "truncated": report.truncated,
         "detached": report.detached,
         "removed": report.removed,

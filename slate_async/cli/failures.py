@@ -23,7 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import slate_async
-from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
+from metastores.errors import (
+    MetaStoreCorruptionError,
+    MetaStoreInvalidError,
+    MetaStoreNotFoundError,
+    MetaStoreUnavailableError,
+)
 from slate_async.cli.signals import Terminated
 from slate_async.errors import (
     ClosedError,
@@ -73,7 +78,8 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 """First match wins. An `OSError` left over is about a local file the caller named."""
 
 _NAMES: tuple[tuple[type[BaseException], str], ...] = (
-    (MetaStoreInvalidError, "InvalidError"),
+    (MetaStoreNotFoundError, "NotFoundError"),
+    (MetaStoreInvalidError, "ConfigError"),
     (MetaStoreUnavailableError, "UnavailableError"),
     (MetaStoreCorruptionError, "CorruptionError"),
     (KeyboardInterrupt, "Interrupted"),

@@ -80,16 +80,15 @@ async def show_manifest(session: Session, encoding: Encoding) -> int:
     async with session.administering() as admin:
         found = await admin.inspect_manifest()
     output, state = session.output, plain(found.state, encoding)
-    stored = {"base": plain(found.base, encoding), "versions": plain(found.versions, encoding)}
+    stored = {name: plain(getattr(found, name), encoding) for name in ("base", "versions", "marker")}
     if output.as_json:
         output.json({**state, **stored})
         return OK
     lists = {name: value for name, value in state.items() if isinstance(value, list)}
     counts = {name: len(value) for name, value in lists.items()}
     base = "none: it is a full version" if found.base is None else found.base.version
-    output.fields(
-        "manifest", {**state, **counts, "base": base, "versions": spans(ref.version for ref in found.versions)}
-    )
+    told = {"base": base, "versions": spans(ref.version for ref in found.versions), "marker": stored["marker"]}
+    output.fields("manifest", {**state, **counts, **told})
     for name in ("checkpoints", "compactions", "parents"):
         _list(output, name, lists[name])
     return OK

@@ -1,5 +1,5 @@
-"""``put``, ``get``, ``delete``, ``scan`` and ``status``. Arguments are checked before the database is opened, since
-opening it as a writer takes it over."""
+"""``put``, ``get``, ``exists``, ``delete``, ``count``, ``scan`` and ``status``. Arguments are checked before the
+database is opened, since opening it as a writer takes it over."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import math
 from collections.abc import AsyncIterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from slate_async.cli.encoding import Encoding, json_field, parse, show
 from slate_async.cli.failures import NEGATIVE, OK
+from slate_async.cli.output import counted
 from slate_async.cli.session import Session
+from slate_async.costs import SHORTEST_S
 from slate_async.errors import InvalidError
+from slate_async.liveness.observer import WriterLife
+from slate_async.runtime.system import SystemClock
+from slate_async.write.batch import WriteBatch
 
+DELETED_AT_ONCE = 500
 PAGE_ROWS = 500
 """Rows of one table of a scan; a longer scan prints several, so memory stays bounded."""
 
@@ -69,14 +76,53 @@ async def get(session: Session, key: str, *, checkpoint: str | None, encoding: E
     return OK
 
 
-async def delete(session: Session, key: str, *, encoding: Encoding) -> int:
-    """Remove one key."""
+async def exists(session: Session, key: str, *, checkpoint: str | None, encoding: Encoding) -> int:
+    """Say whether there is a key."""
+    key_bytes = parse(key, encoding, what="KEY")
+    async with session.reading(checkpoint=checkpoint) as database:
+        found = await database.get(key_bytes) is not None
+    if session.output.as_json:
+        session.output.json(dict([json_field("key", key_bytes, encoding)]) | {"exists": found})
+    else:
+        session.output.line("yes" if found else "no")
+    return OK if found else NEGATIVE
+
+
+async def delete(session: Session, key: str | None, *, prefix: str | None, encoding: Encoding) -> int:
+    """Remove one key, or all that begin with ``prefix``."""
+    if (key is None) == (prefix is None):
+        raise InvalidError("give either KEY or --prefix")
+    if key is None:
+        return await _delete_prefix(session, parse(prefix or "", encoding, what="--prefix"))
     key_bytes = parse(key, encoding, what="KEY")
     async with session.writing(create=False) as database:
         handle = await database.delete(key_bytes)
     if session.output.as_json:
         name, shown = json_field("key", key_bytes, encoding)
         session.output.json({name: shown, "seq": handle.seq})
+    return OK
+
+
+async def _delete_prefix(session: Session, prefix: bytes) -> int:
+    """Remove what is there when the command begins, in batches; of one that is broken off, a part is removed."""
+    if not prefix:
+        raise InvalidError("an empty --prefix is every key; `slate destroy` ends a database")
+    count = 0
+    async with session.writing(create=False) as database:
+        batch, last = WriteBatch(), None
+        async for key, _ in database.scan(prefix=prefix):
+            batch.delete(key)
+            count += 1
+            if len(batch) == DELETED_AT_ONCE:
+                last = await database.write(batch, await_durable=False)
+                batch.clear()
+        if len(batch):
+            last = await database.write(batch, await_durable=False)
+        if last is not None:
+            await last.durable()
+    if session.output.as_json:
+        session.output.json({"deleted": count})
+    session.output.note(f"{counted(count, 'key')} deleted")
     return OK
 
 
@@ -87,8 +133,30 @@ class Bounds:
     prefix: str | None
     start: str | None
     end: str | None
-    limit: int | None
-    reverse: bool
+    limit: int | None = None
+    reverse: bool = False
+
+    def parsed(self, encoding: Encoding) -> dict[str, Any]:
+        """The arguments of a scan. Raises `InvalidError`."""
+        if self.prefix is not None and (self.start is not None or self.end is not None):
+            raise InvalidError("--prefix excludes --start and --end")
+        given = {"prefix": self.prefix, "start": self.start, "end": self.end}
+        keys = {name: text if text is None else parse(text, encoding, what=f"--{name}") for name, text in given.items()}
+        return {**keys, "limit": self.limit, "reverse": self.reverse}
+
+
+async def count(session: Session, bounds: Bounds, *, checkpoint: str | None, pin: bool, encoding: Encoding) -> int:
+    """Print how many keys there are."""
+    asked = bounds.parsed(encoding)
+    found = 0
+    async with session.reading(checkpoint=checkpoint, pin=pin) as database:
+        async for _ in database.scan(**asked):
+            found += 1
+    if session.output.as_json:
+        session.output.json({"count": found})
+    else:
+        session.output.line(str(found))
+    return OK
 
 
 async def scan(
@@ -102,16 +170,11 @@ async def scan(
     raw: bool,
 ) -> int:
     """Print rows in key order, as they arrive."""
-    if bounds.prefix is not None and (bounds.start is not None or bounds.end is not None):
-        raise InvalidError("--prefix excludes --start and --end")
-    prefix = None if bounds.prefix is None else parse(bounds.prefix, encoding, what="--prefix")
-    start = None if bounds.start is None else parse(bounds.start, encoding, what="--start")
-    end = None if bounds.end is None else parse(bounds.end, encoding, what="--end")
+    asked = bounds.parsed(encoding)
     printer = _Printer(session, keys_only=keys_only, encoding=encoding, raw=raw)
     async with session.reading(checkpoint=checkpoint, pin=pin) as database:
-        rows = database.scan(start, end, prefix=prefix, reverse=bounds.reverse, limit=bounds.limit)
-        count = await printer.print(rows)
-    session.output.note(f"{count:,} row{'' if count == 1 else 's'}")
+        printed = await printer.print(database.scan(**asked))
+    session.output.note(f"{printed:,} row{'' if printed == 1 else 's'}")
     return OK
 
 
@@ -164,8 +227,43 @@ async def status(session: Session, *, metrics: bool) -> int:
         values = asdict(database.status())
         if metrics:
             values["metrics"] = dict(database.metrics())
+        if hasattr(database, "writer_life"):  # a writer, which a shell may have open, has told its own
+            values["writer"] = _writer(await database.writer_life())
     session.output.fields("status", values)
     return OK
+
+
+def _writer(life: WriterLife) -> dict[str, object]:
+    """Whether somebody writes, as far as the clocks of this machine and the store agree."""
+    now_ms = SystemClock().now_ms()
+    heard_s = None if life.seen_ms is None else round(max(0, now_ms - life.seen_ms) / 1000, 1)
+    return {
+        "state": life.guess(now_ms),
+        "epoch": life.epoch,
+        "heard_of_seconds_ago": heard_s,
+        **_estimate(life, now_ms),
+    }
+
+
+def _estimate(life: WriterLife, now_ms: int) -> dict[str, object]:
+    """What the writer's requests come to in a month, by itself; else why that is not known."""
+    month = life.monthly_requests
+    if month is not None and life.beat_ms is not None:
+        ago_s = max(0, now_ms - life.beat_ms) / 1000
+        why = f"the writer's own, as of its last beat, {ago_s:.1f} s ago"
+    elif life.state in ("never", "closed"):
+        why = "none: no writer has the database open"
+    elif life.interval_ms is None:
+        why = "none: the writer's beats are off (heartbeat_interval_ms)"
+    elif life.beat_ms is None:
+        why = "none: the writer's first beat has not come yet"
+    else:
+        why = f"none: at its last beat the writer had not counted for {SHORTEST_S:.0f} s"
+    return {
+        "estimate": why,
+        "monthly_requests": None if month is None else asdict(month),
+        "monthly_dollars": None if month is None else round(month.dollars(), 2),
+    }
 
 
 def check_ttl(ttl: float | None) -> None:

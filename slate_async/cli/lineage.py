@@ -1,15 +1,18 @@
-"""``clone`` and ``destroy``."""
+"""``clone``, ``destroy`` and ``adopt-place``."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli.failures import OK
+from slate_async.cli.failures import OK, exit_code
 from slate_async.cli.session import Session
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.runtime.system import SystemClock
 
 commands = typer.Typer()
 
@@ -40,9 +43,35 @@ def destroy(
         bool,
         typer.Option("--soft", help="Only close it to all; collectors delete it later, if no checkpoint holds it."),
     ] = False,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Although a writer lives, or may: it is fenced, and loses the database.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the database's path first.")] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, unmake(context.obj, soft=soft))
+    session: Session = context.obj
+    if not yes:
+        try:
+            _ask(session)
+        except (InvalidError, KeyboardInterrupt) as error:
+            session.report(error)
+            raise typer.Exit(exit_code(error)) from error
+    _finish(context, unmake(session, soft=soft, fence=fence))
+
+
+@commands.command(
+    "adopt-place",
+    help="Say that the database is here, whose metadata is kept elsewhere: after its objects were moved, or if it was"
+    " made before places had markers. A writer that runs, here or in another place, is fenced.",
+)
+def adopt_place(
+    context: typer.Context,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="The objects here are this database's, all of them. Required.")
+    ] = False,
+) -> None:
+    """See ``help``."""
+    _finish(context, adopt(context.obj, sure=yes))
 
 
 def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
@@ -59,11 +88,56 @@ async def make(session: Session, target: str, checkpoint: str | None) -> int:
     return OK
 
 
-async def unmake(session: Session, *, soft: bool) -> int:
+async def unmake(session: Session, *, soft: bool, fence: bool) -> int:
     """Destroy the database, or mark it."""
+    if not fence:
+        await _refuse_living(session)
     async with session.administering() as admin:
         await admin.destroy(soft=soft)
     if session.output.as_json:
         session.output.json({"destroyed": True, "removed": not soft})
     session.output.note("the database is closed; a garbage collector removes it" if soft else "the database is gone")
+    return OK
+
+
+async def _refuse_living(session: Session) -> None:
+    """Raise `InvalidError` if a writer has the database open, as far as its beats and the clocks tell. What cannot be
+    opened to be read, for it is damaged or destroyed already, has none."""
+    try:
+        async with session.reading() as database:
+            life = await database.writer_life()
+    except (InvalidError, CorruptionError):
+        return
+    now_ms = SystemClock().now_ms()
+    state = life.guess(now_ms)
+    if state in ("alive", "unknown"):
+        heard = "" if life.seen_ms is None else f", heard of {max(0, now_ms - life.seen_ms) / 1000:.0f} s ago"
+        may = "lives" if state == "alive" else "may live: it was not closed, and does not say"
+        raise InvalidError(
+            f"a writer of epoch {life.epoch} {may}{heard}; close it, or wait if it died, or give --fence"
+        )
+
+
+def _ask(session: Session) -> None:
+    """Raise `InvalidError` unless whoever sits at the terminal types what is to be destroyed."""
+    path = session.database()
+    if not sys.stdin.isatty():
+        raise InvalidError("this deletes the database; say so with --yes, or on a terminal type its path when asked")
+    session.output.problem(f"This deletes {path} for good. Type its path to go on:")
+    if sys.stdin.readline().strip() != path:
+        raise InvalidError("that is not its path; nothing was done")
+
+
+async def adopt(session: Session, *, sure: bool) -> int:
+    """Adopt the place."""
+    if not sure:
+        raise InvalidError(
+            "--yes: this makes the folder here the database's place, and no other one; be sure that all its objects are"
+            " here, then say --yes"
+        )
+    async with session.administering() as admin:
+        await admin.adopt_place()
+    if session.output.as_json:
+        session.output.json({"adopted": True})
+    session.output.note("the database is here")
     return OK

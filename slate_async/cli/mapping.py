@@ -18,7 +18,7 @@ from typing import Any
 
 from slate_async.cli.sources import BadRow, Record
 from slate_async.errors import InvalidError
-from slate_async.types import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from slate_async.types import FORMAT_LIMITS, RowLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Mapper:
     value_column: str | None = None
     separator: str = ":"
     prefix: str = ""
+    limits: RowLimits = FORMAT_LIMITS
 
     def check(self, columns: Sequence[str] | None) -> None:
         """Raise `InvalidError` if a named column does not exist in a file with these ``columns``."""
@@ -70,8 +71,8 @@ class Mapper:
         if not all(parts):
             raise _UnusableError(f"key column {self.key_columns[parts.index(b'')]!r} is empty")
         key = self.prefix.encode() + separator.join(parts)
-        if len(key) > MAX_KEY_BYTES:
-            raise _UnusableError(f"the key has {len(key)} bytes; {MAX_KEY_BYTES} are the most")
+        if len(key) > self.limits.max_key_bytes:
+            raise _UnusableError(f"the key has {len(key)} bytes; it may have {self.limits.describe_key()}")
         return key
 
     def _value(self, fields: Mapping[str, Any]) -> bytes:
@@ -81,8 +82,8 @@ class Mapper:
             value = _json(fields[self.value_column])
         else:
             value = _scalar(fields, self.value_column)
-        if len(value) > MAX_VALUE_BYTES:
-            raise _UnusableError(f"the value has {len(value)} bytes; {MAX_VALUE_BYTES} are the most")
+        if len(value) > self.limits.max_value_bytes:
+            raise _UnusableError(f"the value has {len(value)} bytes; it may have {self.limits.describe_value()}")
         return value
 
 

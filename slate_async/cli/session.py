@@ -18,10 +18,12 @@ from typing import Any, Protocol
 import slate_async
 from slate_async.cli import failures
 from slate_async.cli.output import Output
-from slate_async.cli.signals import Terminated, until_terminated
+from slate_async.cli.reach import check_reachable, endpoints_of
+from slate_async.cli.signals import Terminated, interruptible, until_terminated
 from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.errors import InvalidError
+from slate_async.liveness.observer import WriterLife
 from slate_async.settings import Settings
 from slate_async.write.batch import WriteBatch
 
@@ -61,6 +63,13 @@ class ReadableDatabase(Protocol):
         """Counters since the opening."""
 
 
+class FollowedDatabase(ReadableDatabase, Protocol):
+    """What the commands that look use besides."""
+
+    async def writer_life(self) -> WriterLife:
+        """Whether it has a writer that lives."""
+
+
 class WritableDatabase(ReadableDatabase, Protocol):
     """What the commands that change something use besides."""
 
@@ -76,7 +85,7 @@ class WritableDatabase(ReadableDatabase, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the options before the command say."""
+    """What the options of every command say."""
 
     path: str | None
     metastore: str | None
@@ -94,9 +103,17 @@ class Session:
 
     def reading(
         self, *, checkpoint: str | None = None, pin: bool = False
-    ) -> AbstractAsyncContextManager[ReadableDatabase]:
+    ) -> AbstractAsyncContextManager[FollowedDatabase]:
         """The database, to look at as it is now, or at a checkpoint. With ``pin`` what is read is kept from being
         deleted meanwhile, which writes to the manifest."""
+        return slate_async.open_reader(
+            self.database(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
+        )
+
+    def scanning(
+        self, *, checkpoint: str | None = None, pin: bool = False
+    ) -> AbstractAsyncContextManager[slate_async.Readable]:
+        """As `reading`, for scans in record batches."""
         return slate_async.open_reader(
             self.database(), checkpoint=checkpoint, pin=pin, metastore=self.metastore, settings=self.settings()
         )
@@ -133,13 +150,14 @@ class Session:
     def database(self) -> str:
         """Where it is. Raises `InvalidError` if nobody said so."""
         if not self.path:
-            raise InvalidError("which database? Give --path URL before the command, or set SLATE_PATH")
+            raise InvalidError("which database? Give --path URL, or set SLATE_PATH")
         return self.path
 
     def run(self, command: Coroutine[Any, Any, int]) -> int:
         """Run a command to its end, report its error if it fails, and return the exit code."""
         try:
-            code = asyncio.run(until_terminated(command))
+            with interruptible():
+                code = asyncio.run(until_terminated(self._reached(command)))
             self.output.out.file.flush()
             return code
         except BrokenPipeError:
@@ -149,6 +167,15 @@ class Session:
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost frame: every error is reported
             self.report(error)
             return failures.exit_code(error)
+
+    async def _reached(self, command: Coroutine[Any, Any, int]) -> int:
+        """Run it once somebody listens where its database is."""
+        try:
+            await check_reachable(endpoints_of(self.path, self.metastore))
+        except BaseException:
+            command.close()
+            raise
+        return await command
 
     def report(self, error: BaseException, *, path: str | None = None) -> None:
         """Say what went wrong: one line, or with ``--json`` one object; with ``-v`` the traceback first.

@@ -1,17 +1,33 @@
 """SIGTERM ends a command as Ctrl-C does: it is cancelled at its next wait, closes what it opened, and says how far it
-got. (Ctrl-C itself is `asyncio.run`'s.)"""
+got. Ctrl-C itself is `asyncio.run`'s, while a command runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
 
 class Terminated(Exception):
     """The process was told to end (SIGTERM)."""
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is ``KeyboardInterrupt`` in the body; around it, where nothing is open, it may end the process at once.
+    Where it is ignored, as by processes in the background, it stays so."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def until_terminated(command: Coroutine[Any, Any, int]) -> int:

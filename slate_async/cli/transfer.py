@@ -17,6 +17,7 @@ from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.cli.sources import BadRow, Format, Source, format_of, open_source, open_standard_input
 from slate_async.errors import InvalidError
+from slate_async.types import RowLimits
 
 DASH = Path("-")
 """Standard input, as the file that is loaded."""
@@ -47,7 +48,9 @@ async def load(session: Session, job: LoadJob) -> int:
         raise InvalidError("--rejects must not be the file that is loaded")
     if job.rejects == DASH:
         raise InvalidError("--rejects must be a file; standard output has the result")
-    mapper = Mapper(job.key_columns, job.value_column, job.key_separator, job.key_prefix)
+    settings = session.settings()
+    limits = RowLimits(settings.max_key_bytes, settings.max_value_bytes)
+    mapper = Mapper(job.key_columns, job.value_column, job.key_separator, job.key_prefix, limits)
     counts = LoadCounts()
     output = session.output
     with await _opened(job) as source:

@@ -19,11 +19,13 @@ from slate_async.cli.session import Session
 from slate_async.errors import InvalidError
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment, iso_time
+from slate_async.runtime.system import SystemClock
 from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 
 commands = typer.Typer()
 
 BESIDE = "A writer that runs elsewhere is not disturbed."
+NOW = "now"
 
 
 @commands.command(
@@ -70,7 +72,7 @@ def seq_to_time(context: typer.Context, seq: Annotated[int, typer.Argument(metav
 def time_to_seq(
     context: typer.Context,
     time: Annotated[
-        str, typer.Argument(metavar="TIME", help='Like "2026-05-17T08:00:00Z", or seconds since the epoch.')
+        str, typer.Argument(metavar="TIME", help='Like "2026-05-17T08:00:00Z", seconds since the epoch, or now.')
     ],
 ) -> None:
     """See ``help``."""
@@ -193,6 +195,8 @@ def _tell(output: Output, values: dict[str, Any], wanted: str) -> None:
 
 def parse_moment(text: str) -> Moment:
     """A time as people write it. Raises `InvalidError`."""
+    if text == NOW:
+        return SystemClock().now_ms() / 1000
     try:
         return float(text)
     except ValueError:
@@ -201,7 +205,7 @@ def parse_moment(text: str) -> Moment:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidError(
-            f"TIME: {text!r} is no time; write it like 2026-05-17T08:00:00Z, or as seconds since the epoch"
+            f"TIME: {text!r} is no time; write it like 2026-05-17T08:00:00Z, as seconds since the epoch, or now"
         ) from None
     if moment.tzinfo is None:
         raise InvalidError(f"TIME: {text!r} has no time zone; end it with Z for UTC, or with an offset like +02:00")

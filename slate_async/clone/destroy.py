@@ -16,6 +16,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from metastores.protocol import VersionRef
@@ -24,6 +25,7 @@ from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.format.header import HEADER_BYTES
+from slate_async.liveness.heartbeat import ALIVE_KEY
 from slate_async.log import names
 from slate_async.log.choose import log_of
 from slate_async.manifest.driver import translated
@@ -55,7 +57,7 @@ async def destroy(site: Site, open_site: OpenSite, *, soft: bool = False) -> Man
     soft: only fence the writer and mark it: a collector removes it once its grace is over and no checkpoint holds it
 
     Raises `InvalidError` (no database; checkpoints hold it, unless ``soft``), `UnavailableError`, `CorruptionError`."""
-    state = await site.head()
+    state = await site.settled_head()
     database_id = state.database_id
     for _ in range(ATTEMPTS):
         check_database(state, database_id)
@@ -78,25 +80,38 @@ async def destroy(site: Site, open_site: OpenSite, *, soft: bool = False) -> Man
 
 async def remove_unfinished(site: Site, open_site: OpenSite, database_id: UUID) -> None:
     """Destroy a clone that was never finished. Raises `FencedError` if it was meanwhile."""
-    state = await site.head()
+    state = await site.settled_head()
     check_database(state, database_id)
     await _mark_unfinished(site, state)
     await remove_all(site, open_site, database_id)
 
 
 async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Removed:
-    """Remove the contents of a destroyed database, which no living checkpoint holds. Called again it goes on.
+    """Remove the contents of a destroyed database, which no living checkpoint holds. Called again it goes on. The
+    place's marker stays: a database made again there takes it over.
 
-    Raises `InvalidError` if it is not destroyed, or held, or another database was made in its place."""
+    Raises `InvalidError` if it is not destroyed, or held, or another database was made in its place, or this is not its
+    place."""
+    check_database(await site.proved_head(), database_id)
     tombstone = await site.driver.commit(RemoveContents(database_id, site.runtime.clock.now_ms()))
     await ensure_register(site, tombstone)  # an unfinished clone has none, and a damaged database may have lost its own
     log_objects = await _delete(site, _dead_log_objects(site, tombstone))
     ssts = await _delete(site, _dead_ssts(site, tombstone))
     await _delete(site, _all_of(site, NOTES))
+    await site.store.delete([ALIVE_KEY])
     tombstone = await release_parents(site, open_site, tombstone)
-    versions = await translated(site.driver.metastore.collect(await _bases(site, tombstone), as_of=tombstone.ref))
+    versions = await _remove_versions(site, tombstone)
     logger.info("%s: removed %d versions, %d log objects, %d SSTs", site.name, versions, log_objects, ssts)
     return Removed(versions, log_objects, ssts)
+
+
+async def _remove_versions(site: Site, tombstone: ManifestState) -> int:
+    """Remove all versions that the tombstone does not need, however young: whoever follows finds that all is gone."""
+    metastore, bases = site.driver.metastore, await _bases(site, tombstone)
+    stored = await translated(metastore.versions())
+    doomed = [ref for ref in stored if ref.version < tombstone.version and ref not in bases]
+    await translated(metastore.delete(doomed))
+    return len(doomed) + await translated(metastore.collect(bases, as_of=tombstone.ref))
 
 
 # ---- marking
@@ -105,7 +120,7 @@ async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Remo
 async def _mark(site: Site, state: ManifestState, soft: bool) -> ManifestState:
     """Fence every writer, then mark."""
     token = site.runtime.ids.token()
-    claimed = await site.driver.commit(ClaimToDestroy(state.database_id, token))
+    claimed = await site.driver.commit(ClaimToDestroy(state.database_id, token, state.store_id))
     fenced_to = await _fence(site, claimed)
     now = site.runtime.clock.now_ms()
     return await site.driver.commit(MarkDestroyed(state.database_id, token, now, fenced_to, refuse_held=not soft))
@@ -117,7 +132,16 @@ async def _fence(site: Site, claimed: ManifestState) -> int:
     A log that is damaged does not stand against destroying. Its last writer then ends with its next look at the
     manifest, as after any claim, and what it puts until then is nobody's."""
     async with site.register(claimed.log_protocol) as register:
-        log = log_of(claimed, site.store, register, site.driver.load, site.runtime, site.settings, whole=False)
+        log = log_of(
+            claimed,
+            site.store,
+            register,
+            site.driver.load,
+            site.runtime,
+            site.settings,
+            whole=False,
+            check_place=partial(site.ground.check_again, load_head=site.driver.load),
+        )
         try:
             return (await log.take_over(claimed)).next_id - 1
         except CorruptionError as error:

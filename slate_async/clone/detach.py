@@ -32,22 +32,29 @@ async def detach_if_free(site: Site, open_site: OpenSite) -> bool:
         if free is None:
             return False
         with contextlib.suppress(ConflictError):  # a checkpoint was made meanwhile: the next call looks at it, too
-            state = await site.driver.commit(DetachParents(state.database_id, free))
+            state = await site.driver.commit(DetachParents(state.database_id, state.version, free))
     if any(not parent.detached for parent in state.parents):
         return False
     return not (await release_parents(site, open_site, state)).parents
 
 
 async def _free_versions(site: Site, state: ManifestState) -> frozenset[VersionRef] | None:
-    """The versions that checkpoints name, if neither they nor the head name another database's SSTs, else ``None``."""
+    """The versions that checkpoints name, if neither they nor the head name another database's SSTs, else ``None``.
+
+    However fast a writer makes its pins anew: those it lets go of meanwhile need no look, and those it makes are of
+    versions behind the head, which name none either (see `DetachParents`)."""
     if names_foreign(state):
         return None
-    refs = dict.fromkeys(one.ref for one in state.checkpoints)
-    for ref in refs:
+    free: set[VersionRef] = set()
+    for ref in dict.fromkeys(one.ref for one in state.checkpoints):
         version = await site.driver.read(ref)
-        if version is None or names_foreign(version):
-            return None  # one that is not there was let go of meanwhile: the next call judges the newer head
-    return frozenset(refs)
+        if version is not None and names_foreign(version):
+            return None
+        if version is not None:
+            free.add(ref)
+        elif any(one.ref == ref for one in (await site.head()).checkpoints):
+            return None  # it is damaged, and may have named anything
+    return frozenset(free)
 
 
 async def release_parents(site: Site, open_site: OpenSite, state: ManifestState) -> ManifestState:

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from slate_async.clone.copy_log import copy_log
 from slate_async.clone.destroy import remove_unfinished
 from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, InvalidError, NotFoundError
 from slate_async.log.extent import LogExtent, find_extent
 from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint, uuid_of
 from slate_async.manifest.creation import create_first
@@ -90,7 +91,7 @@ async def _begin(
     if parent.name == target.name:
         raise InvalidError(f"{target.name} cannot be a clone of itself; choose another path")
     state = await target.driver.load()
-    source = await parent.head()
+    source = await parent.proved_head()
     if state is None:
         source_id = _begin_at(source, checkpoint, parent.runtime.clock.now_ms())
         ids = target.runtime.ids
@@ -113,7 +114,7 @@ async def _begin(
             f"{target.name} {'is' if state.initialized else 'was begun as'} a clone of {taken}, not of what is asked"
             f" for now; {'' if state.initialized else 'give the same to go on, or '}choose another path"
         )
-    return state, begun
+    return await target.settled_head(), begun
 
 
 def _begin_at(source: ManifestState, checkpoint: UUID | str | None, now_ms: int) -> UUID | None:
@@ -147,7 +148,7 @@ async def _pin(parent: Site, target: Site, begun: ManifestState, origin: Parent)
     if pinned is not None:
         return pinned
     if begun.writer_epoch > 0:
-        raise InvalidError(f"checkpoint {origin.checkpoint_id} of {parent.name}, which held the clone, was deleted")
+        raise NotFoundError(f"checkpoint {origin.checkpoint_id} of {parent.name}, which held the clone, was deleted")
     extent = await _extent(parent, head) if origin.source_id is None else LogExtent(0)
     edit = CreateCheckpoint(
         _held_by(origin),
@@ -161,19 +162,20 @@ async def _pin(parent: Site, target: Site, begun: ManifestState, origin: Parent)
     )
     pinned = _pinned(await parent.driver.commit(edit), origin)
     if pinned is None:
-        raise InvalidError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted as soon as it was made")
+        raise NotFoundError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted as soon as it was made")
     return pinned
 
 
 async def _extent(parent: Site, head: ManifestState) -> LogExtent:
     async with parent.register(head.log_protocol) as register:
-        return await find_extent(parent.store, parent.driver.load, register)
+        check = partial(parent.ground.check_again, load_head=parent.driver.load)
+        return await find_extent(parent.store, parent.driver.load, register, check)
 
 
 async def _parent_head(parent: Site, origin: Parent) -> ManifestState:
     head = await parent.head()
     if head.database_id != origin.database_id:
-        raise InvalidError(f"{parent.name} was destroyed, and another database made in its place")
+        raise NotFoundError(f"{parent.name} was destroyed, and another database made in its place")
     check_usable(head)
     return head
 
@@ -194,7 +196,7 @@ async def _copy_contents(parent: Site, target: Site, begun: ManifestState, pinne
 async def _still_pinned(parent: Site, origin: Parent) -> None:
     """Rule 13: what was copied counts iff a head read afterwards still holds the checkpoint."""
     if _pinned(await _parent_head(parent, origin), origin) is None:
-        raise InvalidError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted while the clone was made")
+        raise NotFoundError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted while the clone was made")
 
 
 async def _clean_up(

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metastores.protocol import MetaStoreFactory, Register
+from slate_async.manifest.belonging import head_and_marker, proved_head
+from slate_async.manifest.creation import kept_elsewhere
 from slate_async.manifest.driver import ManifestDriver, translating
+from slate_async.manifest.marker import Ground
+from slate_async.manifest.marking import settle_place
 from slate_async.manifest.state import LogProtocol, ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
@@ -36,6 +40,23 @@ class Site:
     async def head(self) -> ManifestState:
         """The newest state. Raises `InvalidError` if there is no database."""
         return await self.driver.existing(self.name)
+
+    @property
+    def ground(self) -> Ground:
+        """Its folder, which a marker proves to be its own if its metadata is elsewhere."""
+        return Ground(self.store, self.name, kept_elsewhere(self.metadata))
+
+    async def proved_head(self) -> ManifestState:
+        """The newest state of the database, whose place this is. Raises as `slate_async.manifest.belonging.proved_head`
+        does."""
+        return await proved_head(self.ground, self.driver)
+
+    async def settled_head(self) -> ManifestState:
+        """As `proved_head`, for who puts something there: a place that is not marked yet is marked."""
+        head, found = await head_and_marker(self.ground, self.driver)
+        if head is None:
+            head = await self.head()
+        return await settle_place(self.ground, self.driver, head, found, self.runtime.ids.uuid)
 
     @asynccontextmanager
     async def register(self, log_protocol: LogProtocol) -> AsyncIterator[Register | None]:

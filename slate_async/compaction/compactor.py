@@ -23,7 +23,7 @@ from slate_async.compaction.manual import Manual
 from slate_async.compaction.progress import CompactionEvent
 from slate_async.compaction.ranges import split
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
-from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoundError, SlateError, UnavailableError
 from slate_async.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.inputs import Inputs
@@ -66,6 +66,7 @@ class Compactor:
     """See the module docstring.
 
     token: makes the mark of a claim, unlike any other's
+    of: the database and the store id that were looked at
     head: the newest state known; ``log_due``: whether a look at the log (without a WAL) may find something
     committed: is told of every state a compaction made
     interval_s: between looks at the head; ``None``: whoever looks at it calls `notify`
@@ -78,6 +79,7 @@ class Compactor:
         *,
         name: str,
         token: Callable[[], str],
+        of: tuple[UUID, UUID | None],
         runtime: Runtime,
         supervisor: Supervisor,
         head: Callable[[], Awaitable[ManifestState | None]],
@@ -89,6 +91,7 @@ class Compactor:
         self._bench = bench
         self._name = name
         self._new_token = token
+        self._of = of
         self._token = ""
         self._runtime = runtime
         self._supervisor = supervisor
@@ -146,9 +149,10 @@ class Compactor:
         self.refuse(failure)
 
     async def claim(self) -> None:
-        """Take the role. Raises `InvalidError` (destroyed, uninitialized), `UnavailableError`."""
+        """Take the role. Raises `InvalidError` (destroyed, uninitialized), `FencedError` (another place is the
+        database's by now, or another database made in this one), `UnavailableError`."""
         self._token = self._new_token()
-        state = await self._bench.driver.commit(ClaimCompactor(self._token))
+        state = await self._bench.driver.commit(ClaimCompactor(self._token, self._of))
         self.epoch = state.compactor_epoch
         self._failures.clear()
         logger.info("%s: compactor epoch %d, %d compactions to resume", self._name, self.epoch, len(state.compactions))
@@ -197,7 +201,7 @@ class Compactor:
         self._reap()
         state = await self._head()
         if state is None:
-            raise InvalidError("there is no database here any more")
+            raise NotFoundError("there is no database here any more")
         if state.compactor_epoch != self.epoch:
             raise self._fenced(state)
         check_usable(state)

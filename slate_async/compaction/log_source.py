@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from metastores.protocol import Register
 from slate_async.compaction.spec import LogSst
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
 from slate_async.format.header import ObjectHeader, ObjectKind
 from slate_async.log.extent import find_extent, log_keys
 from slate_async.log.names import epoch_key
@@ -96,7 +96,7 @@ class LogSource:
     async def _head(self) -> ManifestState:
         head = await self._load_head()
         if head is None:
-            raise InvalidError("there is no database here any more")
+            raise NotFoundError("there is no database here any more")
         return head
 
     async def _learn(self, wanted: list[tuple[int, str]]) -> None:

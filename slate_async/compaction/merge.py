@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from slate_async.compaction.executor import MergeCounts
 from slate_async.compaction.rounds import Round, as_round
 from slate_async.errors import InternalError
+from slate_async.format.arrays import mask_array
 from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.format.ordering import Mask
 from slate_async.read.merge import close_stream, key_at
@@ -150,7 +151,7 @@ def _bury(rows: Columns, expired: Mask) -> Columns:
     """``rows`` with tombstones in the place of the ``expired`` ones."""
     return replace(
         rows,
-        values=pc.if_else(pa.array(expired), pa.scalar(b"", pa.binary()), rows.values),
+        values=pc.if_else(mask_array(expired), pa.scalar(b"", pa.binary()), rows.values),
         kinds=np.where(expired, np.uint8(DELETE), rows.kinds),
         expire_ms=None if rows.expire_ms is None else np.where(expired, NO_EXPIRY, rows.expire_ms),
     )

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 
 from slate_async.format.columns import Columns
 from slate_async.read.merge import first_row_from
+from slate_async.sst.fitting import load_fitting
 from slate_async.sst.reader import SstReader
 from slate_async.sst.scan import plan_reads
 
@@ -26,19 +27,20 @@ async def read_batches(
     plan = plan_reads(
         index.stored_bytes, index.range(start, end), first_bytes=FIRST_READ_BYTES, most_bytes=max(1, read_bytes)
     )
-    ahead: asyncio.Task[list[Columns]] | None = None
+    ahead: asyncio.Task[tuple[list[Columns], list[int]]] | None = None
 
-    def begin() -> asyncio.Task[list[Columns]] | None:
-        numbers = next(plan, None)
+    def begin(rest: list[int] | None = None) -> asyncio.Task[tuple[list[Columns], list[int]]] | None:
+        numbers = rest or next(plan, None)
         if numbers is None:
             return None
-        return asyncio.get_running_loop().create_task(reader.load_joined(numbers), name="compaction/read ahead")
+        reading = load_fitting(reader.load_joined, numbers)
+        return asyncio.get_running_loop().create_task(reading, name="compaction/read ahead")
 
     try:
         ahead = begin()
         while ahead is not None:
-            batches = await ahead
-            ahead = begin()
+            batches, rest = await ahead
+            ahead = begin(rest)
             for batch in batches:
                 low = 0 if start is None else first_row_from(batch, start)
                 high = len(batch) if end is None else first_row_from(batch, end)

@@ -3,7 +3,9 @@
 A round: objects at the log's tail -> the head, read after them -> if the log still starts where they were read from,
 they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it (rule
 20); before the replay if it admits an ingest that the picture lacks, for the log's rows from there on come after that
-one (rule 30). A round that was cancelled or failed has done a whole number of these steps, and the next one goes on.
+one (rule 30). A poll that finds neither a next log object nor a next manifest version, where the last round found
+nothing to do, is a round: it concludes nothing but that (`Follower._nothing_new`). A round that was cancelled or failed
+has done a whole number of these steps, and the next one goes on.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.follow.picture import Picture
 from slate_async.follow.pins import ReaderPins
 from slate_async.follow.tail import Chunk, Gap, Tail
 from slate_async.log.names import PREFIX, position_of
+from slate_async.log.protocol import CheckPlace
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import ManifestState
@@ -28,25 +31,37 @@ from slate_async.runtime.protocol import Clock
 from slate_async.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
+FULL_ROUND_S = 150.0
+"""So long polls may go by what they do not find. Then the log and the manifest are listed."""
 ROUNDS = 64
 """So many rounds in a row make one catching up; what is left waits for the next."""
 
 
 class Follower:
-    """See the module docstring. ``pins`` is ``None`` for a reader that writes nothing."""
+    """See the module docstring. ``pins`` is ``None`` for a reader that writes nothing. ``check_place`` looks again
+    whether this is the database's place, before anything is called lost."""
 
     def __init__(
-        self, picture: Picture, tail: Tail, driver: ManifestDriver, pins: ReaderPins | None, clock: Clock
+        self,
+        picture: Picture,
+        tail: Tail,
+        driver: ManifestDriver,
+        pins: ReaderPins | None,
+        clock: Clock,
+        check_place: CheckPlace,
     ) -> None:
         self.picture = picture
         self.pins = pins
         self._tail = tail
         self._driver = driver
         self._clock = clock
+        self._check_place = check_place
         self._lock = asyncio.Lock()
         self._turn_scope: anyio.CancelScope | None = None
         self._closed = False
         self._news = asyncio.Event()
+        self._quiet: tuple[float, ManifestState] | None = None
+        """When the last full round began, and the head it saw, if it left nothing to do."""
         self.rounds = self.dropped = 0
         self.caught_up_ms = 0
         """Wall clock: everything durable before then is in the picture."""
@@ -81,7 +96,13 @@ class Follower:
     async def _round(self, patient: bool = False) -> bool:
         """One round; whether another one should follow at once."""
         self.rounds += 1
-        began_ms = self._clock.now_ms()
+        began_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        if patient and await self._nothing_new(began):
+            if self.pins is not None:
+                await self.pins.upkeep()
+            self.caught_up_ms = began_ms
+            return False
+        self._quiet = None
         first = self.picture.position.next_id
         chunk = await self._tail.read(self.picture.position)
         head = await self._head()
@@ -90,6 +111,7 @@ class Follower:
             logger.debug("the log's start moved from %d to %d during a round", first, head.log_start)
             await self._adopt(head)
             return True
+        await self._refuse_hole(chunk, head)
         await self._refuse_lost(chunk.gap, head)
         if lacks_ingest(self.picture.state, head):
             await self._adopt(head)
@@ -103,21 +125,43 @@ class Follower:
             await self.pins.upkeep()
         if not chunk.more:
             self.caught_up_ms = began_ms
+            if not chunk.objects and chunk.gap is None:
+                self._quiet = began, head
         return chunk.more
+
+    async def _nothing_new(self, now: float) -> bool:
+        """Whether there is neither a next object of the log nor, after that was asked, a next manifest version."""
+        if self._quiet is None or (self.pins is not None and self.pins.current_id is None):
+            return False
+        began, head = self._quiet
+        if now - began > FULL_ROUND_S or self._driver.head is not head:
+            return False
+        return not await self._tail.more(self.picture.position) and await self._driver.unchanged()
 
     async def _head(self) -> ManifestState:
         head = await self._driver.load()
         if head is None:
-            raise InvalidError("there is no database here any more")
+            raise NotFoundError("there is no database here any more")
         check_usable(head)
         if head.database_id != self.picture.state.database_id:
-            raise InvalidError("the database was destroyed, and another one made in its place; open a reader on that")
+            raise NotFoundError("the database was destroyed, and another one made in its place; open a reader on that")
         return head
+
+    async def _refuse_hole(self, chunk: Chunk, head: ManifestState) -> None:
+        """The state that is followed said before ``chunk`` was read how far the log went at least; ``head``, read
+        since, still needs all of that, unless the marker, read now, says that this is another place."""
+        next_id, known_end = chunk.end.next_id, self.picture.state.log_last_seen
+        if not chunk.more and next_id <= known_end:
+            await self._check_place(head)
+            raise CorruptionError(
+                f"log position {next_id} is missing, though the log went on to {known_end} at least", object_name="log/"
+            )
 
     async def _refuse_lost(self, gap: Gap | None, head: ManifestState) -> None:
         if gap is not None and gap.lost(head) and not await self._tail.there(gap):
             head = await self._head()
             if head.log_start <= gap.id and gap.lost(head):
+                await self._check_place(head)
                 raise CorruptionError("a log object is missing", object_name=gap.key)
 
     async def _replay(self, chunk: Chunk) -> bool:

@@ -133,7 +133,9 @@ class Picture:
 
     async def _load(self, one: LogObject) -> None:
         """Append the object's rows to the active table, a turn of the loop between steps, then show them all."""
-        columns = await decode_rows(one, self.state.database_id, self._offload)
+        columns = await decode_rows(
+            one, self.state.database_id, self._offload, self._opener.cache.decoding.capacity_bytes
+        )
         active = self._active
         fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
         for start in range(0, len(fresh), ROWS_PER_TURN):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
-from slate_async.errors import InvalidError
+from slate_async.errors import NotFoundError
 from slate_async.follow.picture import Picture
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import Checkpoint
@@ -54,7 +54,7 @@ class Fixed:
         """See `Source`. While the checkpoint is there, nothing it names may be missing."""
         head = await self._driver.load()
         if head is None or head.checkpoint(self._checkpoint.id) is None:
-            raise InvalidError(
+            raise NotFoundError(
                 f"checkpoint {self._checkpoint.id} was deleted, or expired and was collected, while it was read; open a"
                 " reader on another one"
             ) from missing

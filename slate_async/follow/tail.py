@@ -16,7 +16,7 @@ from slate_async.log.names import PREFIX, contiguous_key, epoch_key, parse_conti
 from slate_async.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
 from slate_async.log.recovery import ContiguousWalk, EpochRange, Verdict, owner_of
 from slate_async.manifest.state import ManifestState
-from slate_async.objectstore.protocol import ObjectStore
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 
 CHUNK_BYTES = 32 << 20
 CHUNK_OBJECTS = 256
@@ -73,6 +73,9 @@ class Tail(Protocol):
     async def read(self, position: Position) -> Chunk:
         """Objects from ``position`` on, without a gap. Raises `CorruptionError`, `UnavailableError`."""
 
+    async def more(self, position: Position) -> bool:
+        """Whether there is something at ``position``. One cheap request. For polls: ``False`` proves nothing."""
+
     async def there(self, gap: Gap) -> bool:
         """Whether the missing object is there by now: a listing may overtake its put."""
 
@@ -115,6 +118,14 @@ class ContiguousTail:
         missing = first + len(wanted)
         return wanted, Gap(missing, contiguous_key(missing), reach) if reach else None, False
 
+    async def more(self, position: Position) -> bool:
+        """See `Tail`."""
+        try:
+            await self._store.head(contiguous_key(position.next_id))
+        except ObjectNotFoundError:
+            return False
+        return True
+
     async def there(self, gap: Gap) -> bool:
         """See `Tail`."""
         return await self._reader.read_header(gap.id, gap.key) is not None
@@ -151,6 +162,11 @@ class EpochPrefixedTail:
                 nbytes += len(one.data)
                 next_id, floor = log_id + 1, max(floor, one.header.writer_epoch)
         return Chunk(tuple(objects), Position(next_id, floor))
+
+    async def more(self, position: Position) -> bool:
+        """See `Tail`. One read of the bounds."""
+        _, last = await self._bounds()
+        return last >= position.next_id
 
     async def there(self, gap: Gap) -> bool:
         """See `Tail`. What the register commits is in the store before."""

@@ -5,11 +5,7 @@ Stored (``docs/format/block.md``)::
     payload = raw, or raw compressed
     | transformer id u8 | codec id u8 | zero u16 | raw bytes u32 | zero u32 | crc32c u32
 
-Raw, little-endian, every column 8-byte aligned, so Arrow and numpy wrap it without a copy::
-
-    rows u32 | flags u32 | base seq u64 | base create ms i64 | key bytes u32 | value bytes u32 | kind u8 | zero 7
-    | key offsets u32[n+1] | value offsets u32[n+1] | seqs u64[n]? | expire ms i64[n]? | create ms i64[n]?
-    | kinds u8[n]? | key bytes | value bytes
+The raw bytes are drawn in `slate_async.format.raw_block`.
 
 Invariant: `decode_block` returns only rows whose checksum held and whose every offset, kind and length was checked,
 so nothing downstream reads outside its buffers.
@@ -18,7 +14,6 @@ so nothing downstream reads outside its buffers.
 from __future__ import annotations
 
 import struct
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,26 +23,16 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.checksum import crc32c
 from slate_async.format.columns import Columns
 from slate_async.format.compression import Compression, DecompressionError, decompress
+from slate_async.format.raw_block import RAW_HEADER_BYTES, BadBlockError, RawBlock
 from slate_async.objectstore.protocol import Buffer
-from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
 
 TRAILER_BYTES = 16
-RAW_HEADER_BYTES = 40
 MAX_RAW_BYTES = 2**31 - 1
 ROW_OVERHEAD_BYTES = 8 + 8
 """Raw bytes of a row besides key and value in the common case: two offsets and a sequence number."""
 
-SEQ_DENSE = 1
-HAS_EXPIRE = 2
-HAS_CREATE = 4
-HAS_KINDS = 8
-KNOWN_FLAGS = SEQ_DENSE | HAS_EXPIRE | HAS_CREATE | HAS_KINDS
-
-RAW_HEADER = struct.Struct("<IIQqIIB7s")
 TRAILER_HEAD = struct.Struct("<BBHII")
 _CRC = struct.Struct("<I")
-ZERO7 = bytes(7)
-_Number = TypeVar("_Number", bound=np.generic)
 
 
 def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
@@ -85,15 +70,16 @@ def decode_block(stored: Buffer, *, object_name: str, offset: int = 0, expected_
     The columns are views of ``stored`` when it is not compressed (so ``stored`` must not change), else of the
     decompressed bytes. With ``expected_crc`` (from an index) a sound block of another object is refused too.
     Raises `CorruptionError`; `InvalidError` if it is lz4 and lz4 is not installed."""
+    return open_block(stored, object_name=object_name, offset=offset, expected_crc=expected_crc).columns()
+
+
+def open_block(stored: Buffer, *, object_name: str, offset: int = 0, expected_crc: int | None = None) -> RawBlock:
+    """As `decode_block`, the rows where they lie: in ``stored`` if it is not compressed."""
     raw = open_stored(memoryview(stored), object_name, offset, expected_crc)
     try:
-        return _decode_raw(raw)
-    except _BadBlock as error:
+        return RawBlock(raw if isinstance(raw, bytes) else stored, len(raw))
+    except BadBlockError as error:
         raise CorruptionError(str(error), object_name=object_name, offset=offset) from error
-
-
-class _BadBlock(Exception):
-    """The raw bytes of a block do not fit together; becomes `CorruptionError` at the edge."""
 
 
 def open_stored(stored: memoryview, object_name: str, offset: int, expected_crc: int | None) -> Buffer:
@@ -123,88 +109,3 @@ def open_stored(stored: memoryview, object_name: str, offset: int, expected_crc:
     if len(payload) != raw_bytes:
         raise CorruptionError("block length does not match", object_name=object_name, offset=offset)
     return payload
-
-
-class _Cursor:
-    """Hands out consecutive 8-byte aligned columns of the raw bytes."""
-
-    def __init__(self, raw: Buffer) -> None:
-        self._raw = raw
-        self.at = RAW_HEADER_BYTES
-
-    def take(self, length: int) -> int:
-        start = self.at
-        self.at = start + length + (-length % 8)
-        if self.at > len(self._raw):
-            raise _BadBlock("block columns do not fit its length")
-        return start
-
-
-def _offsets(raw: Buffer, cursor: _Cursor, rows: int, total: int) -> npt.NDArray[np.uint32]:
-    """The next column as offsets, checked to rise from 0 to ``total``."""
-    offsets = np.frombuffer(raw, "<u4", rows + 1, cursor.take(4 * (rows + 1)))
-    if int(offsets[0]) != 0 or int(offsets[-1]) != total or bool((offsets[1:] < offsets[:-1]).any()):
-        raise _BadBlock("block offsets are out of order or out of bounds")
-    return offsets
-
-
-def _filled(rows: int, value: int, kind: type[_Number]) -> npt.NDArray[_Number]:
-    array = np.full(rows, value, kind)
-    array.flags.writeable = False
-    return array
-
-
-def _seqs(raw: Buffer, cursor: _Cursor, rows: int, flags: int, base: int) -> npt.NDArray[np.uint64]:
-    if base > MAX_SEQ - rows:
-        raise _BadBlock("a sequence number is out of range")
-    if flags & SEQ_DENSE:
-        dense = np.arange(base, base + rows, dtype=np.uint64)
-        dense.flags.writeable = False
-        return dense
-    seqs = np.frombuffer(raw, "<u8", rows, cursor.take(8 * rows))
-    if int(seqs.max()) > MAX_SEQ:
-        raise _BadBlock("a sequence number is out of range")
-    return seqs
-
-
-def _kinds(raw: Buffer, cursor: _Cursor, rows: int, flags: int, uniform: int) -> npt.NDArray[np.uint8]:
-    kinds = np.frombuffer(raw, np.uint8, rows, cursor.take(rows)) if flags & HAS_KINDS else None
-    highest = uniform if kinds is None else int(kinds.max())
-    if highest > MERGE:
-        raise _BadBlock(f"row kind {highest} is not known to this release")
-    return _filled(rows, uniform, np.uint8) if kinds is None else kinds
-
-
-def _decode_raw(raw: Buffer) -> Columns:
-    rows, flags, base_seq, base_create, key_bytes, value_bytes, kind, zero = RAW_HEADER.unpack_from(raw)
-    if not rows or flags & ~KNOWN_FLAGS or zero != ZERO7:
-        raise _BadBlock(f"a block of {rows} rows with flags {flags:#x} is not readable here")
-    cursor = _Cursor(raw)
-    key_at = cursor.at
-    key_lengths = np.diff(_offsets(raw, cursor, rows, key_bytes))
-    if int(key_lengths.min()) < 1 or int(key_lengths.max()) > MAX_KEY_BYTES:
-        raise _BadBlock("a key has a length no key has")
-    value_at = cursor.at
-    _offsets(raw, cursor, rows, value_bytes)
-    seqs = _seqs(raw, cursor, rows, flags, base_seq)
-    expire = np.frombuffer(raw, "<i8", rows, cursor.take(8 * rows)) if flags & HAS_EXPIRE else None
-    if flags & HAS_CREATE:
-        create = np.frombuffer(raw, "<i8", rows, cursor.take(8 * rows))
-    else:
-        create = _filled(rows, base_create, np.int64)
-    kinds = _kinds(raw, cursor, rows, flags, kind)
-    key_data_at, value_data_at = cursor.take(key_bytes), cursor.take(value_bytes)
-    if cursor.at != len(raw):
-        raise _BadBlock("block columns do not fill its length")
-    buffer, width = pa.py_buffer(raw), 4 * (rows + 1)
-    keys = [None, buffer.slice(key_at, width), buffer.slice(key_data_at, key_bytes)]
-    values = [None, buffer.slice(value_at, width), buffer.slice(value_data_at, value_bytes)]
-    binary = pa.binary()
-    return Columns(
-        pa.Array.from_buffers(binary, rows, keys, 0),
-        pa.Array.from_buffers(binary, rows, values, 0),
-        seqs,
-        kinds,
-        expire,
-        create,
-    )

@@ -16,20 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.errors import InvalidError
-from slate_async.format.block import (
-    HAS_CREATE,
-    HAS_EXPIRE,
-    HAS_KINDS,
-    MAX_RAW_BYTES,
-    RAW_HEADER,
-    SEQ_DENSE,
-    TRAILER_HEAD,
-    ZERO7,
-    binary_buffers,
-)
+from slate_async.format.block import MAX_RAW_BYTES, TRAILER_HEAD, binary_buffers
 from slate_async.format.checksum import crc32c, crc32c_of_parts
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.format.compression import Compression, Packer
+from slate_async.format.raw_block import (
+    HAS_CREATE,
+    HAS_EXPIRE,
+    HAS_KINDS,
+    RAW_HEADER,
+    SEQ_DENSE,
+    ZERO7,
+)
 from slate_async.objectstore.protocol import Buffer
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
 

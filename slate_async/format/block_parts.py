@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slate_async.format.block import (
+from slate_async.format.columns import NO_EXPIRY
+from slate_async.format.raw_block import (
     HAS_CREATE,
     HAS_EXPIRE,
     HAS_KINDS,
@@ -22,7 +23,6 @@ from slate_async.format.block import (
     SEQ_DENSE,
     ZERO7,
 )
-from slate_async.format.columns import NO_EXPIRY
 from slate_async.objectstore.protocol import Buffer
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
 

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.format.arrays import number_array
+
 NO_EXPIRY = np.iinfo(np.int64).max
 """``expire_ms`` of a row that never expires."""
 
@@ -61,7 +63,7 @@ class Columns:
 
     def take(self, indices: npt.NDArray[np.int64]) -> Columns:
         """The rows at ``indices``, in that order, copied."""
-        chosen = pa.array(indices)
+        chosen = number_array(indices)
         return Columns(
             self.keys.take(chosen),
             self.values.take(chosen),
@@ -100,9 +102,3 @@ def concat(parts: list[Columns]) -> Columns:
         expire,
         np.concatenate([p.create_ms for p in parts]),
     )
-
-
-def prepare() -> None:
-    """Let Arrow find out whether pandas is installed, which it does when it is first given a list: importing that takes
-    most of a second, in which an event loop would stand still. Call it in another thread."""
-    pa.array([b""], pa.binary())

@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,10 @@ from slate_async.objectstore.protocol import Buffer
 
 BLOCK_ENTRY_BYTES = 8 + 4 + 4 + 4 + 4 + 1
 """What a block takes in an index besides its first key."""
+
+_KEY_OBJECT_BYTES = 33 + 15 + 8 + 4
+"""Of a key as a Python object: its header, half of what its length is rounded up by, its place in the list; and its
+offset, which stays in the bytes that were read."""
 
 _HEAD = struct.Struct("<II")
 
@@ -51,18 +56,26 @@ class Index:
     continues:    whether the block starts with the last key of the one before
     first_keys:   smallest key of each block
     last_key:     largest key of the file
+
+    Numbers stay in the bytes that were read: as Python objects they would take several times as much memory.
     """
 
-    offsets: list[int]
-    stored_bytes: list[int]
-    rows: list[int]
-    crcs: list[int]
+    offsets: memoryview[int]
+    stored_bytes: memoryview[int]
+    rows: memoryview[int]
+    crcs: memoryview[int]
     continues: bytes
     first_keys: list[bytes]
     last_key: bytes
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it occupies in memory."""
+        keys = len(self.first_keys[0]) + len(self.last_key)  # as long as the others, or nearly
+        return len(self) * (BLOCK_ENTRY_BYTES + _KEY_OBJECT_BYTES + keys // 2)
 
     @property
     def first_key(self) -> bytes:
@@ -134,36 +147,43 @@ class _BadIndex(Exception):
     """The bytes of an index do not fit together; becomes `CorruptionError` at the edge."""
 
 
-def _decode(data: memoryview, data_end: int) -> Index:
+def _decode(view: memoryview, data_end: int) -> Index:
+    data = bytes(view)  # the numbers stay there, and nothing else of what was read
     if len(data) < _HEAD.size:
         raise _BadIndex("too short")
     blocks, key_bytes = _HEAD.unpack_from(data)
     at = _HEAD.size
 
-    def take(kind: str, count: int) -> npt.NDArray[np.generic]:
+    def take(kind: Literal["Q", "I", "B"], count: int) -> memoryview[int]:
         nonlocal at
-        start, width = at, np.dtype(kind).itemsize * count
+        start, width = at, struct.calcsize(kind) * count
         at += width + (-width % 8)
         if at > len(data):
             raise _BadIndex("columns do not fit its length")
-        return np.frombuffer(data, kind, count, start)
+        return memoryview(data)[start : start + width].cast(kind)
 
-    offsets, stored, rows, crcs = (take(kind, blocks) for kind in ("<u8", "<u4", "<u4", "<u4"))
-    key_offsets = take("<u4", blocks + 2)
-    continues = take("u1", blocks)
-    keys = take("u1", key_bytes).tobytes()
+    offsets = take("Q", blocks)
+    stored, rows, crcs = (take("I", blocks) for _ in range(3))
+    key_offsets = take("I", blocks + 2)
+    continues = bytes(take("B", blocks))
+    keys = bytes(take("B", key_bytes))
     if not blocks or at != len(data):
         raise _BadIndex("columns do not fill its length")
     cuts: list[int] = key_offsets.tolist()
-    if cuts[0] != 0 or cuts[-1] != key_bytes or any(a >= b for a, b in pairwise(cuts)):
+    if cuts[0] != 0 or cuts[-1] != key_bytes or not (np.diff(np.array(cuts, np.int64)) > 0).all():
         raise _BadIndex("key offsets are out of order")
-    starts, lengths = offsets.tolist(), stored.tolist()
-    ends = [start + length for start, length in zip(starts, lengths, strict=True)]
-    if ends[-1] > data_end or any(end > start for end, start in zip(ends, starts[1:], strict=False)):
-        raise _BadIndex("blocks overlap or lie outside the file")
+    _check_places(np.frombuffer(offsets, np.uint64), np.frombuffer(stored, np.uint32), data_end)
     pieces = [keys[a:b] for a, b in pairwise(cuts)]
-    if any(a > b for a, b in pairwise(pieces)):
+    if pieces != sorted(pieces):
         raise _BadIndex("keys are out of order")
-    if not all(rows.tolist()) or max(continues.tolist()) > 1:
+    if not np.frombuffer(rows, np.uint32).all() or max(continues) > 1:
         raise _BadIndex("a block without rows")
-    return Index(starts, lengths, rows.tolist(), crcs.tolist(), continues.tobytes(), pieces[:-1], pieces[-1])
+    return Index(offsets, stored, rows, crcs, continues, pieces[:-1], pieces[-1])
+
+
+def _check_places(offsets: npt.NDArray[np.uint64], stored: npt.NDArray[np.uint32], data_end: int) -> None:
+    """Raise unless blocks lie one after another, before ``data_end``."""
+    starts = offsets.astype(np.int64)
+    ends = starts + stored
+    if starts.min() < 0 or ends[-1] > data_end or (ends[:-1] > starts[1:]).any():
+        raise _BadIndex("blocks overlap or lie outside the file")

@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, decode_block
+from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, decode_block, stored_raw_bytes
 from slate_async.format.block_encoding import encode_block
 from slate_async.format.checksum import crc32c_of_parts
 from slate_async.format.columns import Columns, concat
@@ -33,6 +33,7 @@ from slate_async.format.header import (
     peek_header,
 )
 from slate_async.objectstore.protocol import Buffer
+from slate_async.runtime.memory_budget import over_budget
 
 __all__ = ["decode_segment", "encode_fence", "encode_segment", "log_object_id", "peek_header"]
 
@@ -69,21 +70,30 @@ def encode_segment(
 
 
 def decode_segment(
-    data: Buffer, *, object_name: str, database_id: UUID | None = None, log_id: int | None = None
+    data: Buffer,
+    *,
+    object_name: str,
+    database_id: UUID | None = None,
+    log_id: int | None = None,
+    most_bytes: int | None = None,
 ) -> tuple[ObjectHeader, Columns]:
     """The header and all rows, in write order, of the whole object ``data``.
 
     Raises `CorruptionError` for anything that is not a sound log segment of that database and position (a fence
-    is not one: look at `peek_header` first), `InvalidError` for a newer format."""
+    is not one: look at `peek_header` first), `InvalidError` for a newer format, `ConfigError` if its rows take more
+    than ``most_bytes``."""
     object_id = None if log_id is None else log_object_id(log_id)
     header = decode_header(data, object_name=object_name, database_id=database_id, object_id=object_id)
     if header.kind is not ObjectKind.LOG_SEGMENT:
         raise CorruptionError(f"is a {header.kind.name}, not a log segment", object_name=object_name, offset=10)
     body = check_body(header, data, object_name=object_name)
     parts: list[Columns] = []
-    at = 0
+    at = raw_bytes = 0
     while at < len(body):
         stored, at = _next_block(body, at, object_name)
+        raw_bytes += stored_raw_bytes(stored)
+        if most_bytes is not None and raw_bytes > most_bytes:
+            raise over_budget(object_name, raw_bytes, most_bytes)
         offset = HEADER_BYTES + at - len(stored) - (-len(stored) % 8)
         parts.append(decode_block(stored, object_name=object_name, offset=offset))
     if not parts:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.format.arrays import number_array
 from slate_async.format.block import binary_buffers
 from slate_async.format.columns import Columns
 
@@ -51,7 +52,7 @@ def _by_key(keys: pa.BinaryArray) -> tuple[Order, Mask]:
     numbers, whole = _numbers(keys)
     if not len(numbers):
         order = _by_whole_key(keys)
-        return order, repeated_keys(keys.take(pa.array(order)))
+        return order, repeated_keys(keys.take(number_array(order)))
     in_runs = np.count_nonzero(numbers[1:] < numbers[:-1]) * RUN_ROWS < len(numbers)
     order = np.argsort(numbers, kind="stable" if in_runs else None)
     ordered = numbers[order]
@@ -60,12 +61,12 @@ def _by_key(keys: pa.BinaryArray) -> tuple[Order, Mask]:
     if repeats.any() and not whole:
         alike = _with_neighbour(repeats)
         among = order[alike]
-        found = keys.take(pa.array(among))
+        found = keys.take(number_array(among))
         again = repeated_keys(found)
         if not np.array_equal(again, repeats[alike]):
             places = _by_whole_key(found)
             order[alike] = among[places]
-            again = repeated_keys(found.take(pa.array(places)))
+            again = repeated_keys(found.take(number_array(places)))
         repeats[alike] = again
     return order, repeats
 

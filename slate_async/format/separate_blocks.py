@@ -7,22 +7,21 @@ reader sees every row. Where a check fails the blocks are decoded one by one, wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.format.block import decode_block, open_stored
+from slate_async.format.block import open_block, open_stored
 from slate_async.format.block_parts import BlockParts, CheckedParts, StoredBlock, UnsoundError, offsets_of
 from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.format.joined_blocks import MAX_JOINED_BYTES, binary_of
 from slate_async.format.ordering import repeated_keys
+from slate_async.format.raw_block import RawBlock
 from slate_async.types import PUT
 
 
-def decode_each(blocks: Sequence[StoredBlock], *, object_name: str) -> list[Columns]:
-    """The rows of each of ``blocks`` (1 or more), which know from when on all of them are seen (`seen_from_of`).
+def open_each(blocks: Sequence[StoredBlock], *, object_name: str) -> list[tuple[RawBlock, int | None]]:
+    """The rows of each of ``blocks`` (1 or more), and from when on all of them are seen (`seen_from_of`).
 
     No block's rows keep the bytes of another in memory. Raises as `decode_block`."""
     raws: list[bytes] = []
@@ -47,35 +46,18 @@ def seen_from_of(rows: Columns) -> int | None:
     return int(rows.seqs.max())
 
 
-def _alone(block: StoredBlock, object_name: str) -> Columns:
+def _alone(block: StoredBlock, object_name: str) -> tuple[RawBlock, int | None]:
     stored = bytes(block.data)
-    rows = decode_block(stored, object_name=object_name, offset=block.offset, expected_crc=block.crc)
-    return replace(rows, seen_from=seen_from_of(rows))
+    raw = open_block(stored, object_name=object_name, offset=block.offset, expected_crc=block.crc)
+    return raw, seen_from_of(raw.columns())
 
 
-def _each(raws: list[bytes]) -> list[Columns]:
+def _each(raws: list[bytes]) -> list[tuple[RawBlock, int | None]]:
     parts = BlockParts()
     for raw in raws:
         parts.add(memoryview(raw))
     seen_from = _seen_from_of_each(parts, parts.check())
-    binary, found = pa.binary(), []
-    for at, rows in enumerate(parts.rows):
-        keys = [None, pa.py_buffer(parts.key_offsets[at]), pa.py_buffer(parts.keys[at])]
-        values = [None, pa.py_buffer(parts.value_offsets[at]), pa.py_buffer(parts.values[at])]
-        seqs, expire = parts.seqs.parts[at], parts.expire.parts[at]
-        base = parts.seqs.uniform[at]
-        found.append(
-            Columns(
-                pa.Array.from_buffers(binary, rows, keys, 0),
-                pa.Array.from_buffers(binary, rows, values, 0),
-                np.arange(base, base + rows, dtype=np.uint64) if seqs is None else np.frombuffer(seqs, "<u8"),
-                parts.kinds.of(at, rows),
-                None if expire is None else np.frombuffer(expire, "<i8"),
-                parts.create.of(at, rows),
-                seen_from[at],
-            )
-        )
-    return found
+    return [(RawBlock(raw, len(raw), checked=True), seen) for raw, seen in zip(raws, seen_from, strict=True)]
 
 
 def _seen_from_of_each(parts: BlockParts, checked: CheckedParts) -> list[int | None]:

@@ -39,6 +39,8 @@ _SECTION = struct.Struct("<IIQQII")
 _USUAL_BLOCK_BYTES = 16 << 10
 _USUAL_FILTER_BITS = 10
 _USUAL_REST_BYTES = 4 << 10
+_OBJECT_BYTES = 3000
+"""Of the objects of an `SstMeta`, roughly."""
 _KNOWN_SECTIONS = (SECTION_FILTER, SECTION_INDEX, SECTION_STATS)
 
 
@@ -91,6 +93,11 @@ class SstMeta:
     index: Index
     filter: Filter | None
     stats: SstStats
+
+    @property
+    def nbytes(self) -> int:
+        """About what it occupies in memory."""
+        return self.index.nbytes + (0 if self.filter is None else len(self.filter.bits)) + _OBJECT_BYTES
 
 
 def encode_footer(footer: SstFooter) -> bytes:

@@ -15,19 +15,22 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from metastores.protocol import Register
-from slate_async.errors import InvalidError, UnavailableError
+from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 from slate_async.gc.batch import Batch
 from slate_async.gc.log import LogJudge
 from slate_async.gc.plan import UnnamedSst, with_floor
 from slate_async.gc.reachable import Reach, Reachable, VersionGoneError
 from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
-from slate_async.gc.sightings import PREFIX as SIGHTINGS_PREFIX
 from slate_async.gc.sightings import Sighting, newest_until, parse_sighting, revise
+from slate_async.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.log import register as registers
 from slate_async.log.names import PREFIX as LOG_PREFIX
+from slate_async.log.protocol import CheckPlace, nothing_to_prove
 from slate_async.manifest.collection import Collect
+from slate_async.manifest.compactions import work_mark
 from slate_async.manifest.driver import ManifestDriver, translated
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
@@ -38,7 +41,7 @@ from slate_async.sst.names import SST_PREFIX, parse_sst_key
 logger = logging.getLogger(__name__)
 OVERTAKEN_LIMIT = 5
 """How often a round whose state was overtaken by another collector is begun anew."""
-LEFTOVERS_PREFIX = "gc/"
+NOTES_PREFIX = "gc/"
 UNNAMED = "no manifest version that stays names it, nor does a compaction"
 LEFT_OVER = "left by a creation that did not come to its end"
 
@@ -48,11 +51,13 @@ class Limits:
     """min_age_ms: work begun less than this ago is not refused
     skew_ms: how far clocks of different machines may be apart
     max_deletes: objects, and as many manifest versions, deleted in one round
+    stalled_ms: a compactor that put nothing down for this long loses its registered compactions, and its role
     """
 
     min_age_ms: int
     skew_ms: int
     max_deletes: int
+    stalled_ms: int
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class _Judged:
     state: ManifestState
     reachable: Reachable
     unnamed: Sequence[UnnamedSst]
-    sightings: Sequence[Sighting]
+    notes: Sequence[str]
 
     @property
     def waiting(self) -> int:
@@ -93,11 +98,20 @@ class _Judged:
 
 
 class Collector:
-    """Collects the garbage of one database. ``register``: the writer's, of an epoch-prefixed log."""
+    """Collects the garbage of one database. ``register``: the writer's, of an epoch-prefixed log; ``check_place``: see
+    `slate_async.log.protocol.CheckPlace`, asked before each round."""
 
     def __init__(
-        self, store: ObjectStore, driver: ManifestDriver, register: Register | None, runtime: Runtime, limits: Limits
+        self,
+        store: ObjectStore,
+        driver: ManifestDriver,
+        register: Register | None,
+        runtime: Runtime,
+        limits: Limits,
+        *,
+        check_place: CheckPlace = nothing_to_prove,
     ) -> None:
+        self._check_place = check_place
         self._store = store
         self._driver = driver
         self._register = register
@@ -120,7 +134,7 @@ class Collector:
         await self._collect_ssts(judged, batch)
         await self._collect_leftovers(judged, batch)
         if not dry_run:
-            await self._revise_sightings(judged)
+            await self._revise_notes(judged)
         report = _report(judged, versions, batch, self._limits, dry_run=dry_run)
         if not dry_run:
             self._count(report)
@@ -133,11 +147,12 @@ class Collector:
         for _ in range(OVERTAKEN_LIMIT):
             head = await self._driver.load()
             if head is None:
-                raise InvalidError("there is no database here; check the path and the metastore")
-            if not head.initialized and head.destroyed_at_ms is None:
+                raise NotFoundError("there is no database here; check the path and the metastore")
+            if not head.initialized and head.destroyed_at_ms is None and head.mirrored is None:
                 raise InvalidError(
-                    "the database is a clone or mirror whose initialization has not finished; finish or destroy it"
+                    "the database is a clone whose initialization has not finished; finish or destroy it"
                 )
+            await self._check_place(head)
             try:
                 return await self._judge_by(head, dry_run)
             except VersionGoneError as gone:
@@ -148,10 +163,10 @@ class Collector:
 
     async def _judge_by(self, head: ManifestState, dry_run: bool) -> _Judged:
         limits, now_ms = self._limits, self._runtime.clock.now_ms()
-        known = [one async for info in self._listed(SIGHTINGS_PREFIX) if (one := parse_sighting(info.key)) is not None]
+        notes = [info.key async for info in self._listed(NOTES_PREFIX)]
         now = Sighting(head.version, now_ms)
-        aged = newest_until([*known, now], now_ms - limits.min_age_ms)
-        edit = Collect(now_ms, limits.skew_ms)
+        aged = newest_until([*_sightings(notes), now], now_ms - limits.min_age_ms)
+        edit = Collect(now_ms, limits.skew_ms, stalled=self._stalled(head, notes, now_ms))
         trial = edit.apply(head) or head
         unnamed = await self._unnamed(await self._reach.of(trial))
         edit = with_floor(edit, trial, aged, unnamed)
@@ -160,7 +175,17 @@ class Collector:
             state = head
         elif not dry_run:
             state = await self._driver.commit(edit)
-        return _Judged(now_ms, head, state, await self._reach.of(state), unnamed, known)
+        return _Judged(now_ms, head, state, await self._reach.of(state), unnamed, notes)
+
+    def _stalled(self, head: ManifestState, notes: Sequence[str], now_ms: int) -> str:
+        """The mark of the registered compactions if nobody was at work on them for too long, else nothing. What was
+        released is not waited for longer than for other work: whoever would resume it is not there."""
+        mark = work_mark(head)
+        patience_ms = self._limits.stalled_ms
+        if not head.compactor_token:
+            patience_ms = min(patience_ms, self._limits.min_age_ms)
+        since_ms = stands_since(_stalls(notes), mark, now_ms, self._limits.skew_ms)
+        return mark if now_ms - since_ms >= patience_ms else ""
 
     async def _unnamed(self, reachable: Reachable) -> list[UnnamedSst]:
         """SSTs that nothing names, in the order of their names, so those made for old versions first."""
@@ -176,12 +201,9 @@ class Collector:
     # ---- deleting
 
     async def _collect_versions(self, judged: _Judged, dry_run: bool) -> int:
-        retained, metastore = sorted(judged.reachable.versions), self._driver.metastore
-        if not dry_run:
-            most = self._limits.max_deletes
-            return await translated(metastore.collect(retained, as_of=judged.state.ref, limit=most))
-        stored = await translated(metastore.versions())
-        return sum(ref.version < judged.state.version and ref not in judged.reachable.versions for ref in stored)
+        retained, most = sorted(judged.reachable.versions), self._limits.max_deletes
+        collecting = self._driver.metastore.collect(retained, as_of=judged.state.ref, limit=most, dry_run=dry_run)
+        return await translated(collecting)
 
     async def _collect_log(self, judged: _Judged, batch: Batch) -> None:
         register = None
@@ -205,27 +227,30 @@ class Collector:
         await batch.flush()
 
     async def _collect_leftovers(self, judged: _Judged, batch: Batch) -> None:
-        """What is under ``gc/`` besides sightings, once it is old."""
+        """What is under ``gc/`` besides the notes of collectors, once it is old."""
         before_ms = judged.now_ms - self._limits.min_age_ms - self._limits.skew_ms
         await batch.begin("leftovers")
-        async for info in self._listed(LEFTOVERS_PREFIX):
-            old = parse_sighting(info.key) is None and info.last_modified_ms < before_ms
+        async for info in self._listed(NOTES_PREFIX):
+            noted = parse_sighting(info.key) is not None or parse_stall(info.key) is not None
+            old = not noted and info.last_modified_ms < before_ms
             if old and not await batch.take(Garbage(info.key, info.size, LEFT_OVER)):
                 break
         await batch.flush()
 
-    async def _revise_sightings(self, judged: _Judged) -> None:
-        changes = revise(
-            judged.sightings,
-            Sighting(judged.state.version, judged.now_ms),
-            min_age_ms=self._limits.min_age_ms,
-            skew_ms=self._limits.skew_ms,
+    async def _revise_notes(self, judged: _Judged) -> None:
+        limits, now_ms = self._limits, judged.now_ms
+        heads = revise(
+            _sightings(judged.notes),
+            Sighting(judged.state.version, now_ms),
+            min_age_ms=limits.min_age_ms,
+            skew_ms=limits.skew_ms,
             waiting=judged.waiting > 0,
         )
-        for one in changes.add:
-            await self._store.put(one.key, b"")
-        if changes.remove:
-            await self._store.delete([one.key for one in changes.remove])
+        stalls = revise_stalls(_stalls(judged.notes), work_mark(judged.state), now_ms, limits.skew_ms)
+        for key in (*(one.key for one in heads.add), *stalls.add):
+            await self._store.put(key, b"")
+        if gone := [*(one.key for one in heads.remove), *stalls.remove]:
+            await self._store.delete(gone)
 
     async def _listed(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """The objects of a folder, with a turn for others now and then."""
@@ -240,6 +265,8 @@ class Collector:
         self.stats.manifest_versions += report.manifest_versions
         self.stats.objects += len(report.objects)
         self.stats.bytes += report.deleted_bytes
+        if report.evicted:
+            logger.warning("gave up compactions that nobody went on with: %s", ", ".join(map(str, report.evicted)))
         if report.objects or report.manifest_versions:
             logger.info(
                 "collected %d objects of %d bytes and %d manifest versions, by manifest version %d",
@@ -262,7 +289,22 @@ def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry
         waiting=judged.waiting,
         truncated=batch.truncated or versions >= limits.max_deletes,
         held_by=_old_compactions(state, judged.now_ms - limits.min_age_ms),
+        evicted=_evicted(head, state),
     )
+
+
+def _sightings(notes: Sequence[str]) -> list[Sighting]:
+    return [one for key in notes if (one := parse_sighting(key)) is not None]
+
+
+def _stalls(notes: Sequence[str]) -> list[Stall]:
+    return [one for key in notes if (one := parse_stall(key)) is not None]
+
+
+def _evicted(head: ManifestState, state: ManifestState) -> tuple[UUID, ...]:
+    """What was registered in ``head``, if the role was taken from its compactor, and given to nobody, by ``state``."""
+    taken = state.compactor_epoch > head.compactor_epoch and not state.compactor_token
+    return tuple(one.id for one in head.compactions) if taken else ()
 
 
 def _old_compactions(state: ManifestState, before_ms: int) -> tuple[HoldingCompaction, ...]:

@@ -26,8 +26,9 @@ COMPACTED = "its rows are in SSTs, and no checkpoint needs this part of the log"
 OF_A_ZOMBIE = "its position in the log belongs to another writer epoch"
 
 
-class _Held(NamedTuple):
-    """Log positions a checkpoint needs, and which epoch's objects (none: any epoch's)."""
+class HeldLog(NamedTuple):
+    """Log positions a checkpoint needs, ``first`` to ``last`` (``None``: all there are), and which epoch's objects (no
+    ranges: any epoch's)."""
 
     first: int
     last: int | None
@@ -39,9 +40,10 @@ class _Held(NamedTuple):
         return epoch is None or not self.ranges or owner_of(log_id, self.ranges) == epoch
 
 
-def _held(checkpoint: Checkpoint) -> _Held:
+def held_log(checkpoint: Checkpoint) -> HeldLog:
+    """The part of the log that stays because of ``checkpoint``."""
     ranges = tuple(EpochRange(epoch, first) for epoch, first in checkpoint.log_ranges)
-    return _Held(checkpoint.log_start, checkpoint.log_end, ranges)
+    return HeldLog(checkpoint.log_start, checkpoint.log_end, ranges)
 
 
 class LogJudge:
@@ -54,7 +56,7 @@ class LogJudge:
     def __init__(self, state: ManifestState, keys: frozenset[str], register: WriterRegister | None) -> None:
         self._start = state.log_start
         self._contiguous = state.log_protocol == "contiguous"
-        self._held: Sequence[_Held] = tuple(_held(one) for one in state.checkpoints)
+        self._held: Sequence[HeldLog] = tuple(held_log(one) for one in state.checkpoints)
         self._keys = keys
         self._register = register
 

@@ -1,19 +1,23 @@
-"""What a manifest state keeps: itself, its checkpoints' versions with the full ones they are changes to, and every SST
-any of them, a compaction's finished part, or a pending ingest names.
+"""What a database keeps, for whoever asks: collectors, which delete the rest, and `slate_async.verify`, which looks
+whether it is all there.
 
-Reachable = head, checkpoints, registered compactions, pending ingests. The inputs of a compaction need no mention: it
-can only be committed while the head names them all.
+Reachable = head, checkpoints' versions with the full ones they are changes to, and of the head alone: the finished
+parts of registered compactions, pending ingests, ingests that change feeds are to deliver. A checkpoint's version may
+name some of those, too: they were a matter of the time when it was the head. The inputs of a compaction need no
+mention: it can only be committed while the head names them all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.runtime.protocol import Runtime
 
 
@@ -42,30 +46,41 @@ class VersionGoneError(Exception):
         )
 
 
-def own_keys(state: ManifestState) -> frozenset[str]:
-    """The SSTs a state reads from that are its own database's."""
-    return frozenset(sst.location for sst in state.ssts() if sst.database_id is None)
+def living_versions(head: ManifestState) -> list[VersionRef]:
+    """The versions that are read while ``head`` is the head: itself and those of its checkpoints."""
+    return list(dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]))
 
 
-def finished_keys(state: ManifestState) -> frozenset[str]:
+def finished_ssts(head: ManifestState) -> Iterator[SstRef]:
     """The outputs of finished parts of registered compactions, which a later compactor goes on from."""
-    return frozenset(
-        sst.location
-        for compaction in state.compactions
-        for part in compaction.finished
-        for sst in part.ssts
-        if sst.database_id is None
-    )
+    return (sst for compaction in head.compactions for part in compaction.finished for sst in part.ssts)
 
 
-def pending_keys(state: ManifestState) -> frozenset[str]:
+def pending_ssts(head: ManifestState) -> Iterator[SstRef]:
     """The SSTs of ingests that are committed and wait to be admitted."""
-    return frozenset(sst.location for ingest in state.ingests for sst in ingest.ssts)
+    return (sst for ingest in head.ingests for sst in ingest.ssts)
 
 
-def fed_keys(state: ManifestState) -> frozenset[str]:
+def fed_ssts(head: ManifestState) -> Iterator[SstRef]:
     """The SSTs of ingests that change feeds have not delivered."""
-    return frozenset(sst.location for one in state.checkpoints if one.feed is not None for sst in one.feed.ingests)
+    return (sst for one in head.checkpoints if one.feed is not None for sst in one.feed.ingests)
+
+
+def waiting_ssts(head: ManifestState) -> Iterator[SstRef]:
+    """SSTs that ``head`` keeps, as the head, besides those it reads from."""
+    return chain(finished_ssts(head), pending_ssts(head), fed_ssts(head))
+
+
+def reachable_ssts(head: ManifestState, versions: Iterable[ManifestState]) -> Iterator[SstRef]:
+    """Every SST that must be there while ``head`` is the head, a parent's included; one may come several times.
+
+    versions: those of `living_versions`, or as many of them as can be read"""
+    return chain(waiting_ssts(head), *(version.ssts() for version in versions))
+
+
+def own_keys(ssts: Iterable[SstRef]) -> frozenset[str]:
+    """Where those lie that are the database's own."""
+    return frozenset(sst.location for sst in ssts if sst.database_id is None)
 
 
 class _Kept(NamedTuple):
@@ -87,14 +102,14 @@ class Reach:
         """What ``state`` keeps: a committed state, or one that an edit made of it.
 
         Raises `VersionGoneError`: a collector that knows newer states was here, or the manifest is damaged."""
-        named = dict.fromkeys([state.ref, *(one.ref for one in state.checkpoints)])
+        named = dict.fromkeys(living_versions(state))
         self._known = {ref: known for ref, known in self._known.items() if ref in named}
         for ref in named:
             if ref not in self._known:
                 self._known[ref] = await self._read(ref)
         known = list(self._known.values())
         bases = [one.base for one in known if one.base is not None]
-        waiting = finished_keys(state) | pending_keys(state) | fed_keys(state)
+        waiting = own_keys(waiting_ssts(state))
         keys = await self._runtime.offload.run(lambda: waiting.union(*(one.keys for one in known)))
         return Reachable(keys, frozenset([*named, *bases]))
 
@@ -102,4 +117,4 @@ class Reach:
         stored = await self._driver.read_stored(ref)
         if stored is None:
             raise VersionGoneError(ref)
-        return _Kept(await self._runtime.offload.run(lambda: own_keys(stored.state)), stored.base)
+        return _Kept(await self._runtime.offload.run(lambda: own_keys(stored.state.ssts())), stored.base)

@@ -35,7 +35,7 @@ class HoldingCompaction:
         return (
             f"compaction {self.id}, begun at manifest version {self.base_version} about {since}, holds back garbage"
             " made since; if no compactor is at work on it, run `slate compact`, or open one: it is then finished or"
-            " dropped"
+            " dropped, else given up after gc_stalled_compaction_ms"
         )
 
 
@@ -56,13 +56,13 @@ class CollectionReport:
     manifest_version: the version it was judged by
     sst_floor: the manifest's after it: SSTs made for older versions can be added no more
     expired_checkpoints: taken out of the manifest
-    manifest_versions: versions, and bodies of commits that lost, deleted. A dry run cannot know of the latter, nor
-    count the version that its own commit would outdate
+    manifest_versions: versions, and bodies of commits that lost, deleted. A dry run does not count the version that a
+    round's own commit would outdate
     objects: log objects, SSTs and leftovers deleted
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
     truncated: more was found than one round deletes
-    held_by: compactions begun more than ``gc_min_age_ms`` ago that are still registered; an abandoned one holds
-    ``sst_floor`` down until a compactor runs
+    held_by: compactions begun more than ``gc_min_age_ms`` ago that are still registered: they hold ``sst_floor`` down
+    evicted: compactions that nobody went on with, given up: what they wrote is garbage now
     detached: a clone gave its parents up, since nothing names their SSTs any more
     removed: a database destroyed before was removed for good
     abandoned: clones whose making was broken off long ago, by their URLs: removed, with what they held in their parent
@@ -77,6 +77,7 @@ class CollectionReport:
     waiting: int
     truncated: bool
     held_by: tuple[HoldingCompaction, ...] = ()
+    evicted: tuple[UUID, ...] = ()
     detached: bool = False
     removed: bool = False
     abandoned: tuple[str, ...] = ()

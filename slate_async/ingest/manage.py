@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from slate_async.errors import ConflictError, InvalidError, UnavailableError
+from slate_async.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from slate_async.ingest.spec import IngestedSst, IngestSpec, references
 from slate_async.log.extent import LogExtent
 from slate_async.manifest.checkpoints import CreateCheckpoint
@@ -236,7 +236,7 @@ async def withdraw(
     Raises `ConflictError` if a later batch of its stream waits behind it, `InvalidError` if there is no such job."""
     state = await driver.existing(f"the database of ingest {job_id!r}")
     if job_info(state, job_id) is None:
-        raise InvalidError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
+        raise NotFoundError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
     state = await driver.commit(WithdrawIngest(job_id, clock.now_ms(), unless_committed, base_version))
     found, record = _known(state, job_id), find_record(state, job_id)
     return found if record is None else replace(found, state=record.outcome)

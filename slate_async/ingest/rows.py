@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.errors import InvalidError
+from slate_async.format.arrays import mask_array
 from slate_async.format.columns import NO_EXPIRY, Columns
-from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
+from slate_async.types import DELETE, FORMAT_LIMITS, PUT, RowLimits
 
 Duplicates = Literal["error", "last"]
 COLUMNS = ("key", "value", "op", "expire_time")
@@ -34,9 +35,10 @@ class RowChecker:
     """Turns the batches of one task into `Columns`, in order. ``duplicates``: what equal keys are: an error, or all but
     the last of them dropped. Errors name the row, counted from 0 over all batches, and its key."""
 
-    def __init__(self, create_ms: int, duplicates: Duplicates) -> None:
+    def __init__(self, create_ms: int, duplicates: Duplicates, limits: RowLimits = FORMAT_LIMITS) -> None:
         self._create_ms = create_ms
         self._duplicates = duplicates
+        self._limits = limits
         self._rows = 0
         self._kept = 0
         self._held: Columns | None = None
@@ -88,9 +90,9 @@ class RowChecker:
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         lengths = pc.fill_null(pc.binary_length(keys), 0)
-        wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, MAX_KEY_BYTES))
+        wrong = pc.or_(pc.equal(lengths, 0), pc.greater(lengths, self._limits.max_key_bytes))
         self._refuse(pc.is_null(keys), keys, lambda at: "its key is null")
-        self._refuse(wrong, keys, lambda at: f"a key has 1 to {MAX_KEY_BYTES} bytes, not {lengths[at].as_py()}")
+        self._refuse(wrong, keys, lambda at: f"a key has {self._limits.describe_key()}, not {lengths[at].as_py()}")
 
     def _check_values(
         self, values: pa.BinaryArray, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
@@ -98,14 +100,14 @@ class RowChecker:
         """Values as they are stored: those of deletes are empty."""
         deleted = kinds == DELETE
         missing = values.is_null().to_numpy(zero_copy_only=False) & ~deleted
-        self._refuse(pa.array(missing), keys, lambda at: "its value is null, and it is no delete")
+        self._refuse(mask_array(missing), keys, lambda at: "its value is null, and it is no delete")
         lengths = pc.fill_null(pc.binary_length(values), 0)
         self._refuse(
-            pc.greater(lengths, MAX_VALUE_BYTES),
+            pc.greater(lengths, self._limits.max_value_bytes),
             keys,
-            lambda at: f"a value has up to {MAX_VALUE_BYTES} bytes, not {lengths[at].as_py()}",
+            lambda at: f"a value has {self._limits.describe_value()}, not {lengths[at].as_py()}",
         )
-        return pc.if_else(pa.array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
+        return pc.if_else(mask_array(deleted), pa.scalar(b"", pa.binary()), values) if deleted.any() else values
 
     def _expiry(
         self, column: pa.Array, kinds: npt.NDArray[np.uint8], keys: pa.BinaryArray
@@ -120,7 +122,7 @@ class RowChecker:
             raise InvalidError(f"expire_time is a timestamp, or milliseconds, not {times.type}")
         whole = pc.fill_null(_cast(times, pa.int64(), "expire_time"), NO_EXPIRY)
         found: npt.NDArray[np.int64] = whole.to_numpy(zero_copy_only=False)
-        self._refuse(pa.array(found < 0), keys, lambda at: f"it expires at {int(found[at])} ms, before 1970")
+        self._refuse(mask_array(found < 0), keys, lambda at: f"it expires at {int(found[at])} ms, before 1970")
         return np.where(kinds == DELETE, np.int64(NO_EXPIRY), found)
 
     def _refuse(self, wrong: pa.BooleanArray, keys: pa.BinaryArray, say: Callable[[int], str]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -25,13 +25,15 @@ from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
+from slate_async.types import FORMAT_LIMITS, RowLimits
 
 JOB = "slate-ingest"
 """Object metadata: the job that an SST was made for."""
 SLICE_ROWS = 65_536
 """A larger batch is taken in slices of so many rows."""
 GAPS_IN_PARALLEL = 4
-Batches = Iterable[pa.RecordBatch | pa.Table] | AsyncIterable[pa.RecordBatch | pa.Table]
+Arrow: TypeAlias = pa.RecordBatch | pa.Table
+Batches: TypeAlias = Arrow | Iterable[Arrow] | AsyncIterable[Arrow]
 
 
 async def write_ssts(
@@ -42,6 +44,7 @@ async def write_ssts(
     *,
     duplicates: Duplicates = "error",
     open_old: OpenOld | None = None,
+    limits: RowLimits = FORMAT_LIMITS,
 ) -> list[IngestedSst]:
     """Write ``batches`` (columns as in `slate_async.ingest.rows`; keys ascending over all of them) as SSTs.
 
@@ -51,7 +54,7 @@ async def write_ssts(
     `ConflictError` if what is replaced is kept no longer, `UnavailableError`; what was uploaded then is garbage."""
     if duplicates not in ("error", "last"):
         raise InvalidError(f"duplicates is 'error' or 'last', not {duplicates!r}")
-    async with aclosing(_checked(batches, RowChecker(spec.begun_ms, duplicates), runtime)) as rows:
+    async with aclosing(_checked(batches, RowChecker(spec.begun_ms, duplicates, limits), runtime)) as rows:
         if spec.replaces is None:
             return await _stored(rows, store, spec, runtime)
         assert open_old is not None
@@ -114,8 +117,10 @@ async def _sliced(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
                 yield part.slice(start, SLICE_ROWS)
 
 
-async def _each(batches: Batches) -> AsyncIterator[pa.RecordBatch | pa.Table]:
-    if isinstance(batches, AsyncIterable):
+async def _each(batches: Batches) -> AsyncIterator[Arrow]:
+    if isinstance(batches, pa.RecordBatch | pa.Table):  # which are iterable, too: by their columns
+        yield batches
+    elif isinstance(batches, AsyncIterable):
         async for one in batches:
             yield one
     else:

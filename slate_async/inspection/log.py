@@ -62,7 +62,8 @@ async def inspect_log(site: Site) -> LogInspection:
         if cell is not None:
             register = registers.decode(cell.value)
     keys = frozenset(sst.location for sst in state.ssts() if sst.database_id is None)
-    check = LogCheck(site.store, state, register, keys, site.runtime.offload)
+    most_bytes = site.settings.decode_memory_bytes
+    check = LogCheck(site.store, state, register, keys, site.runtime.offload, most_bytes)
     listed, _ = await check.listed()
     checked = await map_bounded(lambda one: check.check(*one), listed, IN_PARALLEL) if listed else []
     return LogInspection(

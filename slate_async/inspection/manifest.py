@@ -9,7 +9,9 @@ from typing import Self
 from metastores.protocol import VersionRef
 from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError
+from slate_async.format.marker import Marker
 from slate_async.manifest.driver import translated
+from slate_async.manifest.marker import read_marker
 from slate_async.manifest.state import ManifestState, SstRef
 
 
@@ -19,11 +21,13 @@ class ManifestInspection:
 
     base: the full version that it is a change to; ``None``: it is full itself
     versions: all that are stored, ascending
+    marker: of a database whose metadata is elsewhere: the one in its place; it should carry the manifest's ids
     """
 
     state: ManifestState
     base: VersionRef | None
     versions: tuple[VersionRef, ...]
+    marker: Marker | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,9 @@ async def inspect_manifest(site: Site) -> ManifestInspection:
     stored = await site.driver.read_stored(state.ref)
     if stored is None:
         raise CorruptionError("was deleted while it was read", object_name=f"manifest version {state.version}")
-    return ManifestInspection(state, stored.base, tuple(await translated(site.driver.metastore.versions())))
+    found = await read_marker(site.store) if site.ground.must_be_proved(state) else None
+    versions = tuple(await translated(site.driver.metastore.versions()))
+    return ManifestInspection(state, stored.base, versions, None if found is None else found.marker)
 
 
 def inspect_runs(state: ManifestState) -> list[RunInspection]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from slate_async.clone.site import Site
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
 from slate_async.format.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
@@ -66,7 +66,7 @@ async def inspect_sst(site: Site, wanted: str, ssts: Callable[[UUID], SstOpener]
     try:
         return await _inspect(found, site)
     except ObjectNotFoundError as error:
-        raise InvalidError(f"there is no SST {wanted} here; `inspect runs` names those there are") from error
+        raise NotFoundError(f"there is no SST {wanted} here; `inspect runs` names those there are") from error
 
 
 async def _find(site: Site, state: ManifestState, wanted: str, opener: SstOpener) -> _Found:
@@ -81,7 +81,7 @@ async def _find(site: Site, state: ManifestState, wanted: str, opener: SstOpener
                 return _Found(site.store, info.key, None)
     elif wanted.startswith((SST_PREFIX, LOG_PREFIX)):
         return _Found(site.store, wanted, None)
-    raise InvalidError(
+    raise NotFoundError(
         f"there is no SST {wanted!r} here; name a key (sst/…, log/…) or an object id of 32 hexadecimal digits, as"
         " `inspect runs` shows them"
     )

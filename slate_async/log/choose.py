@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from metastores.protocol import Register
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.protocol import Log, LogReader
+from slate_async.log.protocol import CheckPlace, Log, LogReader
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
@@ -23,9 +23,10 @@ def log_of(
     settings: Settings,
     *,
     whole: bool,
+    check_place: CheckPlace,
 ) -> Log:
     """``register``: the writer's, for an epoch-prefixed log. ``whole``: a take-over reads log objects whole, not only
-    their headers."""
+    their headers. ``check_place``: see `slate_async.log.protocol.CheckPlace`."""
     reader = LogReader(store, state.database_id, whole=whole)
     if register is None:
         return ContiguousLog(
@@ -36,6 +37,7 @@ def log_of(
             deadline_ms=settings.retry_deadline_ms,
             takeover_deadline_ms=settings.takeover_deadline_ms,
             poll_interval_ms=settings.manifest_poll_interval_ms,
+            check_place=check_place,
         )
     return EpochPrefixedLog(
         store,
@@ -46,4 +48,5 @@ def log_of(
         deadline_ms=settings.retry_deadline_ms,
         takeover_deadline_ms=settings.takeover_deadline_ms,
         gap_wait_ms=settings.log_gap_wait_ms,
+        check_place=check_place,
     )

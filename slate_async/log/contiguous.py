@@ -8,20 +8,32 @@ writer's object; a fenced writer meets a fence on its next put, or is behind one
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
 
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
-from slate_async.log.listing import LogMovedError, contiguous_run
+from slate_async.log.listing import LogMovedError, contiguous_ids
 from slate_async.log.names import contiguous_key
-from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
+from slate_async.log.protocol import (
+    NO_REPLAY,
+    Backoff,
+    CheckPlace,
+    Inherited,
+    LogObject,
+    LogReader,
+    Replay,
+    copied_metadata,
+    nothing_to_prove,
+)
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError, ObjectStore
 from slate_async.runtime.protocol import Runtime
 
 logger = logging.getLogger(__name__)
-LOST_IDS_BEFORE_WAITING = 8
+LOST_IDS_BEFORE_WAITING = 16
 
 
 class ContiguousLog:
@@ -37,10 +49,12 @@ class ContiguousLog:
         deadline_ms: int,
         takeover_deadline_ms: int,
         poll_interval_ms: int,
+        check_place: CheckPlace = nothing_to_prove,
     ) -> None:
         self._store = store
         self._reader = reader
         self._load_head = load_head
+        self._check_place = check_place
         self._runtime = runtime
         self._deadline_ms = deadline_ms
         self._takeover_deadline_ms = takeover_deadline_ms
@@ -53,14 +67,14 @@ class ContiguousLog:
 
     # ---- take-over
 
-    async def take_over(self, claimed: ManifestState) -> Inherited:
+    async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
         """Fence, walk, and validate against the head read last."""
         self._epoch = claimed.writer_epoch
         state = claimed
         backoff = Backoff(self._runtime, self._takeover_deadline_ms, "taking over the log")
         while True:
             try:
-                fence_id, objects = await self._walk(state)
+                fence_id, objects = await self._walk(state, replay)
             except LogMovedError as moved:
                 state = await self._after_gap(claimed, moved)
                 await backoff.wait(moved)
@@ -81,6 +95,7 @@ class ContiguousLog:
         found = await self._reader.read_header(moved.missing, key)
         head = await self._validated_head(claimed)
         if found is None and head.log_start <= moved.missing:
+            await self._check_place(head)
             raise CorruptionError(str(moved), object_name=key) from moved
         return head
 
@@ -96,21 +111,27 @@ class ContiguousLog:
         """Rules 9 and 21: the fence counts, and the replay's base stands, iff the log still starts where it did."""
         return head.log_start == base.log_start and head.log_start <= fence_id
 
-    async def _walk(self, state: ManifestState) -> tuple[int, list[LogObject]]:
+    async def _walk(self, state: ManifestState, replay: Replay) -> tuple[int, list[LogObject]]:
         """Walk to the log's end and fence it there: the fence's id and the data objects before it."""
         walk = ContiguousWalk(state.log_start, self._initial_floor(state), self._epoch)
         backoff = Backoff(self._runtime, self._takeover_deadline_ms, "fencing the log")
         objects: list[LogObject] = []
         lost = 0
+        replay.begin(state)
         while True:
-            for found in await self._present_from(walk.next_id, state.fence_width):
-                verdict = walk.offer(found.id, found.header.writer_epoch)
-                if verdict is Verdict.OWN:
-                    return found.id, objects
-                if verdict is Verdict.HIGHER:
-                    raise self._fenced_by(found.header, found.key)
-                if verdict is Verdict.VALID and found.header.kind is not ObjectKind.FENCE:
-                    objects.append(found)
+            async with aclosing(self._present_from(walk.next_id, state.fence_width)) as present:
+                async for found in present:
+                    verdict = walk.offer(found.id, found.header.writer_epoch)
+                    if verdict is Verdict.OWN:
+                        return found.id, objects
+                    if verdict is Verdict.HIGHER:
+                        raise self._fenced_by(found.header, found.key)
+                    if verdict is Verdict.VALID and found.header.kind is not ObjectKind.FENCE:
+                        await replay.add(found)
+                        objects.append(replace(found, data=b""))
+            if walk.next_id <= state.log_last_seen:
+                raise LogMovedError(f"is missing, though the log went on to {state.log_last_seen}", walk.next_id)
+            await self._check_place(state)  # that nothing is there counts only if this is the place (R10)
             if await self._put(walk.next_id, self._fence(state, walk.next_id)) is None:
                 return walk.next_id, objects
             lost += 1  # a live writer got there first; after its next head check it stops (rule 14)
@@ -124,17 +145,14 @@ class ContiguousLog:
         precedes its fence and the older epoch's objects between the two are valid."""
         return state.log_floor
 
-    async def _present_from(self, first: int, width: int) -> list[LogObject]:
+    async def _present_from(self, first: int, width: int) -> AsyncGenerator[LogObject]:
         """The objects at ``first`` and the ids that follow it without a gap, read. Raises `LogMovedError` for one that
-        was there once (see `contiguous_run`)."""
-        wanted = await contiguous_run(self._store, first, width)
-        if not wanted:
-            return []
-        found = await self._reader.read_many(wanted)
-        for (log_id, _), one in zip(wanted, found, strict=True):
-            if one is None:
-                raise LogMovedError("was deleted while the log was read", log_id)
-        return [one for one in found if one is not None]
+        was there once (see `contiguous_ids`)."""
+        async with aclosing(self._reader.read_ahead(contiguous_ids(self._store, first, width))) as reading:
+            async for log_id, _, found in reading:
+                if found is None:
+                    raise LogMovedError("was deleted while the log was read", log_id)
+                yield found
 
     async def _widen_fence(self, state: ManifestState, fence_id: int) -> int:
         """Rule 10: fill ids after the fence, one after another, as wide as any writer's window. Returns the last."""
@@ -189,13 +207,14 @@ class ContiguousLog:
         while True:
             cause: Exception
             try:
-                await self._store.put(key, data, mode=CREATE, metadata=copied_metadata(self._epoch, data))
+                put = self._store.put(key, data, mode=CREATE, metadata=copied_metadata(self._epoch, data))
+                await backoff.attempt(put)
             except (ObjectExistsError, UnavailableError) as error:
                 cause = error
             else:
                 return None
             try:
-                found = await self._reader.read_header(log_id, key)
+                found = await backoff.attempt(self._reader.read_header(log_id, key))
             except UnavailableError as error:
                 cause, found = error, None
             if found is not None:

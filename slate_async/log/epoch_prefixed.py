@@ -8,14 +8,26 @@ Objects past a closed epoch's end, or outside an epoch's range, are garbage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
 
 from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.listing import has_log
 from slate_async.log.names import PREFIX, epoch_key, parse_epoch_prefixed
-from slate_async.log.protocol import Backoff, Inherited, LogObject, LogReader, copied_metadata
+from slate_async.log.protocol import (
+    NO_REPLAY,
+    Backoff,
+    CheckPlace,
+    Inherited,
+    LogObject,
+    LogReader,
+    Replay,
+    copied_metadata,
+    nothing_to_prove,
+)
 from slate_async.log.recovery import recover_epoch_prefixed
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest.driver import translated
@@ -40,11 +52,13 @@ class EpochPrefixedLog:
         deadline_ms: int,
         takeover_deadline_ms: int,
         gap_wait_ms: int,
+        check_place: CheckPlace = nothing_to_prove,
     ) -> None:
         self._store = store
         self._reader = reader
         self._register = register
         self._load_head = load_head
+        self._check_place = check_place
         self._runtime = runtime
         self._deadline_ms = deadline_ms
         self._takeover_deadline_ms = takeover_deadline_ms
@@ -59,7 +73,7 @@ class EpochPrefixedLog:
 
     # ---- take-over
 
-    async def take_over(self, claimed: ManifestState) -> Inherited:
+    async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
         """Take the register, replay what it says, and validate against the head read last."""
         self._epoch = claimed.writer_epoch
         backoff = Backoff(self._runtime, self._takeover_deadline_ms, "taking over the writer's register")
@@ -67,11 +81,12 @@ class EpochPrefixedLog:
         next_id = self._held.last_written + 1
         state = claimed
         while True:
-            objects, missing = await self._replay(state, next_id)
+            objects, missing = await self._replay(state, next_id, replay)
             head = await self._validated_head(claimed)
             if missing is None and head.log_start == state.log_start:
                 return Inherited(state, tuple(objects), next_id)
             if missing is not None and head.log_start <= missing:
+                await self._check_place(head)
                 raise CorruptionError(
                     "a committed log object is missing", object_name=epoch_key(self._held.owner(missing) or 0, missing)
                 )
@@ -103,6 +118,7 @@ class EpochPrefixedLog:
             self._hold(current, cell)  # an attempt of ours whose answer was lost
             return True
         end = await self._end_of(current)
+        await self._check_place(claimed)  # that nothing more is there counts only if this is the place (R10)
         taken = current.claim(
             self._epoch,
             claimed.writer_token,
@@ -143,22 +159,41 @@ class EpochPrefixedLog:
             ids[parse_epoch_prefixed(info.key)[1]] = None
         return ids
 
-    async def _replay(self, state: ManifestState, next_id: int) -> tuple[list[LogObject], int | None]:
+    async def _replay(self, state: ManifestState, next_id: int, replay: Replay) -> tuple[list[LogObject], int | None]:
         """The objects from ``log_start`` on, or the first id that is not there."""
-        wanted: list[tuple[int, str]] = []
-        for log_id in range(state.log_start, next_id):
-            owner = self._held.owner(log_id)
-            if owner is None:
-                return [], log_id
-            wanted.append((log_id, epoch_key(owner, log_id)))
+        replay.begin(state)
         objects: list[LogObject] = []
-        for (log_id, _), found in zip(wanted, await self._reader.read_many(wanted), strict=True) if wanted else ():
-            if found is None:
-                return objects, log_id
-            if found.header.writer_epoch != self._held.owner(log_id):
-                raise CorruptionError(f"made by epoch {found.header.writer_epoch}", object_name=found.key)
-            objects.append(found)
+        for log_id in range(state.log_start, next_id):
+            if self._held.owner(log_id) is None:
+                return [], log_id
+        async with aclosing(self._reader.read_ahead(self._wanted(state.log_start, next_id - 1))) as reading:
+            async for log_id, _, found in reading:
+                if found is None:
+                    return objects, log_id
+                if found.header.writer_epoch != self._held.owner(log_id):
+                    raise CorruptionError(f"made by epoch {found.header.writer_epoch}", object_name=found.key)
+                await replay.add(found)
+                objects.append(replace(found, data=b""))
         return objects, None
+
+    async def _wanted(self, first: int, last: int) -> AsyncGenerator[tuple[int, str, int]]:
+        """``(position, key, size)`` of the positions from ``first`` to ``last``, which all have owners. A listing
+        brings the sizes; it decides nothing: what it does not show is asked for all the same."""
+        ranges = self._held.ranges
+        for (epoch, start, _), later in zip(ranges, (*ranges[1:], None), strict=True):
+            next_id, end = max(first, start), last if later is None else min(last, later.starting_sst - 1)
+            if next_id > end:
+                continue
+            listing = self._store.list(f"{PREFIX}{epoch:018}.", start_after=epoch_key(epoch, next_id - 1))
+            async for info in listing:
+                listed = min(parse_epoch_prefixed(info.key)[1], end)
+                for log_id in range(next_id, listed + 1):
+                    yield log_id, epoch_key(epoch, log_id), info.size
+                next_id = listed + 1
+                if listed == end:
+                    break
+            for log_id in range(next_id, end + 1):
+                yield log_id, epoch_key(epoch, log_id), 0
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now; it must still name this claim."""
@@ -176,7 +211,7 @@ class EpochPrefixedLog:
         backoff = Backoff(self._runtime, self._deadline_ms, f"putting {self.key(log_id)}")
         while True:
             try:
-                await self._store.put(self.key(log_id), data, metadata=metadata)
+                await backoff.attempt(self._store.put(self.key(log_id), data, metadata=metadata))
             except UnavailableError as error:
                 await backoff.wait(error)
             else:
@@ -187,7 +222,7 @@ class EpochPrefixedLog:
         backoff = Backoff(self._runtime, self._deadline_ms, f"committing log position {log_id}")
         while self._held.last_written < log_id:
             try:
-                settled = await self._try_to_publish(log_id)
+                settled = await backoff.attempt(self._try_to_publish(log_id))
             except UnavailableError as error:  # refused unjudged, or not read: what was held still is
                 await backoff.wait(error)
                 continue
@@ -220,7 +255,7 @@ class EpochPrefixedLog:
         """After an unknown outcome: what the register holds now."""
         while True:
             try:
-                cell, current = await self._read()
+                cell, current = await backoff.attempt(self._read())
             except UnavailableError as error:
                 await backoff.wait(error)
                 continue

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from metastores.protocol import Register
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.listing import LogMovedError, contiguous_run, has_log
+from slate_async.log.missing import MissingObject, judge_missing
 from slate_async.log.names import contiguous_key, epoch_key
+from slate_async.log.protocol import CheckPlace, nothing_to_prove
 from slate_async.log.recovery import EpochRange, owner_of
 from slate_async.log.register import EMPTY, WriterRegister
 from slate_async.manifest.driver import translated
@@ -53,11 +55,14 @@ def log_keys(
 
 
 async def find_extent(
-    store: ObjectStore, load_head: Callable[[], Awaitable[ManifestState | None]], register: Register | None
+    store: ObjectStore,
+    load_head: Callable[[], Awaitable[ManifestState | None]],
+    register: Register | None,
+    check_place: CheckPlace = nothing_to_prove,
 ) -> LogExtent:
-    """The log's extent now. ``register``: the writer's, for an epoch-prefixed log.
+    """The log's extent now. ``register``: the writer's, for an epoch-prefixed log; ``check_place``: see `CheckPlace`.
 
-    Raises `InvalidError` (no database), `CorruptionError` (an object is missing), `UnavailableError`."""
+    Raises `InvalidError` (no database, another place), `CorruptionError` (an object is missing), `UnavailableError`."""
     state = await _existing(load_head)
     for _ in range(LOOKS):
         if register is not None:
@@ -68,9 +73,15 @@ async def find_extent(
         except LogMovedError as moved:
             state = await _after_gap(store, load_head, state, moved)
             continue
+        end = state.log_start + len(run) - 1
+        if end < state.log_last_seen:
+            missing = MissingObject(end + 1, contiguous_key(end + 1), state.log_last_seen)
+            state = await judge_missing(missing, state, load_head, check_place)
+            continue
         head = await _existing(load_head)
         if head.log_start == state.log_start:
-            return LogExtent(state.log_start + len(run) - 1)
+            await check_place(head)  # that nothing more is there counts only if this is the place (R10)
+            return LogExtent(end)
         state = head
     raise UnavailableError(f"the log's start moved during each of {LOOKS} looks at it; try again")
 
@@ -78,7 +89,7 @@ async def find_extent(
 async def _existing(load_head: Callable[[], Awaitable[ManifestState | None]]) -> ManifestState:
     head = await load_head()
     if head is None:
-        raise InvalidError("there is no database here any more")
+        raise NotFoundError("there is no database here any more")
     return head
 
 

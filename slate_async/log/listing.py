@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
 from slate_async.objectstore.protocol import ObjectStore
 
@@ -15,20 +17,24 @@ class LogMovedError(Exception):
         self.missing = missing
 
 
-async def contiguous_run(store: ObjectStore, first: int, width: int) -> list[tuple[int, str]]:
-    """``(id, key)`` of the object at ``first`` and of those that follow it without a gap.
+async def contiguous_ids(store: ObjectStore, first: int, width: int) -> AsyncGenerator[tuple[int, str, int]]:
+    """``(id, key, size)`` of the object at ``first`` and of those that follow it without a gap, as they are listed.
 
     Raises `LogMovedError` for an object that was there once: no writer is ever ``width`` ids or more past its lowest
     missing one, and no fence leaves a gap."""
-    run: list[tuple[int, str]] = []
+    next_id = first
     async for info in store.list(PREFIX, start_after=contiguous_key(first - 1)):
         log_id = parse_contiguous(info.key)
-        gap = first + len(run)
-        if log_id == gap:
-            run.append((log_id, info.key))
-        elif log_id >= gap + width:
-            raise LogMovedError(f"is missing, though {info.key} is there", gap)
-    return run
+        if log_id == next_id:
+            yield log_id, info.key, info.size
+            next_id += 1
+        elif log_id >= next_id + width:
+            raise LogMovedError(f"is missing, though {info.key} is there", next_id)
+
+
+async def contiguous_run(store: ObjectStore, first: int, width: int) -> list[tuple[int, str]]:
+    """``(id, key)`` of all of them. Raises as `contiguous_ids`."""
+    return [(log_id, key) async for log_id, key, _ in contiguous_ids(store, first, width)]
 
 
 async def has_log(store: ObjectStore, log_start: int) -> bool:

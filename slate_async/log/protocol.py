@@ -6,19 +6,29 @@ read the head again. Nothing that was concluded before that last read counts unl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
-from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.concurrent import ahead, map_bounded
 from slate_async.runtime.protocol import Runtime
 
+T = TypeVar("T")
 READS_IN_PARALLEL = 16
+SHORTEST_ATTEMPT_S = 0.001
+READS_AT_ONCE = 64
+"""Of a take-over, for which everybody waits."""
+REPLAY_BYTES = 64 << 20
+"""A take-over begins no further read while what it has read, or reads, and not replayed is so much."""
+CheckPlace: TypeAlias = Callable[[ManifestState], Awaitable[object]]
+"""Raises `InvalidError` unless the marker in the log's place, read now, is that of the state (R10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +44,11 @@ class LogObject:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a take-over found.
+    """What a take-over found, or a checkpoint holds of the log.
 
     state: the head everything below was validated against; replay starts from it
-    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out
+    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out; of a take-over
+    without their ``data``, which its `Replay` was given
     next_id: where this writer's first object goes; every lower id is dead or replayed
     """
 
@@ -46,11 +57,35 @@ class Inherited:
     next_id: int
 
 
+class Replay(Protocol):
+    """Takes a log in while it is read, so that it need not be in memory twice."""
+
+    def begin(self, state: ManifestState) -> None:
+        """What comes next is the log of ``state`` from its start on. What came before is void."""
+
+    async def add(self, one: LogObject) -> None:
+        """The next data object. Raises `CorruptionError`."""
+
+
+class NoReplay:
+    """For who only fences."""
+
+    def begin(self, state: ManifestState) -> None:
+        """See `Replay`."""
+
+    async def add(self, one: LogObject) -> None:
+        """See `Replay`."""
+
+
+NO_REPLAY = NoReplay()
+
+
 class Log(Protocol):
     """The log as its current writer uses it."""
 
-    async def take_over(self, claimed: ManifestState) -> Inherited:
-        """Fence every older writer and find what they left. ``claimed`` is the state the claim made.
+    async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
+        """Fence every older writer and find what they left, which goes to ``replay``: what that holds counts once this
+        has returned. ``claimed`` is the state the claim made.
 
         Raises `FencedError` when a newer writer claims meanwhile, `CorruptionError`, `UnavailableError`."""
 
@@ -70,6 +105,10 @@ class Log(Protocol):
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """``(epoch, first position)`` of the epochs that own the log's positions, ascending; empty if ids alone say
         what belongs to the log."""
+
+
+async def nothing_to_prove(state: ManifestState) -> None:
+    """The `CheckPlace` of a log whose metadata lies in the same store."""
 
 
 class LogReader:
@@ -121,6 +160,23 @@ class LogReader:
         """Several objects at once, bounded."""
         return await map_bounded(lambda one: self.read(*one), wanted, READS_IN_PARALLEL)
 
+    def read_ahead(
+        self, wanted: AsyncGenerator[tuple[int, str, int]]
+    ) -> AsyncGenerator[tuple[int, str, LogObject | None]]:
+        """``(id, key, object)`` of each of ``wanted``, in order and ahead of who takes them, with bounded memory.
+
+        wanted: ids, keys, and sizes of what is stored"""
+
+        async def sized() -> AsyncGenerator[tuple[tuple[int, str], int]]:
+            async with aclosing(wanted):
+                async for log_id, key, size in wanted:
+                    yield (log_id, key), size if self._whole else HEADER_BYTES
+
+        async def read(one: tuple[int, str]) -> tuple[int, str, LogObject | None]:
+            return *one, await self.read(*one)
+
+        return ahead(read, sized(), limit=READS_AT_ONCE, budget=REPLAY_BYTES)
+
 
 def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
     """User metadata of a log object: copies of epoch and body checksum, for a cheap look without the bytes."""
@@ -128,7 +184,7 @@ def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
 
 
 class Backoff:
-    """Bounded, jittered waiting between the attempts of one operation."""
+    """Attempts of one operation and the jittered waits between them, all within one deadline."""
 
     def __init__(self, runtime: Runtime, deadline_ms: int, what: str) -> None:
         self._runtime = runtime
@@ -136,6 +192,16 @@ class Backoff:
         self._limit_ms = deadline_ms
         self._deadline = runtime.clock.monotonic() + deadline_ms / 1000
         self._attempt = 0
+
+    async def attempt(self, work: Awaitable[T]) -> T:
+        """What ``work`` gives, which has deadlines of its own for each request and its repetitions. Cut off at the
+        deadline of all attempts: `UnavailableError` (outcome unknown)."""
+        left = max(SHORTEST_ATTEMPT_S, self._deadline - self._runtime.clock.monotonic())
+        try:
+            async with asyncio.timeout(left):
+                return await work
+        except TimeoutError as error:
+            raise UnavailableError(f"{self._what}: no answer in time", outcome="unknown") from error
 
     async def wait(self, cause: BaseException | None = None) -> None:
         """Wait before the next attempt, or raise `UnavailableError` (outcome unknown) past the deadline."""
@@ -145,6 +211,6 @@ class Backoff:
                 f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect",
                 outcome="unknown",
             ) from cause
-        limit = min(0.02 * 2 ** min(self._attempt, 7), left)
+        limit = min(0.02 * 2 ** min(self._attempt, 6), left)
         self._attempt += 1
         await self._runtime.clock.sleep(self._runtime.rng.uniform(limit / 4, limit))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, NotFoundError
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, CheckpointOwner, ManifestState
 
@@ -109,9 +109,9 @@ def living(state: ManifestState, checkpoint_id: UUID, now_ms: int | None) -> Che
     """The checkpoint of that id. Raises `InvalidError` if it is missing, or expired at ``now_ms``, if that is given."""
     found = state.checkpoint(checkpoint_id)
     if found is None:
-        raise InvalidError(f"there is no checkpoint {checkpoint_id}; `list-checkpoints` shows those there are")
+        raise NotFoundError(f"there is no checkpoint {checkpoint_id}; `list-checkpoints` shows those there are")
     if now_ms is not None and found.expired(now_ms):
-        raise InvalidError(f"checkpoint {checkpoint_id} has expired; make another one")
+        raise NotFoundError(f"checkpoint {checkpoint_id} has expired; make another one")
     return found
 
 
@@ -124,9 +124,9 @@ def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None
         return living(state, checkpoint_id, now_ms)
     named = [one for one in state.checkpoints if one.name == wanted and (now_ms is None or not one.expired(now_ms))]
     if not named and any(one.name == wanted for one in state.checkpoints):
-        raise InvalidError(f"checkpoint {wanted!r} has expired; make another one")
+        raise NotFoundError(f"checkpoint {wanted!r} has expired; make another one")
     if not named:
-        raise InvalidError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
+        raise NotFoundError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
     if len(named) > 1:
         ids = ", ".join(str(one.id) for one in named)
         raise InvalidError(f"several checkpoints are named {wanted!r}; say which one by its id: {ids}")

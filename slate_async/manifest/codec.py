@@ -19,9 +19,10 @@ import crc32c
 import msgspec
 
 from metastores.protocol import VersionRef
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.manifest.records import Shape
 from slate_async.manifest.state import (
+    MARKER_FEATURE,
     AppBatch,
     Checkpoint,
     Compaction,
@@ -41,8 +42,9 @@ NESTED_VERSION = 2
 FULL = 1
 DELTA = 2
 ENVELOPE = struct.Struct("<8sHBBI")
-KNOWN_FEATURES: frozenset[str] = frozenset({"ingest"})
-"""``ingest``: an SST may have a ``global_seq``, and L0 several SSTs of one."""
+KNOWN_FEATURES: frozenset[str] = frozenset({"ingest", "seq_gaps", MARKER_FEATURE})
+"""``ingest``: an SST may have a ``global_seq``, and L0 several SSTs of one. ``seq_gaps``: see ``skipped``. ``marker``:
+nothing is done in the database's place before its marker was read there."""
 
 KEYED = {
     "l0": "object_id",
@@ -151,7 +153,7 @@ def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
     if crc32c.crc32c(payload) != crc:
         raise CorruptionError("the manifest's checksum is wrong", object_name=object_name, offset=ENVELOPE.size)
     if version != FORMAT_VERSION and (version, kind) != (NESTED_VERSION, DELTA):
-        raise InvalidError(
+        raise ConfigError(
             f"{object_name} has manifest format {version}; this release reads {FORMAT_VERSION},"
             f" and {NESTED_VERSION} for deltas"
         )
@@ -172,7 +174,7 @@ def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
 def _check_features(state: ManifestState) -> ManifestState:
     missing = sorted(set(state.required_features) - KNOWN_FEATURES)
     if missing:
-        raise InvalidError(f"the database needs features this release does not have: {', '.join(missing)}")
+        raise ConfigError(f"the database needs features this release does not have: {', '.join(missing)}")
     return state
 
 

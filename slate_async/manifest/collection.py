@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from slate_async.manifest.compactions import evicted, work_mark
 from slate_async.manifest.ingests import without_expired
 from slate_async.manifest.state import ManifestState
 
@@ -17,24 +18,27 @@ from slate_async.manifest.state import ManifestState
 class Collect:
     """Take out expired checkpoints and ingests, and raise ``sst_floor``. Applies to destroyed databases, too.
 
-    A registered compaction stays, whatever became of its compactor: that one would take its absence for its commit.
-    The next compactor's claim resumes or drops it.
+    Registered compactions stay, but for those of a compactor that stands still: see `evicted`.
 
     now_ms, skew_ms: what expired more than ``skew_ms`` before ``now_ms`` goes; whoever uses it judges its expiry by a
     clock of its own
     floor: a version that was committed, to which ``sst_floor`` rises as far as what is registered and stays lets it
     above: the result is a version above this one, even if nothing else changes
+    stalled: the `work_mark` of registered compactions that go, if it is still that; empty: none
     """
 
     now_ms: int
     skew_ms: int
     floor: int = 0
     above: int = 0
+    stalled: str = ""
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that there is nothing left to take out or to raise."""
         left = without_expired(state, self.now_ms - self.skew_ms)
         checkpoints = tuple(one for one in left.checkpoints if not one.expired(self.now_ms - self.skew_ms))
+        if self.stalled and work_mark(state) == self.stalled:
+            left = evicted(left)
         floor = max(state.sst_floor, min([self.floor, *registered_bases(left)]))
         unchanged = len(checkpoints) == len(state.checkpoints) and left is state and floor == state.sst_floor
         if unchanged and state.version > self.above:

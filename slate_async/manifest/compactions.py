@@ -3,17 +3,18 @@
 A compaction is registered, its key ranges are finished one by one, and it is committed or dropped. All of that happens
 under one compactor epoch, and nobody else takes anything out of L0, the runs, or (without a WAL) the log's beginning.
 So, under that epoch, the *absence* of a registered compaction is the mark of its commit and of its drop; the presence
-of a part is the mark of that part.
+of a part is the mark of that part. Whoever else takes registered compactions out raises the epoch in the same edit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError
-from slate_async.manifest.edits import check_usable
+from slate_async.manifest.edits import check_looked_at, check_usable
 from slate_async.manifest.history import sampled
 from slate_async.manifest.inputs import Inputs, replace_inputs
 from slate_async.manifest.state import Compaction, ManifestState, RangeOutput
@@ -22,14 +23,17 @@ from slate_async.manifest.state import Compaction, ManifestState, RangeOutput
 @dataclass(frozen=True, slots=True)
 class ClaimCompactor:
     """Become the compactor: the next epoch, owned by ``token``. Compactions that an older epoch left go on under this
-    one if their inputs are still there, else they are forgotten."""
+    one if their inputs are still there, else they are forgotten. ``of``: the database and the store id that were looked
+    at; only they are claimed."""
 
     token: str
+    of: tuple[UUID, UUID | None] | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to any usable state."""
+        """Applies to any usable state. Raises `FencedError` if it is not of what was looked at."""
         if state.compactor_token == self.token:
             return None
+        check_looked_at(state, self.of)
         check_usable(state)
         epoch = state.compactor_epoch + 1
         resumed = tuple(replace(one, epoch=epoch) for one in state.compactions if can_go_on(state, one))
@@ -181,7 +185,7 @@ class CommitCompaction:
             log_floor=max(state.log_floor, self.log.floor),
             last_seq=max(state.last_seq, self.log.last_seq),
             last_tick_ms=max(state.last_tick_ms, self.log.last_tick_ms),
-            seq_times=sampled(state.seq_times, self.log.last_seq, self.log.last_tick_ms, state.history_floor),
+            seq_times=sampled(state, self.log.last_seq, self.log.last_tick_ms),
         )
 
 
@@ -219,6 +223,22 @@ class DropCompaction:
         _check_epoch(state, self.epoch)
         kept = tuple(one for one in state.compactions if one.id != self.id)
         return None if len(kept) == len(state.compactions) else replace(state, compactions=kept)
+
+
+def work_mark(state: ManifestState) -> str:
+    """Changes with whatever the compactor puts down of its registered compactions, and with each claim and release of
+    the role; empty if none is registered."""
+    if not state.compactions:
+        return ""
+    work = [(one.id.hex, [part.index for part in one.finished]) for one in state.compactions]
+    digest = blake2b(repr((state.compactor_token, work)).encode(), digest_size=8).hexdigest()
+    return f"{state.compactor_epoch:020}.{digest}"
+
+
+def evicted(state: ManifestState) -> ManifestState:
+    """``state`` without registered compactions, and without a compactor: one that merely slept is fenced by the epoch,
+    or it would take the absence of its compactions for their commit."""
+    return replace(state, compactor_epoch=state.compactor_epoch + 1, compactor_token="", compactions=())
 
 
 def can_go_on(state: ManifestState, compaction: Compaction) -> bool:

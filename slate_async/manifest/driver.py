@@ -21,13 +21,15 @@ from metastores.errors import (
     MetaStoreCorruptionError,
     MetaStoreError,
     MetaStoreInvalidError,
+    MetaStoreNotFoundError,
     MetaStoreUnavailableError,
 )
-from metastores.protocol import Committed, MetaStore, Record, Unknown, VersionRef
-from slate_async.errors import CorruptionError, FencedError, InvalidError, UnavailableError
+from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
+from slate_async.errors import ConfigError, CorruptionError, FencedError, NotFoundError, UnavailableError
 from slate_async.manifest import codec
 from slate_async.manifest.edits import Edit
 from slate_async.manifest.state import ManifestState, check_successor, settle
+from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 
@@ -39,6 +41,7 @@ SST_BYTES = 100
 """What one takes in a manifest, at least."""
 LONGEST_PAUSE_S = 1.28
 SHORTEST_RACE_PAUSE_S = 0.01
+SHORTEST_ATTEMPT_S = 0.001
 MAX_ATTEMPTS = 1_000
 """The deadline ends a commit; this ends one whose clock stands still."""
 SMALL_FULL_BYTES = 256 << 10
@@ -70,6 +73,7 @@ class CommitStats:
     conflicts: int = 0
     unknowns: int = 0
     loads: int = 0
+    probes: int = 0
     bytes_written: int = 0
 
 
@@ -78,8 +82,10 @@ def translating() -> Iterator[None]:
     """Raise errors of metastores as this package's."""
     try:
         yield
+    except MetaStoreNotFoundError as error:
+        raise NotFoundError(str(error)) from error
     except MetaStoreInvalidError as error:
-        raise InvalidError(str(error)) from error
+        raise ConfigError(str(error)) from error
     except MetaStoreCorruptionError as error:
         raise CorruptionError(str(error), object_name=error.object_name) from error
     except MetaStoreUnavailableError as error:
@@ -113,8 +119,10 @@ class ManifestDriver:
         self.deadline_ms = deadline_ms
         self._lock = asyncio.Lock()
         self._head: ManifestState | None = None
+        self._quiet = False  # whether the last load brought nothing new
         self._base: Base | None = None  # the newest full version this driver has seen
         self.stats = CommitStats()
+        self.contact = Contact(runtime.clock)
 
     @property
     def head(self) -> ManifestState | None:
@@ -126,10 +134,12 @@ class ManifestDriver:
         self.stats.loads += 1
         broken = 0
         for _ in range(CHAIN_READS):
-            record = await translated(self.metastore.latest())
+            with self.contact.asking("manifest"):
+                record = await translated(self.metastore.latest())
             if record is None:
                 return None
             broken = record.ref.version
+            self._quiet = self._head is not None and record.ref == self._head.ref
             if self._head is not None and record.ref == self._head.ref:
                 return self._head
             state = await self._decode(record)
@@ -138,11 +148,25 @@ class ManifestDriver:
                 return state
         raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
 
+    async def unchanged(self) -> bool:
+        """Whether the head was the one last seen at some moment of this call. ``False``: not known. One cheap request,
+        or none if the last `load` brought news. For polls: what is decided rests on `load`."""
+        head = self._head
+        if head is None or not self._quiet or not isinstance(self.metastore, Probed):
+            return False
+        self.stats.probes += 1
+        with self.contact.asking("manifest"):
+            return await translated(self.metastore.unchanged(head.ref))
+
+    async def poll(self) -> ManifestState | None:
+        """The head, as `load`; the one last seen while it is `unchanged`."""
+        return self._head if await self.unchanged() else await self.load()
+
     async def existing(self, path: str) -> ManifestState:
         """As `load`. Raises `InvalidError`, which names ``path``, when there is no database."""
         state = await self.load()
         if state is None:
-            raise InvalidError(f"there is no database at {path}; check the path and the metastore")
+            raise NotFoundError(f"there is no database at {path}; check the path and the metastore")
         return state
 
     async def read(self, ref: VersionRef) -> ManifestState | None:
@@ -166,6 +190,12 @@ class ManifestDriver:
         if base is None:
             return None
         return Stored(await self._applied(base, decoded, record), decoded.base)
+
+    async def base_named_by(self, ref: VersionRef) -> VersionRef | None:
+        """The full version that ``ref`` is a change to, there or not; ``None`` if ``ref`` is not there, or full."""
+        record = await translated(self.metastore.read(ref))
+        decoded = None if record is None else await self._decode_bytes(record)
+        return decoded.base if isinstance(decoded, codec.Delta) else None
 
     def _see(self, state: ManifestState) -> None:
         if self._head is None or state.version > self._head.version:
@@ -221,7 +251,7 @@ class ManifestDriver:
         return await self._runtime.offload.run(work) if large else work()
 
     async def commit(self, edit: Edit) -> ManifestState:
-        """Commit ``edit`` and return a committed state that holds it.
+        """Commit ``edit`` and return a committed state that holds it and was the head at some moment of this call.
 
         Raises what the edit raises, or `UnavailableError` (outcome ``"unknown"``) past the deadline."""
         return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
@@ -249,12 +279,13 @@ class ManifestDriver:
             deadline = self._deadline()
             known = self._head
             for attempt in range(MAX_ATTEMPTS):
-                cause: UnavailableError | None = None
+                cause: Exception | None = None
                 began = self._runtime.clock.monotonic()
                 try:
-                    if (committed := await self._judge_and_attempt(edit, known)) is not None:
-                        return committed
-                except UnavailableError as error:
+                    async with asyncio.timeout(max(SHORTEST_ATTEMPT_S, deadline - began)):
+                        if (committed := await self._judge_and_attempt(edit, known)) is not None:
+                            return committed
+                except (UnavailableError, TimeoutError) as error:
                     cause = error  # whatever was written, or could not be read: the edit's mark will tell
                 known = None
                 await self._pause(attempt, began, deadline, cause)
@@ -264,7 +295,7 @@ class ManifestDriver:
         """Apply ``edit`` to ``known``, or to the real head, and try to commit it; ``None`` if that must be repeated."""
         state = await self.load() if known is None else known
         if state is None:
-            raise InvalidError("there is no database here any more")
+            raise NotFoundError("there is no database here any more")
         try:
             new = edit.apply(state)
         except FencedError:
@@ -274,6 +305,8 @@ class ManifestDriver:
                 raise
             return await self._judge_and_attempt(edit, None)  # judged on a cached head: judge again on the real one
         if new is None:
+            if known is not None:
+                return await self._judge_and_attempt(edit, None)  # in already, but the head may be newer than this
             return state
         check_successor(state, new)
         return await self._attempt(state, new)
@@ -281,14 +314,14 @@ class ManifestDriver:
     def _deadline(self) -> float:
         return self._runtime.clock.monotonic() + self.deadline_ms / 1000
 
-    async def _pause(self, attempt: int, began: float, deadline: float, cause: UnavailableError | None) -> None:
+    async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None) -> None:
         """Wait before a try that follows number ``attempt``, which began at ``began``.
 
         Without an answer (``cause``) longer each time: the store may be overloaded. After a lost race about as long as
         a try takes, and less the more were lost: somebody wins every race, and whoever waits leaves it to newcomers."""
         now = self._runtime.clock.monotonic()
         if now >= deadline:
-            said = "" if cause is None else f": {cause}"
+            said = f": {cause}" if cause is not None and str(cause) else ""
             raise UnavailableError(
                 f"a manifest commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
             ) from cause
@@ -307,7 +340,8 @@ class ManifestDriver:
         ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
         new = settle(new, ref)
         payload, full = await self._encode(new, ref)
-        outcome = await translated(self.metastore.commit(ref, payload))
+        with self.contact.asking("manifest", len(payload)):
+            outcome = await translated(self.metastore.commit(ref, payload))
         if isinstance(outcome, Committed):
             self.stats.commits += 1
             self.stats.bytes_written += len(payload)

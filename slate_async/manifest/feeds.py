@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_async.errors import ConflictError, InternalError, InvalidError
+from slate_async.errors import ConflictError, InternalError, NotFoundError
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, FeedMark, ManifestState, SstRef
 
@@ -19,7 +19,7 @@ from slate_async.manifest.state import THIS_VERSION, Checkpoint, FeedMark, Manif
 def check_exact(state: ManifestState, seq: int) -> None:
     """Raise `InvalidError` unless every version of every row above ``seq`` is in ``state``."""
     if seq < state.history_floor:
-        raise InvalidError(
+        raise NotFoundError(
             f"changes are kept from sequence number {state.history_floor} on, and were asked for from {seq} on: what"
             " lies between was compacted; the setting retention_ms says how long changes are kept, a hold keeps them"
             " for its feed"
@@ -122,7 +122,7 @@ def held(state: ManifestState, hold_id: UUID) -> Checkpoint:
     """The hold of that id. One that has expired holds as long as no collector has come. Raises `InvalidError`."""
     found = state.checkpoint(hold_id)
     if found is None:
-        raise InvalidError("the feed's hold is gone")
+        raise NotFoundError("the feed's hold is gone")
     return found
 
 

@@ -14,9 +14,13 @@ MAX_SAMPLES = 1_024
 """About 20 KB of a full manifest version."""
 
 
-def sampled(samples: tuple[SeqTime, ...], seq: int, time_ms: int, history_floor: int) -> tuple[SeqTime, ...]:
-    """``samples`` (ascending) with one for ``seq``, unless they reach that far already. What lies wholly below
-    ``history_floor`` goes, but for the newest; when there are too many, every second one of the older half."""
+def sampled(state: ManifestState, seq: int, time_ms: int) -> tuple[SeqTime, ...]:
+    """The samples of ``state`` with one for ``seq``, unless they reach that far already. What lies wholly below
+    ``history_floor`` goes, but for the newest; when there are too many, every second one of the older half.
+
+    Those at which compactions that run will cut history off stay: what is exact from there on is asked for by time, and
+    a coarser answer would lie below."""
+    samples, history_floor = state.seq_times, state.history_floor
     if samples and samples[-1].seq >= seq:
         return samples
     latest = samples[-1].time_ms if samples else 0
@@ -25,8 +29,9 @@ def sampled(samples: tuple[SeqTime, ...], seq: int, time_ms: int, history_floor:
     longer = longer[max(0, below - 1) :]
     if len(longer) <= MAX_SAMPLES:
         return longer
-    half = len(longer) // 2
-    return (*longer[:half:2], *longer[half:])
+    half, cuts = len(longer) // 2, {one.keep_above for one in state.compactions}
+    thinned = (one for place, one in enumerate(longer[:half]) if place % 2 == 0 or one.seq in cuts)
+    return (*thinned, *longer[half:])
 
 
 def seq_written_by(state: ManifestState, time_ms: int) -> int:

@@ -24,6 +24,7 @@ from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.edits import AddL0, WriterPin, check_usable, check_writer, pinned
 from slate_async.manifest.feeds import hold_ingest
 from slate_async.manifest.history import sampled
+from slate_async.manifest.logged import LogIntoL0
 from slate_async.manifest.state import (
     AppBatch,
     Checkpoint,
@@ -83,6 +84,15 @@ def committed_batch(state: ManifestState, app_id: str) -> int | None:
     waiting = [one.batch_id for one in state.ingests if one.pending and one.app_id == app_id]
     admitted = admitted_batch(state, app_id)
     return max([*waiting, *([] if admitted is None else [admitted])], default=None)
+
+
+def merged_records(ones: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
+    """Both, in the order in which they ended, ``ones`` where both know a job; as many of each kind as are kept."""
+    known = {one.id for one in ones}
+    merged = sorted((*(one for one in others if one.id not in known), *ones), key=lambda one: one.ended_ms)
+    batches = [one for one in merged if one.app_id is not None][-MAX_RECORDS:]
+    kept = {one.id for one in (*batches, *[one for one in merged if one.app_id is None][-MAX_RECORDS:])}
+    return tuple(one for one in merged if one.id in kept)
 
 
 # ---- the life of a job
@@ -283,18 +293,15 @@ def without_expired(state: ManifestState, now_ms: int) -> ManifestState:
     return state
 
 
+def without_registered(state: ManifestState, now_ms: int) -> ManifestState:
+    """``state`` with the jobs ended that are not committed."""
+    for job in state.ingests:
+        if not job.pending:
+            state = _ended(state, job, "expired", now_ms)
+    return state
+
+
 # ---- admission
-
-
-@dataclass(frozen=True, slots=True)
-class LogIntoL0:
-    """Without a WAL: the log's objects up to ``to_position``, which are SSTs, stand in L0 as they are.
-
-    from_position: where the log must start; ssts: newest first"""
-
-    from_position: int
-    to_position: int
-    ssts: tuple[SstRef, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +337,7 @@ class AdmitIngests:
         elif not admitted:
             return None
         if self.log is not None:
-            state = self._with_log(state, self.log)
+            state = self.log.into(state, self.log_floor, self.now_ms)
         if state.last_seq >= self.first_seq:
             raise InternalError(
                 f"an ingest is to be admitted under {self.first_seq}, and {state.last_seq} was given already"
@@ -339,22 +346,6 @@ class AdmitIngests:
         for seq, job in enumerate(waiting, self.first_seq):
             state = _admitted(state, job, seq, self.now_ms)
         return state if self.pin is None else pinned(state, self.pin)
-
-    def _with_log(self, state: ManifestState, log: LogIntoL0) -> ManifestState:
-        if state.log_start != log.from_position:
-            raise ConflictError(
-                f"the log was compacted up to {state.log_start} meanwhile; look at it again", outcome="not_applied"
-            )
-        newest = log.ssts[0].max_seq if log.ssts else state.last_seq
-        return replace(
-            state,
-            log_start=max(state.log_start, log.to_position + 1),
-            log_last_seen=max(state.log_last_seen, log.to_position),
-            log_floor=max(state.log_floor, self.log_floor),
-            last_seq=max(state.last_seq, newest),
-            last_tick_ms=max(state.last_tick_ms, self.now_ms),
-            l0=(*log.ssts, *state.l0),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +378,7 @@ def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manif
         last_seq=seq,
         ingest_seq=seq,
         last_tick_ms=tick,
-        seq_times=sampled(state.seq_times, seq, tick, state.history_floor),
+        seq_times=sampled(state, seq, tick),
         ingest_apps=apps,
         required_features=features if FEATURE in features else (*features, FEATURE),
     )

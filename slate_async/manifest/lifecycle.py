@@ -15,9 +15,9 @@ from uuid import UUID
 from msgspec import structs
 
 from metastores.protocol import VersionRef
-from slate_async.errors import ConflictError, FencedError, InvalidError
+from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoundError
 from slate_async.manifest.edits import ClaimWriter
-from slate_async.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef
+from slate_async.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, at_the_place_of
 
 # ---- clones
 
@@ -57,7 +57,7 @@ class CopyContents:
         source, checkpoint = self.source, self.checkpoint
         [parent] = state.parents
         return replace(
-            source,
+            at_the_place_of(source, state),
             database_id=state.database_id,
             created_ms=state.created_ms,
             properties=state.properties,
@@ -66,6 +66,7 @@ class CopyContents:
             writer_epoch=source.writer_epoch + 1,
             writer_token="",
             compactor_token="",
+            heartbeat_interval_ms=None,
             log_last_seen=checkpoint.log_start - 1 if checkpoint.log_end is None else checkpoint.log_end,
             sst_floor=0,
             l0=tuple(_as_parents(sst, source.database_id) for sst in source.l0),
@@ -125,17 +126,20 @@ def names_foreign(state: ManifestState) -> bool:
 class DetachParents:
     """No SST of a parent is named any more: say so, and remember only the checkpoints to be given back.
 
-    free: versions that were read and name none; every checkpoint must be on one of them"""
+    since: a version that names none, as a head: what is added later is the clone's own, so no later version names any
+    free: earlier versions that were read and name none; every other checkpoint must be of ``since`` or later"""
 
     database_id: UUID
-    free: frozenset[VersionRef]
+    since: int
+    free: frozenset[VersionRef] = frozenset()
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies if it is so in the state being edited, else raises `ConflictError`. Its mark is in the parents."""
         check_database(state, self.database_id)
         if all(parent.detached for parent in state.parents):
             return None
-        if not state.initialized or names_foreign(state) or any(one.ref not in self.free for one in state.checkpoints):
+        unread = any(one.ref.version < self.since and one.ref not in self.free for one in state.checkpoints)
+        if not state.initialized or names_foreign(state) or unread:
             raise ConflictError("the clone still names SSTs of its parents, or may", outcome="not_applied")
         return replace(state, parents=_detached(state))
 
@@ -164,7 +168,7 @@ class ForgetParent:
 def check_database(state: ManifestState, database_id: UUID) -> None:
     """Raise `InvalidError` unless ``state`` is of that database."""
     if state.database_id != database_id:
-        raise InvalidError(f"database {database_id} was destroyed, and another one made in its place")
+        raise NotFoundError(f"database {database_id} was destroyed, and another one made in its place")
 
 
 def holders(state: ManifestState, now_ms: int) -> list[Checkpoint]:
@@ -185,17 +189,18 @@ def refuse_held(state: ManifestState, now_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClaimToDestroy:
-    """The writer's epoch, to fence the log for good. Its mark is the token."""
+    """The writer's epoch, to fence the log for good. Its mark is the token. ``store_id``: of the place looked at."""
 
     database_id: UUID
     token: str
+    store_id: UUID | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies to a usable database; raises `FencedError` if another destroyer was first."""
         check_database(state, self.database_id)
         if state.destroyed_at_ms is not None:
             raise FencedError("the database was destroyed by somebody else meanwhile")
-        return ClaimWriter(self.token, parallelism=1).apply(state)
+        return ClaimWriter(self.token, parallelism=1, of=(self.database_id, self.store_id)).apply(state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +276,8 @@ class RemoveContents:
 @dataclass(frozen=True, slots=True)
 class MakeAgain:
     """A new database, ``first``, in a removed one's place. It continues versions, epochs, log positions and sequence
-    numbers, so nothing a writer, compactor or collector of the old one still does is taken for its own (rule 29)."""
+    numbers, so nothing a writer, compactor or collector of the old one still does is taken for its own (rule 29). Its
+    history is whole from the start, for no row of the old one is part of it."""
 
     first: ManifestState
 
@@ -289,6 +295,7 @@ class MakeAgain:
         return replace(
             self.first,
             ref=state.ref,
+            store_id=state.store_id,  # whose marker is to be taken over
             writer_epoch=state.writer_epoch,
             compactor_epoch=state.compactor_epoch + 1,
             fence_width=state.fence_width,
@@ -299,7 +306,5 @@ class MakeAgain:
             last_tick_ms=state.last_tick_ms,
             sst_floor=state.version + 1,
             last_run_id=state.last_run_id,
-            history_floor=state.history_floor,
-            expiry_floor_ms=state.expiry_floor_ms,
             ingest_seq=state.ingest_seq,
         )

@@ -3,6 +3,9 @@
 
 A mirror never has a log: what the log of its source held lies in SSTs, so that each version it shows is whole, and only
 the commit of the next one changes what it shows.
+
+Of each field of the state somebody decided whether a mirror has its source's, its own, or none: `ShowMirrored` says so,
+and a test knows all of them (`tests/unit/manifest/test_every_field.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.manifest.state import MONOTONE, ManifestState, Mirrored
+from slate_async.manifest.edits import check_looked_at
+from slate_async.manifest.ingests import merged_records
+from slate_async.manifest.state import MONOTONE, ManifestState, Mirrored, at_the_place_of
 
 
 def unfinished_mirror(source: ManifestState, path: str) -> ManifestState:
@@ -45,28 +50,30 @@ def check_mirror(state: ManifestState, database_id: UUID) -> Mirrored:
 
 @dataclass(frozen=True, slots=True)
 class ShowMirrored:
-    """Let the mirror show ``contents``: a checkpoint's state, its SSTs at their places here, no log.
+    """Let the mirror show ``contents``: a checkpoint's state, its SSTs at their places here, no log; and what it
+    mirrors, ``mirrored``.
 
     base_version: the least version that names of new SSTs begin with
     kept: places of SSTs that the version named already that was looked at; only if that is still so do they stay
+    store_id: of the place that they were copied to
     """
 
     contents: ManifestState
+    mirrored: Mirrored
     base_version: int
     kept: frozenset[str]
+    store_id: UUID | None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies to a mirror of the same database that shows nothing later. Its mark is the checkpoint's id.
 
-        Raises `ConflictError` if a collector may have deleted an SST meanwhile; then look and copy again."""
-        contents = self.contents
-        shown = check_mirror(state, contents.database_id)
-        assert contents.mirrored is not None
-        if state.initialized and shown.checkpoint_id == contents.mirrored.checkpoint_id:
+        Raises `ConflictError` if a collector may have deleted an SST meanwhile; then look and copy again. `FencedError`
+        if another place was adopted for the mirror."""
+        shown = check_mirror(state, self.contents.database_id)
+        if state.initialized and shown.checkpoint_id == self.mirrored.checkpoint_id:
             return None
-        new = replace(
-            contents, ref=state.ref, initialized=True, checkpoints=state.checkpoints, sst_floor=state.sst_floor
-        )
+        check_looked_at(state, (state.database_id, self.store_id))
+        new = self._of(state)
         if back := [name for name in MONOTONE if getattr(new, name) < getattr(state, name)]:
             raise InvalidError(
                 f"the mirror shows manifest version {shown.manifest_version} of its source, a later moment than this"
@@ -75,3 +82,26 @@ class ShowMirrored:
         if self.base_version < state.sst_floor or not self.kept.issubset(sst.location for sst in state.ssts()):
             raise ConflictError("SSTs that were copied may be deleted already", outcome="not_applied")
         return new
+
+    def _of(self, state: ManifestState) -> ManifestState:
+        """Everything is the source's but what follows.
+
+        Ingests are the mirror's own: those committed here were promised to stay, and come in once it is opened to
+        write; the source's are on their way there. So of those that have ended both are remembered."""
+        return replace(
+            at_the_place_of(self.contents, state),
+            ref=state.ref,
+            initialized=True,
+            destroyed_at_ms=None,
+            removed=False,
+            mirrored=self.mirrored,
+            checkpoints=state.checkpoints,
+            sst_floor=state.sst_floor,
+            ingests=state.ingests,
+            ingest_records=merged_records(self.contents.ingest_records, state.ingest_records),
+            writer_token="",
+            compactor_token="",
+            heartbeat_interval_ms=None,
+            compactions=(),
+            parents=(),
+        )

@@ -2,9 +2,10 @@
 
 Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
 is made again; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
-``last_run_id``, ``history_floor``, ``expiry_floor_ms`` and ``ingest_seq`` never go back; L0 SSTs are listed newest
-first with disjoint, falling sequence ranges, but for those of one ingest, which share one number and have disjoint
-keys; ids of checkpoints, compactions and ingests are unique.
+``last_run_id`` and ``ingest_seq`` never go back, ``history_floor`` and ``expiry_floor_ms`` only when a removed database
+is made again; a database that is ``marked`` stays so until then; L0 SSTs are listed newest first with disjoint, falling
+sequence ranges, but for those of one ingest, which share one number and have disjoint keys; ids of checkpoints,
+compactions and ingests are unique.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NO_VERSION = VersionRef(0, "")
 THIS_VERSION = VersionRef(0, "")
 """In an edit's result: the version that the commit will make."""
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+MARKER_FEATURE = "marker"
+"""Required feature of a database whose metadata is kept elsewhere than its objects: a marker proves the place."""
 
 
 def no_fields() -> Mapping[str, Any]:
@@ -186,6 +189,15 @@ class SeqTime:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedSeqs:
+    """No row has a sequence number from ``first`` to ``last``: a writer gave them to rows that an outage has cost."""
+
+    first: int
+    last: int
+    unknown: Mapping[str, Any] = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
 class Parent:
     """A database some of whose SSTs this clone still names.
 
@@ -290,6 +302,10 @@ class ManifestState:
     removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
     again on the same path continues from
     ingest_seq: the highest sequence number under which an ingest was admitted
+    skipped: numbers above ``history_floor`` that no row has, ascending; ``None``: none
+    heartbeat_interval_ms: how often the newest writer says that it lives; ``None``: it does not
+    store_id, marked: of a database with the feature `MARKER_FEATURE`: the store id in its place's marker. Until it is
+    marked nothing of it is anywhere, and ``store_id`` is that of the database it was made again in place of, or unset
     """
 
     # fixed at creation
@@ -300,6 +316,9 @@ class ManifestState:
     properties: Mapping[str, str] = field(default_factory=no_fields)
     # the version this state is
     ref: VersionRef = NO_VERSION
+    # the place its objects are in
+    store_id: UUID | None = None
+    marked: bool = False
     # ownership
     initialized: bool = True
     destroyed_at_ms: int | None = None
@@ -309,6 +328,7 @@ class ManifestState:
     compactor_epoch: int = 0
     compactor_token: str = ""
     fence_width: int = 1
+    heartbeat_interval_ms: int | None = None
     # positions
     log_start: int = 1
     log_last_seen: int = 0
@@ -336,6 +356,7 @@ class ManifestState:
     history_floor: int = 0
     expiry_floor_ms: int = 0
     seq_times: tuple[SeqTime, ...] = ()
+    skipped: tuple[SkippedSeqs, ...] | None = None
     compaction: CompactionStyle = "size_tiered"
     # compatibility
     required_features: tuple[str, ...] = ()
@@ -347,6 +368,11 @@ class ManifestState:
         """The manifest version this state was committed as."""
         return self.ref.version
 
+    @property
+    def has_marker(self) -> bool:
+        """Whether a marker proves its place, or will."""
+        return MARKER_FEATURE in self.required_features
+
     def ssts(self) -> Iterator[SstRef]:
         """Every SST it reads from, newest first."""
         yield from self.l0
@@ -356,6 +382,15 @@ class ManifestState:
     def checkpoint(self, checkpoint_id: UUID) -> Checkpoint | None:
         """The checkpoint of that id, expired or not."""
         return next((one for one in self.checkpoints if one.id == checkpoint_id), None)
+
+    @property
+    def skipped_end(self) -> int:
+        """The highest sequence number that no row will ever have; 0 if there is none."""
+        return self.skipped[-1].last if self.skipped else 0
+
+    def rows_up_to(self, seq: int) -> int:
+        """``seq`` less the numbers up to it that no row has: of rows one after another, one more each."""
+        return seq - sum(max(0, min(seq, one.last) - one.first + 1) for one in self.skipped or ())
 
     @property
     def log_held_from(self) -> int:
@@ -378,7 +413,18 @@ MONOTONE = (
     "history_floor",
     "expiry_floor_ms",
     "ingest_seq",
+    "marked",
 )
+OF_ONE_LIFE = ("history_floor", "expiry_floor_ms", "marked")
+"""Those of `MONOTONE` that a database made again begins anew."""
+
+
+def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestState:
+    """``contents``, which come of another database's state, with what proves the place of ``state``."""
+    features = [one for one in contents.required_features if one != MARKER_FEATURE]
+    if state.has_marker:
+        features.append(MARKER_FEATURE)
+    return replace(contents, store_id=state.store_id, marked=state.marked, required_features=tuple(features))
 
 
 def of_one_ingest(newer: SstRef, older: SstRef) -> bool:
@@ -411,7 +457,7 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
         if getattr(old, name) != getattr(new, name) and not made_again:
             raise InternalError(f"a manifest edit changed the fixed field {name}")
     for name in MONOTONE:
-        if getattr(new, name) < getattr(old, name):
+        if getattr(new, name) < getattr(old, name) and not (made_again and name in OF_ONE_LIFE):
             raise InternalError(f"a manifest edit took {name} back from {getattr(old, name)} to {getattr(new, name)}")
     for newer, older in pairwise(new.l0):
         if newer is not older and not in_order(newer, older):

@@ -24,6 +24,11 @@ class Marks:
         self._expire = array("q")
 
     @property
+    def none(self) -> bool:
+        """Whether all rows are plain."""
+        return not self._kinds and not self._expire
+
+    @property
     def expires(self) -> bool:
         """Whether any row expires."""
         return bool(self._expire)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
+from slate_async.runtime.untracked import untracked
+
 BLOCK_KEYS = 1024
 """Keys of a freshly cut block; one is cut again when it has grown to twice this."""
 
@@ -61,7 +63,7 @@ class SortedKeys:
 
     def _place(self, first: int, stop: int, keys: list[bytes]) -> None:
         """Put ``keys``, cut into blocks, where blocks ``first`` to ``stop`` (exclusive) are."""
-        blocks = [keys[i : i + BLOCK_KEYS] for i in range(0, len(keys), BLOCK_KEYS)]
+        blocks = [untracked(keys[i : i + BLOCK_KEYS]) for i in range(0, len(keys), BLOCK_KEYS)]
         self._blocks[first:stop] = blocks
         self._lasts[first:stop] = [block[-1] for block in blocks]
 

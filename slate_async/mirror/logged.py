@@ -22,7 +22,7 @@ from slate_async.sst.names import sst_key
 from slate_async.sst.reader import SstReader
 from slate_async.sst.reference import sst_ref, stored_sst_ref
 from slate_async.write.encoding import Encoder
-from slate_async.write.replay import check_kind, replay
+from slate_async.write.replay import Replayer, check_kind, replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,15 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
     def open_sst(one: LogObject) -> SstReader:
         return opener.open_log(one.key, one.size, one.header.object_id)
 
-    replayed = await replay(
-        kept,
+    replayer = Replayer(
         epoch=state.writer_epoch,
         table_bytes=settings.l0_sst_bytes,
         segment_bytes=settings.flush_bytes,
         offload=offload,
         open_sst=open_sst,
+        most_bytes=settings.decode_memory_bytes,
     )
+    replayed = await replay(kept, replayer)
     replayed.tables.freeze()
     ssts: list[SstRef] = []
     for one in reversed(() if state.wal_enabled else kept.objects):
@@ -64,9 +65,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
         log_floor=_floor(state, kept.objects),
         last_seq=replayed.last_seq,
         last_tick_ms=replayed.last_tick_ms,
-        seq_times=sampled(state.seq_times, replayed.last_seq, replayed.last_tick_ms, state.history_floor)
-        if kept.objects
-        else state.seq_times,
+        seq_times=sampled(state, replayed.last_seq, replayed.last_tick_ms) if kept.objects else state.seq_times,
     )
     return Logged(without_log, tuple(slot.table for slot in reversed(replayed.tables.frozen)), tuple(ssts))
 

@@ -1,7 +1,9 @@
 """Mirroring a checkpoint, from the first copy to the commit that shows it.
 
-Order: the mirror's manifest, begun and unfinished -> the checkpoint's version and its log -> SSTs, copied or found ->
-the writer's register -> one commit of the mirror's manifest, showing all of it -> what is needed no more is deleted.
+Steps: the mirror's manifest, begun and unfinished -> the writer's register, empty -> the checkpoint's version and its
+log -> SSTs, copied or found -> one commit of the mirror's manifest, showing all of it -> what is needed no more is
+deleted. Each may be the last one for good, and each finds what an earlier mirroring, of whatever checkpoint, left:
+nothing but the commit says what the mirror is to show.
 
 Until that commit the mirror shows what it showed before, whatever stops in between; called again, mirroring goes on
 with what is there. Nothing but that commit, and SSTs under names of their own, is ever written into a mirror, so one
@@ -13,12 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from slate_async.checkpoint.load import load_checkpoint
 from slate_async.clone.register import ensure_register
 from slate_async.clone.site import Site
-from slate_async.errors import ConflictError, CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
 from slate_async.manifest.checkpoints import find_checkpoint
 from slate_async.manifest.creation import create_first
@@ -56,14 +59,15 @@ async def make_mirror(
     moment), `CorruptionError` for damage in the source, `UnavailableError`."""
     if source.name == target.name:
         raise InvalidError(f"{target.name} cannot be a mirror of itself; choose another path")
-    head = await source.head()
+    head = await source.proved_head()
     found = find_checkpoint(head, checkpoint, source.runtime.clock.now_ms())
     state = await _begin(source, head, target)
     shown = check_mirror(state, head.database_id)
+    await ensure_register(target, unfinished_mirror(head, source.name))  # of no checkpoint: an older one may come
     tally = Tally()
     if not state.initialized or shown.checkpoint_id != found.id:
         try:
-            state, tally = await _show(source, target, found, ssts(head.database_id), on_progress)
+            state, tally = await _show(source, target, state.store_id, found, ssts(head.database_id), on_progress)
         except (ObjectNotFoundError, MissingError) as error:
             await _check_there(source, found)
             key = error.key if isinstance(error, ObjectNotFoundError) else error.object_name
@@ -88,13 +92,14 @@ async def _begin(source: Site, head: ManifestState, target: Site) -> ManifestSta
     state = await target.driver.load()
     if state is None:
         first = unfinished_mirror(head, source.name)
-        state = await create_first(first, target.driver, target.store, target.metadata, target.name, target.runtime.ids)
-    return state
+        await create_first(first, target.driver, target.store, target.metadata, target.name, target.runtime.ids)
+    return await target.settled_head()
 
 
 async def _show(
     source: Site,
     target: Site,
+    store_id: UUID | None,
     checkpoint: Checkpoint,
     opener: SstOpener,
     on_progress: Callable[[MirrorProgress], None] | None,
@@ -109,37 +114,31 @@ async def _show(
         rows = await write_tables(logged, target, head.version)
         copier.tally.copied += len(rows)
         copier.tally.copied_bytes += sum(sst.size for sst in rows)
-        contents = _contents(logged, rows, placed, source, checkpoint)
-        await ensure_register(target, contents)
+        contents = _contents(logged, rows, placed)
         new = {sst.location for sst in contents.ssts()}
         named = frozenset(new.intersection(sst.location for sst in head.ssts()))
         try:
-            edit = ShowMirrored(contents, _oldest_base(new - named, head), named)
+            edit = ShowMirrored(
+                contents, _mirrored(source, checkpoint, contents), _oldest_base(new - named, head), named, store_id
+            )
             return await target.driver.commit(edit), copier.tally
         except ConflictError as conflict:
             logger.info("%s: looking for copied SSTs again: %s", target.name, conflict)
     raise UnavailableError(f"{target.name}: a collector was there during each of {ATTEMPTS} attempts; try again")
 
 
-def _contents(
-    logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef], source: Site, checkpoint: Checkpoint
-) -> ManifestState:
-    """What the mirror is to show."""
+def _contents(logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef]) -> ManifestState:
+    """The checkpoint's state with its SSTs at their places in the mirror."""
     state = logged.state
     return replace(
         state,
-        writer_token="",
-        compactor_token="",
         l0=(*rows, *(placed[sst.object_id] for sst in (*logged.ssts, *state.l0))),
         runs=tuple(replace(run, ssts=tuple(placed[sst.object_id] for sst in run.ssts)) for run in state.runs),
-        checkpoints=(),
-        compactions=(),
-        ingests=(),
-        parents=(),
-        mirrored=Mirrored(
-            source.name, checkpoint.id, checkpoint.ref.version, state.writer_epoch, state.compactor_epoch
-        ),
     )
+
+
+def _mirrored(source: Site, checkpoint: Checkpoint, state: ManifestState) -> Mirrored:
+    return Mirrored(source.name, checkpoint.id, checkpoint.ref.version, state.writer_epoch, state.compactor_epoch)
 
 
 def _oldest_base(new: Set[str], head: ManifestState) -> int:
@@ -150,7 +149,7 @@ def _oldest_base(new: Set[str], head: ManifestState) -> int:
 
 async def _check_there(source: Site, checkpoint: Checkpoint) -> None:
     if (await source.head()).checkpoint(checkpoint.id) is None:
-        raise InvalidError(
+        raise NotFoundError(
             f"checkpoint {checkpoint.id} was deleted, or expired and was collected, while it was mirrored; mirror"
             " another one"
         )
@@ -159,10 +158,11 @@ async def _check_there(source: Site, checkpoint: Checkpoint) -> None:
 async def _prune(target: Site, state: ManifestState) -> int:
     """Delete what the mirror and its checkpoints do not name, as a collector does; how many objects."""
     settings = target.settings
-    limits = Limits(0, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round)
+    limits = Limits(0, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round, settings.gc_stalled_compaction_ms)
     pruned = 0
     async with target.register(state.log_protocol) as register:
-        collector = Collector(target.store, target.driver, register, target.runtime, limits)
+        check = partial(target.ground.check_again, load_head=target.driver.load)
+        collector = Collector(target.store, target.driver, register, target.runtime, limits, check_place=check)
         for _ in range(PRUNE_ROUNDS):
             report = await collector.collect()
             pruned += len(report.objects) + report.manifest_versions

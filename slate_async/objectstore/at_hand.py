@@ -21,9 +21,10 @@ class ReadsNow(Protocol):
     """A store that may have objects at hand."""
 
     def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """``length`` bytes from ``offset`` of the object that is at ``key`` now, if they are at hand, at most
-        `AT_HAND_BYTES`, and the object has ``size`` bytes. Else ``None``: `ObjectStore.get` reads them, or tells why
-        not. Takes microseconds, never waits, raises nothing."""
+        """``length`` bytes from ``offset`` of the object at ``key``, or of the one that was there when it was last read
+        by `ObjectStore.get`, if they are at hand, at most `AT_HAND_BYTES`, and the object has ``size`` bytes. Else
+        ``None``: `ObjectStore.get` reads them, or tells why not. For objects that are written once. Takes microseconds,
+        never waits, raises nothing."""
 
 
 def read_now_of(store: ObjectStore | ReadsNow) -> ReadNow:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from metastores.redaction import redacted
-from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.errors import ConfigError, InvalidError, NotFoundError, Outcome, SlateError, UnavailableError
 from slate_async.objectstore.protocol import (
     Create,
     Match,
@@ -29,7 +29,15 @@ SET_CREDENTIALS = {
 
 _MISSING_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted")
 _EXISTS = ("BlobAlreadyExists", "PreconditionFailed", "ObjectAlreadyExists")
-_TRY_AGAIN = ("RequestTimeout", "RequestTimeTooSkewed", "ExpiredToken", "SlowDown", "Throttling", "ServerBusy")
+_TRY_AGAIN = (
+    "RequestTimeout",
+    "RequestTimeTooSkewed",
+    "ExpiredToken",
+    "RequestExpired",
+    "SlowDown",
+    "Throttling",
+    "ServerBusy",
+)
 _URL = re.compile(r"\w+://[^\s\"'<>()]*")
 
 _REASONS = tuple(
@@ -95,18 +103,19 @@ def refused(
         403: "; check the credentials and what they are allowed",
         501: "; this store does not implement the request",
     }.get(status, "")
-    return InvalidError(said + hint, outcome=not_applied)
+    kind = ConfigError if hint else InvalidError
+    return kind(said + hint, outcome=not_applied)
 
 
 def _missing(code: str, said: str, key: str, mode: PutMode | None) -> SlateError:
     if code in _MISSING_BUCKET:
         outcome: Outcome | None = None if mode is None else "not_applied"
-        return InvalidError(f"{said}; create the bucket or container first", outcome=outcome)
+        return NotFoundError(f"{said}; create the bucket or container first", outcome=outcome)
     if mode is None:
         return ObjectNotFoundError(key)
     if isinstance(mode, Match):
         return ObjectChangedError(key)
-    return InvalidError(f"{said}; does the bucket or container exist?", outcome="not_applied")
+    return NotFoundError(f"{said}; does the bucket or container exist?", outcome="not_applied")
 
 
 def _condition(status: int, code: str, said: str, key: str, mode: PutMode | None) -> SlateError:
@@ -129,6 +138,6 @@ def no_answer(text: str, *, key: str, mode: PutMode | None, sent: bool, place: s
     return UnavailableError(f"no answer from {place}{what}: {reason(text)}", outcome=outcome)
 
 
-def no_credentials(scheme: str, place: str) -> InvalidError:
+def no_credentials(scheme: str, place: str) -> ConfigError:
     """The error of a request that could not be signed, because credentials are nowhere to be found."""
-    return InvalidError(f"no credentials found for {place}; {SET_CREDENTIALS[scheme]}", outcome="not_applied")
+    return ConfigError(f"no credentials found for {place}; {SET_CREDENTIALS[scheme]}", outcome="not_applied")

@@ -53,7 +53,7 @@ class MetaObjects:
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ListedObject]:
         """Keys with the prefix, greater than ``start_after``, in byte order."""
         async for info in self._store.list(prefix, start_after=start_after):
-            yield ListedObject(info.key, info.etag)
+            yield ListedObject(info.key, info.etag, info.last_modified_ms)
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove; missing keys are no error."""

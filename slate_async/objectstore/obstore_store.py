@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from metastores.redaction import sdk_error
-from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, ConfigError, InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
@@ -121,13 +121,18 @@ class ObstoreStore:
         return f"ObstoreStore({self._display!r})"
 
     async def _connected(self) -> Any:
-        if self._closed:
-            raise ClosedError(f"{self!r} is closed", outcome="not_applied")
         if self._client is None:
             async with self._lock:
                 if self._client is None:
-                    self._client = await self._connect()
+                    self._refuse_closed()
+                    client = await self._connect()
+                    self._refuse_closed()  # it may have been meanwhile
+                    self._client = client
         return self._client
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self!r} is closed", outcome="not_applied")
 
     async def _send(
         self, key: str, mode: PutMode | None, call: Callable[[Any, Any], Awaitable[T]], *, sends: bool = True
@@ -201,7 +206,7 @@ class ObstoreStore:
         if _etag(meta, key) != mode.etag:
             raise ObjectChangedError(key)
         if not meta["version"]:
-            raise InvalidError(f"{self!r} gives no generation to compare", outcome="not_applied")
+            raise ConfigError(f"{self!r} gives no generation to compare", outcome="not_applied")
         return {"e_tag": meta["e_tag"], "version": meta["version"]}
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
@@ -306,7 +311,7 @@ class ObstoreStore:
                         return
                     continue
                 if key <= last:
-                    raise InvalidError(f"{self!r} does not list keys in byte order: {key!r} came after {last!r}")
+                    raise ConfigError(f"{self!r} does not list keys in byte order: {key!r} came after {last!r}")
                 last = key
                 yield self._info(meta)
 
@@ -342,7 +347,7 @@ async def _next_page(stream: Any) -> Any:
 def _etag(meta: Mapping[str, Any], key: str) -> str:
     etag: str | None = meta["e_tag"]
     if not etag:
-        raise InvalidError(f"the store gave no etag for {key!r}, which conditional writes need")
+        raise ConfigError(f"the store gave no etag for {key!r}, which conditional writes need")
     return etag if etag.endswith('"') else f'"{etag}"'  # Azure's listings leave the quotes out
 
 

@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from slate_async.errors import ConflictError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ConfigError, ConflictError, InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, OVERWRITE, Match, ObjectNotFoundError, ObjectStore, PutMode
 from slate_async.runtime.protocol import Ids
 
@@ -105,7 +105,7 @@ async def _race(store: ObjectStore, key: str, mode: PutMode, ids: Ids, *, way_ou
     won = [(answer, body) for answer, body in zip(answers, bodies, strict=True) if isinstance(answer, str)]
     for answer in answers:
         if isinstance(answer, InvalidError):
-            raise InvalidError(f"{store!r} refuses {name}: {answer}; {way_out}") from answer
+            raise ConfigError(f"{store!r} refuses {name}: {answer}; {way_out}") from answer
     if len(won) > 1:
         raise _broken(store, f"{len(won)} of {RACERS} racing {name} puts succeeded", way_out)
     if len(won) == 1:
@@ -145,7 +145,7 @@ async def _must_hold(store: ObjectStore, key: str, etag: str, body: bytes, name:
 
 
 def _broken(store: ObjectStore, fault: str, way_out: str) -> InvalidError:
-    return InvalidError(f"{store!r} cannot be relied on for conditional writes: {fault}; {way_out}")
+    return ConfigError(f"{store!r} cannot be relied on for conditional writes: {fault}; {way_out}")
 
 
 def _body(ids: Ids) -> bytes:

@@ -36,6 +36,7 @@ from slate_async.objectstore.protocol import (
 )
 from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.protocol import Clock
+from slate_async.settings import Settings
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ DELETED_AT_ONCE = 250
 """So many are deleted within the time of one request by a slow store, too: Azure takes 256 at a time, S3 1,000."""
 LISTED_AT_ONCE = 1_000
 """What S3 answers to one request; so many keys count as one."""
+MOST_ATTEMPTS = 1_000
 WARN_AFTER_FAILURES = 3
 """An operation that failed so often in a row is told to the log, once, while it goes on trying."""
 
@@ -58,11 +60,20 @@ class RetryPolicy:
     deadline: float = 60.0
     request_timeout: float = 10.0
     first_pause: float = 0.05
-    longest_pause: float = 5.0
+    longest_pause: float = 1.0
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or min(self.deadline, self.request_timeout, self.first_pause, self.longest_pause) <= 0:
             raise InvalidError("a retry policy needs at least one attempt and times above 0")
+
+    @classmethod
+    def of(cls, settings: Settings) -> RetryPolicy:
+        """The deadline decides when to give up; the number of attempts is only the bound behind it."""
+        return cls(
+            attempts=MOST_ATTEMPTS,
+            deadline=settings.retry_deadline_ms / 1000,
+            request_timeout=settings.request_timeout_ms / 1000,
+        )
 
     def pause(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after that many failures in a row."""
@@ -104,7 +115,7 @@ class RetryingStore:
         self._rng = rng
         self._policy = policy or RetryPolicy()
         self._conditional_failures = 0
-        self.stats = StoreStats()
+        self.stats = StoreStats(clock.monotonic())
 
     def __repr__(self) -> str:
         return f"RetryingStore({self._store!r})"
@@ -133,8 +144,10 @@ class RetryingStore:
             raise
         except ObjectNotFoundError:
             raise
-        except SlateError:
+        except SlateError as error:
             self.stats.errors += 1
+            if not operation.startswith("put"):
+                error.outcome = None
             raise
 
     async def _retried(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:

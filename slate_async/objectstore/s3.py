@@ -34,8 +34,9 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from metastores.aws_credentials import is_failed_refresh
 from metastores.redaction import redacted, sdk_error
-from slate_async.errors import ClosedError, InvalidError, SlateError, UnavailableError
+from slate_async.errors import ClosedError, ConfigError, InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
@@ -138,6 +139,8 @@ class AiobotocoreS3Store:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
         if self._client is None:
             async with self._lock:
+                if self._closed:  # meanwhile
+                    raise ClosedError(f"{self!r} is closed", outcome="not_applied")
                 if self._client is None:
                     self._client = await self._connect()
         return self._client
@@ -163,7 +166,9 @@ class AiobotocoreS3Store:
         """One request; the SDK's error, if any, is translated and kept out of the traceback."""
         try:
             return await call(await self._connected())
-        except (BotoCoreError, ClientError, aiohttp.ClientError, OSError, ValueError) as error:
+        except (BotoCoreError, ClientError, aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_failed_refresh(error):
+                raise
             failure = _translated(error, key, mode, self._place())
             cause = sdk_error(error, str(error))
         raise failure from cause
@@ -246,7 +251,7 @@ class AiobotocoreS3Store:
             for found in page.get("Contents", ()):
                 key = found["Key"]
                 if key <= last:
-                    raise InvalidError(f"{self!r} does not list keys in byte order: {key!r} came after {last!r}")
+                    raise ConfigError(f"{self!r} does not list keys in byte order: {key!r} came after {last!r}")
                 last = key
                 modified = int(found["LastModified"].timestamp() * 1000)
                 yield ObjectInfo(key, found["Size"], found["ETag"], modified)
@@ -273,8 +278,9 @@ class AiobotocoreS3Store:
     async def close(self) -> None:
         """Close the client and its connections. Idempotent."""
         self._closed = True
-        self._client = None
-        await self._exit.aclose()
+        async with self._lock:  # a client that is being made is closed, too
+            self._client = None
+            await self._exit.aclose()
 
 
 def _without_expect(request: Any, **_: Any) -> None:
@@ -320,10 +326,11 @@ def _translated(error: BaseException, key: str, mode: PutMode | None, place: str
     if isinstance(error, NoCredentialsError):
         return no_credentials("s3", place)
     if isinstance(error, (PartialCredentialsError, ProfileNotFound)):
-        return InvalidError(f"{redacted(str(error))}; {SET_CREDENTIALS['s3']}", outcome="not_applied")
+        return ConfigError(f"{redacted(str(error))}; {SET_CREDENTIALS['s3']}", outcome="not_applied")
     if isinstance(error, _WRONG_SETUP):
-        return InvalidError(f"{redacted(str(error))}; check the AWS_* environment and profile", outcome="not_applied")
-    return no_answer(_chain(error), key=key, mode=mode, sent=not _never_connected(error), place=place)
+        return ConfigError(f"{redacted(str(error))}; check the AWS_* environment and profile", outcome="not_applied")
+    sent = not _never_connected(error) and not is_failed_refresh(error)
+    return no_answer(_chain(error), key=key, mode=mode, sent=sent, place=place)
 
 
 def _chain(error: BaseException) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class StoreStats:
-    """Counts since the store was opened. ``requests`` counts attempts, by operation name."""
+    """Counts since the store was opened, at ``opened`` of the monotonic clock. ``requests`` counts attempts, by
+    operation name."""
 
+    opened: float = 0.0
     requests: dict[str, int] = field(default_factory=dict)
     retries: int = 0
     errors: int = 0

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from slate_async.errors import InvalidError
+from slate_async.errors import ConfigError
 from slate_async.objectstore.failures import SET_CREDENTIALS
 from slate_async.objectstore.keys import check_key
 
@@ -88,29 +88,27 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
     if not separator:
         found = _SCHEME.match(url)
         if found is not None and found[1].lower() in _PARAMETERS:
-            raise InvalidError(f"a store URL begins with {found[1]}://")
+            raise ConfigError(f"a store URL begins with {found[1]}://")
         return _local(url)
     if scheme not in _PARAMETERS:
         raise _unknown(scheme)
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise InvalidError(f"this {scheme}:// URL cannot be read") from None
+        raise ConfigError(f"this {scheme}:// URL cannot be read") from None
     if "@" in parts.netloc:
-        raise InvalidError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
+        raise ConfigError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
     if parts.fragment:
-        raise InvalidError("a store URL has no fragment ('#...')")
+        raise ConfigError("a store URL has no fragment ('#...')")
     parameters = _parameters(scheme, parts.query)
     if scheme == "file":
         if parts.netloc == "~" or parts.path.startswith("/~/"):
-            raise InvalidError(
-                "file:// URLs know no '~'; give the folder as a path (~/...) or whole (file:///home/...)"
-            )
+            raise ConfigError("file:// URLs know no '~'; give the folder as a path (~/...) or whole (file:///home/...)")
         if parts.netloc not in ("", "localhost"):
-            raise InvalidError("file:// URLs name a folder of this machine, with three slashes: file:///path")
+            raise ConfigError("file:// URLs name a folder of this machine, with three slashes: file:///path")
         return _local(unquote(parts.path))
     if not _BUCKET.match(parts.netloc):
-        raise InvalidError(
+        raise ConfigError(
             f"{scheme}:// must be followed by a name of letters, digits, '.', '_' and '-', as in {_EXAMPLES[scheme]}"
         )
     prefix = parts.path.strip("/")
@@ -119,20 +117,20 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
     return StoreURL(cast("Scheme", scheme), parts.netloc, prefix, **parameters)
 
 
-def _unknown(scheme: str) -> InvalidError:
+def _unknown(scheme: str) -> ConfigError:
     """Repeats the scheme only if it looks like one: in front of ``://`` somebody may have put a secret."""
     shown = repr(scheme) if _PLAIN_SCHEME.match(scheme) else "this one"
     lower = scheme.lower()
     meant = lower if lower in _PARAMETERS else _OTHER_SCHEMES.get(lower)
     hint = "" if meant is None else f"; {meant}:// is what you want"
-    return InvalidError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}{hint}")
+    return ConfigError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}{hint}")
 
 
 def _local(path: str) -> StoreURL:
     if not path:
-        raise InvalidError("the path of a local store must not be empty")
+        raise ConfigError("the path of a local store must not be empty")
     if "\0" in path:
-        raise InvalidError("the path of a local store must not hold a NUL character")
+        raise ConfigError("the path of a local store must not hold a NUL character")
     return StoreURL("file", os.path.abspath(os.path.expanduser(path)))
 
 
@@ -141,20 +139,20 @@ def _parameters(scheme: str, query: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if any(word in re.sub("[^a-z]", "", name.lower()) for word in _SECRET_WORDS):
-            raise InvalidError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
+            raise ConfigError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
         shown = name if _PLAIN_NAME.match(name) else "(not a name)"
         if name not in _PARAMETERS[scheme]:
             known = ", ".join(_PARAMETERS[scheme]) or "none"
-            raise InvalidError(f"unknown parameter {shown} in a {scheme}:// URL; known: {known}")
+            raise ConfigError(f"unknown parameter {shown} in a {scheme}:// URL; known: {known}")
         if name in found or not value:
-            raise InvalidError(f"parameter {shown} must be given once, with a value")
+            raise ConfigError(f"parameter {shown} must be given once, with a value")
         found[name] = value
     if "endpoint_url" in found:
         _check_endpoint(found["endpoint_url"])
     if "region" in found and not _REGION.match(found["region"]):
-        raise InvalidError("parameter region must consist of lower-case letters, digits and '-'")
+        raise ConfigError("parameter region must consist of lower-case letters, digits and '-'")
     if "client" in found and found["client"] not in CLIENTS:
-        raise InvalidError(f"parameter client must be one of {', '.join(CLIENTS)}")
+        raise ConfigError(f"parameter client must be one of {', '.join(CLIENTS)}")
     return found
 
 
@@ -166,9 +164,9 @@ def _check_endpoint(endpoint: str) -> None:
     except ValueError:
         readable = False
     if not readable:
-        raise InvalidError("parameter endpoint_url must be an http:// or https:// URL")
+        raise ConfigError("parameter endpoint_url must be an http:// or https:// URL")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise InvalidError("parameter endpoint_url must not hold credentials, a query or a fragment")
+        raise ConfigError("parameter endpoint_url must not hold credentials, a query or a fragment")
 
 
 def _where_secrets_belong(scheme: str) -> str:

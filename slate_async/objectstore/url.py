@@ -7,7 +7,9 @@ what the machine provides (web identity, container and instance roles).
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from metastores.redaction import redacted, sdk_error
-from slate_async.errors import InvalidError
+from slate_async.errors import ConfigError, InvalidError
 from slate_async.objectstore.failures import SET_CREDENTIALS, plain
-from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, ObstoreStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.store_url import StoreURL, parse_url
 from slate_async.runtime.protocol import Clock, Runtime
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["StoreURL", "open_store", "parse_url"]
 
@@ -39,21 +42,25 @@ ROLE_CREDENTIALS_SECONDS = 600
 
 
 def open_store(
-    url: str | os.PathLike[str] | StoreURL, runtime: Runtime, *, retry: RetryPolicy | None = None
+    url: str | os.PathLike[str] | StoreURL,
+    runtime: Runtime,
+    *,
+    retry: RetryPolicy | None = None,
+    file_mode: str = "0600",
 ) -> tuple[RetryingStore, str]:
     """The store of the whole bucket, folder or memory name, with retries, and the prefix the URL names in it.
 
+    file_mode: who may read and write the files of a local folder; see the setting of that name
+
     Nothing is sent yet. The caller closes the store. Raises `InvalidError` for a bad URL or a missing extra."""
     place = url if isinstance(url, StoreURL) else parse_url(url)
-    store = _backend(place, runtime)
+    store = _local(place, runtime, file_mode) if place.scheme == "file" else _backend(place, runtime)
     return RetryingStore(store, runtime.clock, runtime.rng, retry), place.prefix
 
 
 def _backend(place: StoreURL, runtime: Runtime) -> ObjectStore:
     if place.scheme == "memory":
         return MemoryStore(runtime.clock, _MEMORY.setdefault(place.bucket, MemoryObjects()))
-    if place.scheme == "file":
-        return LocalStore(place.bucket, runtime)
     if place.scheme == "s3" and place.client == "aiobotocore":
         return _aiobotocore(place, runtime)
     _require_obstore(place.scheme)
@@ -65,19 +72,32 @@ def _backend(place: StoreURL, runtime: Runtime) -> ObjectStore:
     return ObstoreStore(partial(_connect, _gcs, place, runtime), GCS, display)
 
 
+def _local(place: StoreURL, runtime: Runtime, file_mode: str) -> ObjectStore:
+    try:
+        from slate_async.objectstore.local import LocalStore, Modes  # noqa: PLC0415 - its locks are those of POSIX
+    except ImportError as error:
+        raise ConfigError(
+            f"file:// does not work on {sys.platform}: a local folder needs the file locks of Linux or macOS;"
+            " use s3://, az://, gs:// or memory:// here, or run under WSL"
+        ) from error
+    return LocalStore(place.bucket, runtime, modes=Modes.of(file_mode))
+
+
 def _require_obstore(scheme: str) -> None:
     extra = {"s3": "s3", "az": "azure", "gs": "gcs"}[scheme]
     try:
         import obstore.store  # noqa: F401, PLC0415
     except ImportError as error:
-        raise InvalidError(f"{scheme}:// needs more packages: pip install 'slate-async[{extra}]'") from error
+        raise ConfigError(f"{scheme}:// needs more packages: pip install 'slate-async[{extra}]'") from error
 
 
 def _aiobotocore(place: StoreURL, runtime: Runtime) -> ObjectStore:
     try:
         from slate_async.objectstore.s3 import AiobotocoreS3Store  # noqa: PLC0415
     except ImportError as error:
-        raise InvalidError("client=aiobotocore needs more packages: pip install 'slate-async[s3]'") from error
+        raise ConfigError(
+            "client=aiobotocore needs more packages: pip install 'slate-async[s3-aiobotocore]'"
+        ) from error
     region = place.region or os.environ.get("AWS_REGION") or None  # botocore itself reads only AWS_DEFAULT_REGION
     return AiobotocoreS3Store(place.bucket, runtime, endpoint_url=place.endpoint_url, region=region)
 
@@ -95,7 +115,7 @@ async def _connect(build: _Build, place: StoreURL, runtime: Runtime) -> Any:
         said = plain(str(error))
         cause = sdk_error(error, said)
     hint = f"; {SET_CREDENTIALS['az']}" if place.scheme == "az" and "Account must be" in said else ""
-    raise InvalidError(f"cannot set up {place.display}: {redacted(said)}{hint}", outcome="not_applied") from cause
+    raise ConfigError(f"cannot set up {place.display}: {redacted(said)}{hint}", outcome="not_applied") from cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +177,9 @@ def _aws(clock: Clock) -> _Aws:
         import botocore.session  # noqa: PLC0415
     except ImportError as error:
         if profile:
-            raise InvalidError("AWS_PROFILE needs more packages: pip install 'slate-async[s3]'") from error
+            raise ConfigError("AWS_PROFILE needs more packages: pip install 'slate-async[s3-aiobotocore]'") from error
+        if not has_keys:
+            logger.warning("profiles of ~/.aws are not read: that needs pip install 'slate-async[s3-aiobotocore]'")
         return _Aws(endpoint, region, None)
     session = botocore.session.Session()
     scoped = session.get_scoped_config()

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from slate_async.errors import InternalError
+from slate_async.format.arrays import number_array
 from slate_async.format.columns import Columns
 from slate_async.format.ordering import Mask, repeated_keys
 from slate_async.read.merge import (
@@ -88,7 +88,7 @@ def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
 
 def _take_puts(rows: Columns, chosen: npt.NDArray[np.int64]) -> Columns:
     """The rows at ``chosen``, in that order, of rows that are all puts that never expire."""
-    places = pa.array(chosen)
+    places = number_array(chosen)
     keys, values = rows.keys.take(places), rows.values.take(places)
     return Columns(keys, values, rows.seqs[chosen], np.zeros(len(chosen), np.uint8), None, rows.create_ms[chosen])
 

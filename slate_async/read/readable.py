@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from slate_async.read.bounds import BytesLike
 from slate_async.read.scan import Scan
@@ -17,15 +17,17 @@ class Readable(Protocol):
     All methods raise `ClosedError` or `FencedError` once their owner is closed, `UnavailableError` when the store
     does not answer, `CorruptionError` for wrong bytes. Expired rows are not there. With ``durable`` a read sees only
     rows that are acknowledged as durable; where all rows are, it changes nothing.
+
+    What is awaited is a coroutine, so ``async def`` gives it; it may be given to `asyncio.create_task`.
     """
 
-    async def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
+    def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
         """The value of ``key``, ``None`` if it is not there."""
 
-    async def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
         """The values of ``keys``, in their order, all of one moment."""
 
-    async def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:
+    def get_row(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, Row | None]:
         """The value with its sequence number and times."""
 
     def scan(
@@ -41,7 +43,7 @@ class Readable(Protocol):
         """The rows from ``start`` (inclusive) to ``end`` (exclusive), or with ``prefix``, in key order, as they are
         at this call; ``reverse`` gives the last ones first, ``limit`` at most so many."""
 
-    async def splits(
+    def splits(
         self,
         start: BytesLike | None = None,
         end: BytesLike | None = None,
@@ -49,5 +51,5 @@ class Readable(Protocol):
         prefix: BytesLike | None = None,
         nbytes: int = SPLIT_BYTES,
         durable: bool = False,
-    ) -> list[Split]:
+    ) -> Coroutine[Any, Any, list[Split]]:
         """Key ranges of about ``nbytes`` each that cover those of `scan` once, in key order."""

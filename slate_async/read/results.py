@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from slate_async.format.arrays import number_array
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.read.record_batch import RecordBatch
 from slate_async.types import Row, RowHit
@@ -56,9 +57,9 @@ def batch_of(parts: list[Columns], reverse: bool, times: bool = False) -> Record
     columns = concat(parts[::-1] if reverse else parts)
     if reverse:
         columns = columns.take(np.arange(len(columns) - 1, -1, -1, dtype=np.int64))
-    arrays = [columns.keys, columns.values, pa.array(columns.seqs)]
+    arrays = [columns.keys, columns.values, number_array(columns.seqs)]
     if times:
-        arrays += [pa.array(columns.create_ms).view(_TIME), _expire_times(columns)]
+        arrays += [number_array(columns.create_ms, _TIME), _expire_times(columns)]
     batch: RecordBatch = pa.record_batch(arrays, schema=BATCH_SCHEMA_WITH_TIMES if times else BATCH_SCHEMA)
     return batch
 
@@ -67,4 +68,4 @@ def _expire_times(columns: Columns) -> pa.Array:
     """When rows expire; null = never."""
     if columns.expire_ms is None:
         return pa.nulls(len(columns), _TIME)
-    return pa.array(columns.expire_ms, mask=columns.expire_ms == NO_EXPIRY).view(_TIME)
+    return number_array(columns.expire_ms, _TIME, missing=columns.expire_ms == NO_EXPIRY)

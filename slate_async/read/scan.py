@@ -4,7 +4,8 @@ A scan pins its view when it is made and gives the pin up when it is exhausted, 
 iterated once, by one task at a time. An interrupted step (failed or cancelled) ends it with an error, never with a
 silently shorter answer.
 
-The first rows come from what is at hand, if they can (`slate_async.read.short`); whoever reads on gets streams.
+The first rows come from what is at hand, if they can (`slate_async.read.short`), all where only memtables have any;
+whoever reads on gets streams.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from weakref import ref
 
 from slate_async.errors import InvalidError
@@ -28,13 +29,18 @@ from slate_async.runtime.turns import FairTurns
 from slate_async.types import Row
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Pair: TypeAlias = tuple[bytes, bytes]
 
 CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
 
 LOOKS: tuple[int, ...] = (32, 64, 128)
-"""A scan takes its first rows from what is at hand, so many at most each time."""
+"""A scan takes its first rows from what is at hand, so many at most each time; one of no more than the last at once."""
+
+LOOK_IN_MEMORY = 1024
+"""Where no SST holds keys of the range, all rows are taken so many at a time: in columns they would have to be made of
+Python objects, and these of the columns again."""
 
 INTERRUPTED = "the scan was interrupted; make another one"
 
@@ -170,7 +176,7 @@ class Scan:
 
     def _pairs_now(self) -> Iterator[Pair] | None:
         """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
-        if not self._looks or self._busy or self._refusal is not None or self._turns.spent():
+        if not self._looks or self._busy or self._refusal is not None or self._turns.overdue():
             return None
         found = self._first_rows(False)
         return None if found is None else iter(found)
@@ -182,7 +188,7 @@ class Scan:
         if not looks or left == 0:
             return None
         self._ask()
-        count = looks[0] if left is None or left > looks[0] else left
+        count = looks[0] if left is None or left > LOOKS[-1] else left
         try:
             found = None if span.empty else first_rows(self._look, span, count, self._reverse, whole)
         except BaseException:
@@ -199,14 +205,31 @@ class Scan:
             self._looks = ()
             self._pin = None
         else:
-            self._looks = looks[1:]
+            self._looks = looks[1:] or self._more_looks()
             self._ahead = KeyRange(span.start, last_key) if self._reverse else KeyRange(last_key + b"\0", span.end)
         return pairs or None
+
+    def _more_looks(self) -> tuple[int, ...]:
+        """After the first ones."""
+        start, end = self._ahead
+        stored = any(run.within(start, end) for run in self._look.view.levels)
+        return () if stored else (LOOK_IN_MEMORY,)
+
+    async def _order(self) -> None:
+        """Put the memtables' keys in order, which takes more than a look if many rows were written meanwhile."""
+        if self._looks and self._refusal is None:
+            for table, limit in self._look.view.memory(self._look.max_seq):
+                for _ in table.order_steps(limit):
+                    if self._turns.overdue():
+                        await self._turns.give()
+        if self._refusal is not None:
+            raise InvalidError(self._refusal)
 
     async def _next_pairs(self) -> Iterator[Pair] | None:
         return await self._alone(self._pairs)
 
     async def _pairs(self) -> Iterator[Pair] | None:
+        await self._order()
         found = self._first_rows(False)
         if found is not None:
             return iter(found)
@@ -217,6 +240,7 @@ class Scan:
         return await self._alone(self._whole_rows)
 
     async def _whole_rows(self) -> Iterator[Row] | None:
+        await self._order()
         found = self._first_rows(True)
         if found is not None:
             return rows_with(found)
@@ -323,6 +347,14 @@ class Scan:
             await self._rows.aclose()
 
 
+@runtime_checkable
+class Chunks(Protocol[T_co]):
+    """What iterates a scan by rows, as one that asks for the rows that are made together."""
+
+    async def more(self) -> Iterator[T_co] | None:
+        """The next items, at least one, ``None`` after the last one. Who takes them iterates by nothing else."""
+
+
 class _Items(Protocol):
     """What iterates a scan, and holds rows that it has not given yet."""
 
@@ -353,6 +385,13 @@ class _Pairs(AsyncIterator[Pair]):
         self._ready = ready
         return next(ready)
 
+    async def more(self) -> Iterator[Pair] | None:
+        """See `Chunks`."""
+        scan = self._scan
+        ready = None if scan._over else scan._pairs_now() or await scan._next_pairs()
+        self._ready = ready or _NO_PAIRS
+        return ready
+
     def drop(self) -> bool:
         """See `_Items`."""
         ready, self._ready = self._ready, _NO_PAIRS
@@ -373,14 +412,20 @@ class _Steps(AsyncIterator[T], Generic[T]):
     async def __anext__(self) -> T:
         for item in self._ready:
             return item
+        ready = await self.more()
+        if ready is None:
+            raise StopAsyncIteration
+        return next(ready)
+
+    async def more(self) -> Iterator[T] | None:
+        """See `Chunks`."""
         if self._begin is not None:
             self._begin(self)
             self._begin = None
         ready = await self._more()
-        if ready is None:
-            raise StopAsyncIteration
-        self._ready = ready
-        return next(ready)
+        if ready is not None:
+            self._ready = ready
+        return ready
 
     def drop(self) -> bool:
         """See `_Items`."""

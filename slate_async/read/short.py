@@ -23,7 +23,7 @@ MOST_SOURCES = 64
 """More sources are too many to ask at one go."""
 
 MOST_READ = 8
-"""Of so many levels, a block of each may be read that this machine has at hand: half a millisecond or so."""
+"""So many blocks, of all levels together, may be read that this machine has at hand: a third of a millisecond."""
 
 FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
@@ -37,10 +37,10 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
     view, max_seq, now_ms = look
     levels = view.levels
     sources: list[Callable[..., Stretch | None]] = [table.first_rows for table in view.memtables if table.last_seq]
-    if len(levels) > MOST_READ:
+    if not 0 < len(levels) <= MOST_READ:
         sources += [level.first_rows for level in levels]
     else:
-        sources += [partial(level.first_rows, reading=True) for level in levels]
+        sources += [partial(level.first_rows, reading=MOST_READ // len(levels)) for level in levels]
     if len(sources) > MOST_SOURCES:
         return None
     asked = count if len(sources) < 2 else min(count, LEAST_ASKED + 2 * count // len(sources))

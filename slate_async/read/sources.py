@@ -60,11 +60,11 @@ class TableSource(Protocol):
         now_ms: int,
         reverse: bool,
         whole: bool,
-        reading: bool = False,
+        reading: int = 0,
     ) -> Stretch | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that is not
-        in memory, or takes longer than a look; ``reading`` as of `probe`."""
+        in memory, or takes longer than a look. ``reading``: so many blocks may be read that the machine has at hand."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -172,7 +172,7 @@ class Run:
         now_ms: int,
         reverse: bool,
         whole: bool,
-        reading: bool = False,
+        reading: int = 0,
     ) -> Stretch | None:
         """As of a `TableSource`, of all tables together."""
         numbers = self.within(start, end)
@@ -181,7 +181,7 @@ class Run:
             stretch = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole, reading)
             if stretch is None:
                 return None
-            reading = False  # the next table is for another look
+            reading = 0  # the next table is for another look
             if stretch[0]:
                 more = number > numbers.start if reverse else number + 1 < numbers.stop
                 return (*stretch[:2], False) if more else stretch

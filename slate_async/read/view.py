@@ -101,7 +101,8 @@ class ReadView:
 
     def look_up(self, key: bytes, max_seq: int) -> bytes | RowHit | NeedsIO | None:
         """The newest version of ``key`` up to ``max_seq``: a value that does not expire, else a `RowHit` (see
-        `live_hit`), ``None`` if there is none, `NEEDS_IO` when only the store knows. Never suspends."""
+        `live_hit`), ``None`` if there is none, `NEEDS_IO` when only the store knows, or others should have their turn
+        before SSTs are asked. Never suspends."""
         for table in self.memtables:
             if table.last_seq:
                 found = table.find(key, max_seq)
@@ -140,17 +141,22 @@ class ReadView:
                 near.used = True
                 if not near.rest or near.alone(key):
                     return near.rows.get(key)
-        return self._look_in_levels(key, key_hash(key), max_seq)
+        return self._look_in_levels(key, max_seq)
 
     def mark(self, key: bytes) -> None:
         """``key`` was read: tell what is kept for such reads that it is of use. For every n-th read."""
         self._hot.mark(key)
 
-    def _look_in_levels(self, key: bytes, hashed: int, max_seq: int) -> RowHit | NeedsIO | None:
+    def _look_in_levels(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
+        """What they tell without waiting, blocks read that this machine has at hand; `NEEDS_IO`, too, if others should
+        have their turn first."""
+        if self._turns.overdue():
+            return NEEDS_IO
+        hashed = key_hash(key)
         for run in self._levels:
             candidate = run.find(key)
             if candidate is not None:
-                found = candidate.source.probe(key, hashed, max_seq)
+                found = candidate.source.probe(key, hashed, max_seq, True)
                 if found is NEEDS_IO:
                     return NEEDS_IO
                 if found is not None:
@@ -159,7 +165,7 @@ class ReadView:
         return None
 
     def get_now(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | NeedsIO | None:
-        """The live row of ``key``, ``None`` if there is none, `NEEDS_IO` when only the store knows. Never suspends.
+        """The live row of ``key``, ``None`` if there is none, `NEEDS_IO` as of `look_up`. Never suspends.
 
         ``now_ms`` judges expiry. Raises `InternalError` for a merge operand.
         """
@@ -169,7 +175,7 @@ class ReadView:
             return NEEDS_IO
         if hit is not None:
             return live_hit(hit, now_ms)
-        found = self._look_in_levels(key, key_hash(key), seen) if self._levels else None
+        found = self._look_in_levels(key, seen) if self._levels else None
         return found if found is None or found is NEEDS_IO else live_hit(found, now_ms)
 
     async def get(self, key: bytes, now_ms: int, max_seq: int | None = None) -> RowHit | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -40,6 +42,17 @@ async def each_of(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
         raise failure
 
 
+async def together(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Both results, awaited at once. The first failure cancels the other one and is raised as it is."""
+    tasks = asyncio.create_task(one), asyncio.create_task(other)
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:
     """``[await function(item) for item in items]``, up to ``limit`` at a time, results in order.
 
@@ -61,3 +74,38 @@ async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A],
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return [results[index] for index in range(len(items))]
+
+
+async def ahead(
+    function: Callable[[A], Coroutine[Any, Any, B]],
+    items: AsyncGenerator[tuple[A, int]],
+    *,
+    limit: int,
+    budget: int,
+) -> AsyncGenerator[B]:
+    """``await function(item)`` for each of ``items``, in order, begun ahead of whoever takes the results: up to
+    ``limit`` at a time, and no further one once those that are not taken yet weigh ``budget``.
+
+    items: with the weight of each. What fails is raised when its turn comes; the rest is cancelled then, as when it is
+    closed early"""
+    begun: deque[tuple[asyncio.Task[B], int]] = deque()
+    weight = 0
+    try:
+        async with aclosing(items):
+            more = True
+            while more or begun:
+                while more and len(begun) < limit and weight < budget:
+                    try:
+                        item, nbytes = await anext(items)
+                    except StopAsyncIteration:
+                        more = False
+                    else:
+                        begun.append((asyncio.create_task(function(item)), nbytes))
+                        weight += nbytes
+                if begun:
+                    yield await begun[0][0]
+                    weight -= begun.popleft()[1]
+    finally:
+        for task, _ in begun:
+            task.cancel()
+        await asyncio.gather(*(task for task, _ in begun), return_exceptions=True)

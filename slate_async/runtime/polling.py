@@ -1,34 +1,38 @@
 """One timer task for the polling of many databases, so a thousand idle ones do not wake the loop a thousand ways.
 
-A poll that is still running when it is due again is skipped, not queued; at most `CONCURRENT_POLLS` run at once.
+A poll that is still running when it is due again is skipped, not queued. At most `CONCURRENT_POLLS` that are new run at
+once, and `POLLS_OF_A_STORE` of one store; so a store that does not answer holds up nobody else's.
+
+The task is supervised: its end ends every database that is polled, with the cause, for each would show stale values.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 
 import anyio
 
 from slate_async.runtime.protocol import Runtime
-
-logger = logging.getLogger(__name__)
+from slate_async.runtime.slots import FairSlots
+from slate_async.runtime.supervisor import Supervisor
 
 CONCURRENT_POLLS = 16
+POLLS_OF_A_STORE = 8
 SPREAD = 0.1
 """Intervals vary by this share, so that processes started together do not poll together for ever."""
 
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """One registered poll. ``poke`` is called when it is due; it must not block and must not raise."""
+    """One registered poll. ``poke`` is called when it is due; it must not block. ``lost`` is told why it ended by
+    itself: ``poke`` raised, or the timer failed."""
 
     interval_s: float
     poke: Callable[[], None]
-    cancelled: bool = False
+    lost: Callable[[BaseException], None]
     due: float = field(default=0.0)
 
 
@@ -39,26 +43,32 @@ class PollScheduler:
         self._runtime = runtime
         self._heap: list[tuple[float, int, Poll]] = []
         self._number = 0
+        self._supervisor = Supervisor("slate", self._failed)
         self._task: asyncio.Task[None] | None = None
         self._earlier = asyncio.Event()
-        self._slots = anyio.CapacityLimiter(CONCURRENT_POLLS)
+        self._slots = FairSlots(CONCURRENT_POLLS, POLLS_OF_A_STORE)
 
-    def register(self, interval_s: float, poke: Callable[[], None]) -> Poll:
+    def of_store(self, store: Hashable) -> StorePolls:
+        """The polls of databases in ``store``, whatever names it."""
+        return StorePolls(self, store)
+
+    def register(self, interval_s: float, poke: Callable[[], None], lost: Callable[[BaseException], None]) -> Poll:
         """Start calling ``poke``; `cancel` ends it."""
-        poll = Poll(interval_s, poke)
+        poll = Poll(interval_s, poke, lost)
         self._schedule(poll)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="slate/poll scheduler")
+            self._task = self._supervisor.spawn("poll scheduler", self._run())
         return poll
 
     def cancel(self, poll: Poll) -> None:
-        """Stop calling. Idempotent; takes effect at once."""
-        poll.cancelled = True
+        """Stop calling, at once, and keep nothing of the caller. Idempotent."""
+        self._heap = [one for one in self._heap if one[2] is not poll]
+        heapq.heapify(self._heap)
         self._earlier.set()
 
-    async def limited(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a poll's work within the shared concurrency limit."""
-        async with self._slots:
+    async def limited(self, store: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a poll's work within the shared limits."""
+        async with self._slots.slot(store):
             await work()
 
     def _schedule(self, poll: Poll) -> None:
@@ -69,11 +79,7 @@ class PollScheduler:
         self._earlier.set()
 
     async def _run(self) -> None:
-        while True:
-            while self._heap and self._heap[0][2].cancelled:
-                heapq.heappop(self._heap)
-            if not self._heap:
-                return
+        while self._heap:
             wait = self._heap[0][0] - self._runtime.clock.monotonic()
             if wait > 0:
                 self._earlier.clear()
@@ -81,16 +87,40 @@ class PollScheduler:
                     await self._earlier.wait()
                 continue
             _, _, poll = heapq.heappop(self._heap)
-            if not poll.cancelled:
-                self._schedule(poll)
-                try:
-                    poll.poke()
-                except Exception:
-                    logger.exception("a poll could not be started")
+            self._schedule(poll)
+            try:
+                poll.poke()
+            except Exception as error:  # noqa: BLE001 - its owner's to judge, and no other database's
+                self.cancel(poll)
+                poll.lost(error)
+
+    def _failed(self, cause: BaseException) -> None:
+        """The timer ended: so does everybody who relied on it. Who registers later gets another one."""
+        self._supervisor = Supervisor("slate", self._failed)
+        polls, self._heap = [poll for _, _, poll in self._heap], []
+        for poll in polls:
+            poll.lost(cause)
 
     async def close(self) -> None:
         """End the task. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._supervisor.close()
+
+
+class StorePolls:
+    """`PollScheduler` as the databases of one store use it."""
+
+    def __init__(self, scheduler: PollScheduler, store: Hashable) -> None:
+        self._scheduler = scheduler
+        self._store = store
+
+    def register(self, interval_s: float, poke: Callable[[], None], lost: Callable[[BaseException], None]) -> Poll:
+        """See `PollScheduler.register`."""
+        return self._scheduler.register(interval_s, poke, lost)
+
+    def cancel(self, poll: Poll) -> None:
+        """See `PollScheduler.cancel`."""
+        self._scheduler.cancel(poll)
+
+    async def limited(self, work: Callable[[], Awaitable[None]]) -> None:
+        """See `PollScheduler.limited`."""
+        await self._scheduler.limited(self._store, work)

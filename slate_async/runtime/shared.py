@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from slate_async.errors import ClosedError
+from slate_async.runtime.concurrent import each_of
+
 T = TypeVar("T")
 
 
@@ -14,13 +17,16 @@ class Shared(Generic[T]):
     def __init__(self, close: Callable[[T], Awaitable[None]]) -> None:
         self._close = close
         self._users: dict[Hashable, tuple[T, int]] = {}
+        self._over = False
 
     def clients(self) -> list[T]:
         """Those in use."""
         return [client for client, _ in self._users.values()]
 
     def take(self, key: Hashable, make: Callable[[], T]) -> tuple[T, Callable[[], Awaitable[None]]]:
-        """The client of ``key`` and how to give it back, once."""
+        """The client of ``key`` and how to give it back, once. Raises `ClosedError` once it has ended."""
+        if self._over:
+            raise ClosedError("this Environment is closed; no client is made any more", outcome="not_applied")
         client, users = self._users[key] if key in self._users else (make(), 0)
         self._users[key] = (client, users + 1)
 
@@ -33,3 +39,29 @@ class Shared(Generic[T]):
             await self._close(held)
 
         return client, give_back
+
+    def end(self) -> None:
+        """Make no client any more. Those in use are closed by their users."""
+        self._over = True
+
+
+class Taken:
+    """What one user has taken of what is shared: given back together, once, and nothing is taken after that."""
+
+    def __init__(self) -> None:
+        self._give_backs: list[Callable[[], Awaitable[None]]] = []
+        self._over = False
+
+    def take(self, shared: Shared[T], key: Hashable, make: Callable[[], T]) -> T:
+        """See `Shared.take`."""
+        if self._over:
+            raise ClosedError("it is closed; no client is made for it any more", outcome="not_applied")
+        client, give_back = shared.take(key, make)
+        self._give_backs.append(give_back)
+        return client
+
+    async def give_back(self) -> None:
+        """Give everything back. Idempotent."""
+        self._over = True
+        give_backs, self._give_backs = self._give_backs, []
+        await each_of(give_backs)

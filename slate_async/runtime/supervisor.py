@@ -28,6 +28,14 @@ class Supervisor:
         self._next = 0
         self._failed = False
         self._closing = False
+        self._parts: list[Supervisor] = []
+
+    def part(self, on_failure: Callable[[BaseException], None]) -> Supervisor:
+        """An owner of some of the tasks, with a callback of its own, that may be closed before the rest is."""
+        part = Supervisor(self._owner, on_failure)
+        part._closing = self._closing
+        self._parts = [one for one in self._parts if not one._closing] + [part]
+        return part
 
     def spawn(self, name: str, work: Coroutine[Any, Any, T], *, critical: bool = True) -> asyncio.Task[T]:
         """Start ``work``. A failing critical task is reported; the failure of another is its awaiter's business."""
@@ -68,14 +76,20 @@ class Supervisor:
 
     @property
     def names(self) -> list[str]:
-        """Names of the running tasks, oldest first."""
-        return [task.get_name() for task in self._tasks.values()]
+        """Names of the running tasks, oldest first, those of parts last."""
+        own = [task.get_name() for task in self._tasks.values()]
+        return own + [name for part in self._parts for name in part.names]
 
     async def close(self) -> None:
         """Cancel every task and wait until all have ended. Idempotent. Must not be called from a task it owns."""
+        tasks = self._cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _cancel(self) -> list[asyncio.Task[Any]]:
+        """Start nothing more, and cancel what runs, in parts too."""
         self._closing = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks + [task for part in self._parts for task in part._cancel()]

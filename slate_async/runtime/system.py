@@ -11,11 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from slate_async.errors import ClosedError
 from slate_async.runtime.protocol import Runtime
 
 T = TypeVar("T")
 MOST_COMPUTING_THREADS = 4
 FILE_THREADS = 4
+REFUSED = "cannot schedule new futures"
+"""What a thread pool says when it, or the interpreter, has been shut down."""
 
 
 class SystemClock:
@@ -54,21 +57,32 @@ class ThreadOffload:
     """Runs functions on a bounded pool of worker threads, first come, first served.
 
     A cancelled caller stops waiting; a function that has begun runs on to its end. The threads start on
-    first use and end with `close`."""
+    first use and end with `close`, after which it runs nothing."""
 
     def __init__(self, threads: int, name: str = "slate-worker") -> None:
         self._threads = threads
         self._name = name
         self._pool: ThreadPoolExecutor | None = None
+        self._closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in a worker thread."""
+        """Run ``function`` in a worker thread; in the caller's once the interpreter ends. Raises `ClosedError` after
+        `close`."""
+        if self._closed:
+            raise ClosedError("its worker threads have ended", outcome="not_applied")
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+        try:
+            running = self._pool.submit(function)
+        except RuntimeError as error:
+            if REFUSED not in str(error):
+                raise
+            return function()  # the interpreter ends: a loop that runs on in a thread outlives all thread pools
+        return await asyncio.wrap_future(running)
 
     def close(self) -> None:
         """End the threads once what they run is done; does not wait. Idempotent."""
+        self._closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None

@@ -1,7 +1,14 @@
 """Fair turns: an `await` that never suspends starves every other task of the loop.
 
 A coroutine that can finish without waiting (a read from memory, a put with room) asks its `FairTurns` on each
-call; when the calls since the last real suspension have used up the budget it gives the loop one turn."""
+call; when the calls since the last real suspension have used up the budget it gives the loop one turn.
+
+Tasks that gave their turn share one budget: the more of them wait, the sooner the one that works gives its own, so that
+all have had theirs after about one budget, or after one step each if steps are longer.
+
+Invariant: a task that waits in `FairTurns.give` is overtaken by at most `MOST_LOOKS` looks of each other task, whatever
+the clock says, because the loop runs tasks in the order in which they became ready.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +19,20 @@ from slate_async.runtime.protocol import Clock
 BUDGET_SECONDS = 0.0005
 CALLS_PER_LOOK = 16
 """The clock is looked at on every n-th call only: looking costs as much as a small read."""
+MOST_LOOKS = 64
+"""So often a task looks at most before it gives its turn to one that waits."""
 
 
 class FairTurns:
     """Counts synchronous work of one loop. Not for use from several loops."""
 
-    __slots__ = ("_calls", "_clock", "_since")
+    __slots__ = ("_calls", "_clock", "_looks", "_since", "_waiting")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._calls = 0
+        self._looks = 0
+        self._waiting = 0
         self._since = clock.monotonic()
 
     def spent(self) -> bool:
@@ -30,13 +41,23 @@ class FairTurns:
         if self._calls < CALLS_PER_LOOK:
             return False
         self._calls = 0
-        return self._clock.monotonic() - self._since > BUDGET_SECONDS
+        return self.overdue()
 
     def overdue(self) -> bool:
         """As `spent`, looking at the clock on every call: for steps of many operations each."""
-        return self._clock.monotonic() - self._since > BUDGET_SECONDS
+        waiting = self._waiting
+        if waiting:
+            self._looks += 1
+            if self._looks >= MOST_LOOKS:
+                return True
+        return (self._clock.monotonic() - self._since) * (1 + waiting) > BUDGET_SECONDS
 
     async def give(self) -> None:
         """Let every other ready task run once, then start a new budget."""
-        await asyncio.sleep(0)
+        self._waiting += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._waiting -= 1
+        self._looks = 0
         self._since = self._clock.monotonic()

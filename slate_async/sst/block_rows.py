@@ -1,19 +1,16 @@
 """The rows of a block as scans want them: from when on every row is seen, and the first few rows of a range.
 
-A short scan reads a few rows of a block that is decoded already, so it must not pay for all of its rows: a key is
-found through every `SAMPLE_EVERY`-th key, and only the rows near it become Python objects. Of a block that is read like
-that again, the groups of rows that are read stay Python objects, as long as the block cache has room for them.
+A short scan reads a few rows of a block, so it must not pay for all of its rows: a key is found through every
+`SAMPLE_EVERY`-th key, and only the rows near it become Python objects. Of a block that is read like that again, the
+groups of rows that are read stay Python objects, as long as the block cache has room for them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
-from functools import partial
-from itertools import repeat
 from typing import Protocol, TypeAlias
 
-from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.format.raw_block import RawBlock
 from slate_async.format.separate_blocks import seen_from_of
 from slate_async.types import MAX_SEQ, MERGE, PUT, RowHit, Stretch
 
@@ -32,9 +29,6 @@ NOT_SEEN = MAX_SEQ + 1
 _PAIR_BYTES = 150
 """What a key and its value take as Python objects in a list, beside their bytes."""
 
-_hit_of = partial(tuple.__new__, RowHit)
-"""As ``RowHit._make``, in a third of the time."""
-
 
 class Group:
     """Some neighbouring rows of a block of which every reader sees every row; a `slate_async.sst.cache.Lookup`."""
@@ -42,11 +36,11 @@ class Group:
     __slots__ = ("_groups", "_number", "nbytes", "pairs", "used")
     retired = False
 
-    def __init__(self, columns: Columns, number: int, groups: dict[int, Group]) -> None:
-        """Number ``number`` of ``columns``, entered in ``groups``."""
+    def __init__(self, raw: RawBlock, number: int, groups: dict[int, Group]) -> None:
+        """Number ``number`` of ``raw``, entered in ``groups``."""
         low = number * GROUP_ROWS
-        keys: list[bytes] = columns.keys.slice(low, GROUP_ROWS).to_pylist()
-        values: list[bytes] = columns.values.slice(low, GROUP_ROWS).to_pylist()
+        keys = raw.keys(low, low + GROUP_ROWS)
+        values = raw.values(low, low + GROUP_ROWS)
         self.pairs: list[Pair] = list(zip(keys, values, strict=True))
         self.nbytes = sum(map(len, keys)) + sum(map(len, values)) + _PAIR_BYTES * len(keys)
         self.used = False
@@ -67,17 +61,27 @@ class Keeper(Protocol):
 
 
 class BlockRows:
-    """The sorted rows of one block. ``columns.seen_from`` is known; ``groups`` are those that are kept."""
+    """The sorted rows of one block. ``seen_from`` as of `slate_async.format.columns.Columns`; ``groups`` are those that
+    are kept."""
 
-    __slots__ = ("_keeps", "_looks", "_rows", "_samples", "_seen_from", "columns", "groups")
+    __slots__ = ("_keeps", "_looks", "_raw", "_rows", "_samples", "_seen_from", "groups", "seen_from")
 
-    def __init__(self, columns: Columns) -> None:
-        known = columns.seen_from is not None
-        self.columns = columns if known else replace(columns, seen_from=seen_from_of(columns))
+    def __init__(self, raw: RawBlock, seen_from: int | None = None) -> None:
+        """``seen_from``: if somebody has looked already."""
         self.groups: dict[int, Group] = {}
-        self._rows = len(columns)
-        self._seen_from = NOT_SEEN if self.columns.seen_from is None else self.columns.seen_from
-        self._samples: list[bytes] = []
+        self._raw = raw
+        self._rows = raw.rows
+        if self._rows <= FEW_ROWS:  # then making all keys takes less than picking some
+            keys = raw.keys(0, self._rows)
+            self._samples = keys[::SAMPLE_EVERY]
+            if seen_from is None and raw.plain and len(set(keys)) == len(keys):
+                seen_from = raw.newest
+        else:
+            self._samples = list(map(raw.key, range(0, self._rows, SAMPLE_EVERY)))
+            if seen_from is None:
+                seen_from = seen_from_of(raw.columns())
+        self.seen_from = seen_from
+        self._seen_from = NOT_SEEN if seen_from is None else seen_from
         self._looks = 0
         self._keeps = False
 
@@ -97,11 +101,11 @@ class BlockRows:
         ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
         block lies before the range."""
         plain = self._seen_from <= max_seq and not whole
-        samples = self._samples or self._sample()
+        samples = self._samples
         if plain and self._keeps_groups():
             return self._first_of_groups(start, end, count, last, keeper)
         base = 0 if start is None else max(0, bisect_left(samples, start) - 1) * SAMPLE_EVERY
-        keys: list[bytes] = self.columns.keys.slice(base, SAMPLE_EVERY + 1 + count).to_pylist()
+        keys = self._raw.keys(base, base + SAMPLE_EVERY + 1 + count)
         low = 0 if start is None else bisect_left(keys, start)
         beyond = len(keys) if end is None else bisect_left(keys, end, low)
         stop = min(low + count, beyond)
@@ -124,12 +128,12 @@ class BlockRows:
         """As `first` backwards, of a block that does not begin with versions of a key before it. ``first``: no earlier
         block holds keys of the range."""
         plain = self._seen_from <= max_seq and not whole
-        samples = self._samples or self._sample()
+        samples = self._samples
         if plain and self._keeps_groups():
             return self._last_of_groups(start, end, count, first, keeper)
         stop = self._rows if end is None else min(self._rows, bisect_left(samples, end) * SAMPLE_EVERY)
         base = max(0, stop - SAMPLE_EVERY - 1 - count)
-        keys: list[bytes] = self.columns.keys.slice(base, stop - base).to_pylist()
+        keys = self._raw.keys(base, stop)
         beyond = len(keys) if end is None else bisect_left(keys, end)
         begin = 0 if start is None else bisect_left(keys, start, 0, beyond)
         low = max(begin, beyond - count)
@@ -144,17 +148,9 @@ class BlockRows:
         found = self._newest(keys[low:beyond], base + low, max_seq, now_ms, whole, ended)
         return None if found is None else (found[0][::-1], *found[1:])
 
-    def _sample(self) -> list[bytes]:
-        keys = self.columns.keys
-        if self._rows <= FEW_ROWS:  # then making all takes less than picking some
-            self._samples = keys.to_pylist()[::SAMPLE_EVERY]
-        else:
-            self._samples = keys[::SAMPLE_EVERY].to_pylist()
-        return self._samples
-
     def _pairs(self, keys: list[bytes], low: int) -> list[Pair]:
         """``keys``, those of the rows from ``low``, with their values."""
-        return list(zip(keys, self.columns.values.slice(low, len(keys)).to_pylist(), strict=True))
+        return list(zip(keys, self._raw.values(low, low + len(keys)), strict=True))
 
     # groups
 
@@ -162,13 +158,13 @@ class BlockRows:
         """Whether the look that begins should make, and use, groups."""
         self._looks += 1
         if self._looks == WORTH_LOOKS:
-            self._keeps = self.columns.nbytes <= MOST_BYTES
+            self._keeps = self._raw.raw_bytes <= MOST_BYTES
         return self._keeps
 
     def _group(self, number: int, keeper: Keeper) -> list[Pair]:
         group = self.groups.get(number)
         if group is None:
-            group = Group(self.columns, number, self.groups)
+            group = Group(self._raw, number, self.groups)
             keeper.keep(group)
         group.used = True
         return group.pairs
@@ -216,7 +212,7 @@ class BlockRows:
 
         Older versions of the last key may follow after them. Either one of these counts, or the key is left out and
         the stretch ends before it, and is asked for again."""
-        hits = self._hits(low, len(keys))
+        hits = self._raw.hits(low, low + len(keys))
         if self._seen_from <= max_seq:
             return list(zip(keys, hits, strict=True)), False, ended
         found: dict[bytes, bytes | RowHit | None] = {}
@@ -229,15 +225,3 @@ class BlockRows:
         if keys and not found and not ended:
             return None
         return list(found.items()), True, ended
-
-    def _hits(self, low: int, count: int) -> list[RowHit]:
-        """The rows from ``low``."""
-        columns, stop = self.columns, low + count
-        parts = (
-            columns.values.slice(low, count).to_pylist(),
-            columns.seqs[low:stop].tolist(),
-            columns.kinds[low:stop].tolist(),
-            repeat(NO_EXPIRY, count) if columns.expire_ms is None else columns.expire_ms[low:stop].tolist(),
-            columns.create_ms[low:stop].tolist(),
-        )
-        return list(map(_hit_of, zip(*parts, strict=True)))

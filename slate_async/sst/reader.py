@@ -1,9 +1,9 @@
 """Reading one SST: point lookups and scans through the block cache.
 
 Invariants: nothing is returned that was not verified (identity and size of the object, checksums of every section and
-block, each block's checksum against the index); metadata is loaded once; a block is fetched once however many
-lookups wait for it; where the manifest gives all rows of an SST one sequence number, nobody sees the stored ones. A
-missing object is `ObjectNotFoundError` unless the caller knows that it was there.
+block, each block's checksum against the index); metadata is loaded once, and again if the cache had no room for it; a
+block is fetched once however many lookups wait for it; where the manifest gives all rows of an SST one sequence number,
+nobody sees the stored ones. A missing object is `ObjectNotFoundError` unless the caller knows that it was there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.format.block import decode_block, stored_raw_bytes
+from slate_async.format.block import open_block, stored_raw_bytes
 from slate_async.format.block_parts import StoredBlock
 from slate_async.format.columns import Columns
 from slate_async.format.filter import Filter
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.format.joined_blocks import decode_blocks
-from slate_async.format.separate_blocks import decode_each
+from slate_async.format.raw_block import RawBlock
+from slate_async.format.separate_blocks import open_each
 from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
-from slate_async.objectstore.protocol import Buffer, ObjectNotFoundError, ObjectStore, Span
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
+from slate_async.sst.fitting import DECODED_BYTES, raw_bytes_of
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.pieces import in_pieces
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
@@ -82,7 +84,9 @@ class SstReader:
         "_read_now",
         "_store",
         "key",
+        "nbytes",
         "size",
+        "used",
     )
 
     def __init__(
@@ -116,6 +120,12 @@ class SstReader:
         self._meta: SstMeta | None = None
         self._owner = b""
         self._flights: SingleFlight | None = None
+        self.nbytes = 0
+        self.used = False
+
+    def drop_index(self) -> None:
+        """See `slate_async.sst.cache.KeptIndex`. What reads at this moment has it still."""
+        self._meta = None
 
     @property
     def loaded(self) -> bool:
@@ -126,25 +136,31 @@ class SstReader:
         """Index, filter and statistics; read with one request (two if they are larger than thought) the first time.
 
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
-        return await self._once(None, self._load) if self._meta is None else self._meta
+        meta = self._meta
+        if meta is None:
+            return await self._once(None, self._load)
+        self.used = True
+        return meta
 
     def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
         """`get` without suspending: `NEEDS_IO` if something it needs is not in memory. With ``reading`` one block may
         be read and decoded that the store has at hand, which takes some ten microseconds."""
-        if self._meta is None:
+        meta = self._meta
+        if meta is None:
             return NEEDS_IO
-        number = self._candidate(self._meta, key, key_hash)
+        self.used = True
+        number = self._candidate(meta, key, key_hash)
         while number is not None:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
-                block = self._block_at_hand(self._meta, number) if reading else None
+                block = self._block_at_hand(meta, number) if reading else None
                 reading = False
                 if block is None:
                     return NEEDS_IO
             row = block.find(key, max_seq)
             if 0 <= row < block.rows:
                 return block.hit(row)
-            number = self._next(self._meta, number, key) if row >= 0 else None
+            number = self._next(meta, number, key) if row >= 0 else None
         return None
 
     async def get(self, key: bytes, key_hash: int, max_seq: int) -> RowHit | None:
@@ -174,11 +190,11 @@ class SstReader:
             return None
         block = self._cache.get(self._owner, number, count_miss=False)
         if block is not None and block.rows > most_rows:
-            row = min(block.lower_bound(key), block.rows - 1)  # it may be above all keys of the block
+            row = min(block.raw.lower_bound(key), block.rows - 1)  # it may be above all keys of the block
             row -= row % most_rows
-            start = max(start, block.key(row))
+            start = max(start, block.raw.key(row))
             if row + most_rows < block.rows:
-                end = min(end, block.key(row + most_rows))
+                end = min(end, block.raw.key(row + most_rows))
         return Around(start, end, block, meta.filter) if start <= key < end else None
 
     def first_rows(
@@ -190,30 +206,42 @@ class SstReader:
         now_ms: int,
         reverse: bool,
         whole: bool,
-        reading: bool = False,
+        reading: int = 0,
     ) -> Stretch | None:
         """See `slate_async.read.sources.TableSource.first_rows`."""
-        if self._meta is None:
+        meta = self._meta
+        if meta is None:
             return None
-        index = self._meta.index
+        self.used = True
+        index = meta.index
         numbers = index.range(start, end)
+        pairs: list[tuple[bytes, Any]] = []
+        hides = False
         for number in reversed(numbers) if reverse else numbers:
             block = self._cache.get(self._owner, number, count_miss=False)
+            if block is None and reading:
+                block = self._block_at_hand(meta, number)
+                reading -= 1
             if block is None:
-                block = self._block_at_hand(self._meta, number) if reading else None
-                reading = False
-                if block is None:
-                    return None
-            rows = block.for_scans()
+                break
+            if reverse and index.continues[number]:  # newer versions of its first key are in the block before
+                break
+            rows, left = block.for_scans(), count - len(pairs)
             if reverse:
-                if index.continues[number]:  # newer versions of its first key are in the block before
-                    return None
-                found = rows.last(start, end, count, max_seq, now_ms, whole, number == numbers.start, self._cache)
+                found = rows.last(start, end, left, max_seq, now_ms, whole, number == numbers.start, self._cache)
             else:
-                found = rows.first(start, end, count, max_seq, now_ms, whole, number + 1 == numbers.stop, self._cache)
-            if found is None or found[0] or found[2]:
-                return found
-        return NO_KEYS
+                found = rows.first(start, end, left, max_seq, now_ms, whole, number + 1 == numbers.stop, self._cache)
+            if found is None:
+                break
+            more, some_hide, ended = found
+            pairs, hides = pairs + more, hides or some_hide
+            if ended or (more and some_hide) or len(pairs) >= count:  # where some hide the block may have more
+                return pairs, hides, ended
+            if more:  # versions of the last key may go on in the next block
+                start, end = (start, more[-1][0]) if reverse else (more[-1][0] + b"\0", end)
+        else:
+            return (pairs, hides, True) if pairs else NO_KEYS
+        return (pairs, hides, False) if pairs else None
 
     def scan(
         self,
@@ -282,7 +310,8 @@ class SstReader:
         self, numbers: Sequence[int], then: Callable[[list[Columns]], list[Columns]]
     ) -> list[Columns]:
         """What ``then`` makes of the rows, in a worker thread."""
-        index = (await self.load()).index
+        meta = await self.load()
+        index = meta.index
         first, last = index.offsets[numbers[0]], numbers[-1]
         data = memoryview(await self._read(first, index.offsets[last] + index.stored_bytes[last] - first))
         blocks: list[StoredBlock] = []
@@ -291,13 +320,16 @@ class SstReader:
             part = data[at - first : at - first + index.stored_bytes[number]]
             blocks.append(StoredBlock(part, at, index.crcs[number]))
 
+        raw_bytes = raw_bytes_of(meta, numbers, blocks)
+
         def decode() -> list[Columns]:
             batches = [self._numbered(one) for one in decode_blocks(blocks, object_name=self.key)]
             if sum(map(len, batches)) != sum(index.rows[number] for number in numbers):
                 raise CorruptionError("blocks and index differ in rows", object_name=self.key, offset=first)
             return then(batches)
 
-        return await self._offload.run(decode)
+        async with self._cache.decoding.hold(raw_bytes, self.key):
+            return await self._offload.run(decode)
 
     def _candidate(self, meta: SstMeta, key: bytes, key_hash: int) -> int | None:
         if meta.filter is not None and not meta.filter.may_contain(key_hash):
@@ -356,24 +388,34 @@ class SstReader:
             if len(run) == 1 and len(parts[0].data) == len(data):
                 return [self._decode_one(meta, run[0], data)]
             blocks = []
-            for number, rows in zip(run, decode_each(parts, object_name=self.key), strict=True):
-                if len(rows) != index.rows[number]:
+            for number, (raw, seen_from) in zip(run, open_each(parts, object_name=self.key), strict=True):
+                if raw.rows != index.rows[number]:
                     raise _differ_in_rows(self.key, index.offsets[number])
-                blocks.append(LoadedBlock(self._numbered(rows)))
-            if heavy:  # only scans read so much, and they want more of a block
+                blocks.append(self._loaded(raw, seen_from))
+            if raw_bytes > OFFLOAD_BYTES:  # only scans read so much, and they want more of a block
                 for block in blocks:
-                    block.for_scans()
+                    block.prepare()
             return blocks
 
-        heavy = sum(min(stored_raw_bytes(part.data), 2**31) for part in parts) > OFFLOAD_BYTES
-        return await self._offload.run(decode) if heavy else decode()
+        raw_bytes = raw_bytes_of(meta, run, parts)
+        if raw_bytes <= OFFLOAD_BYTES:
+            return decode()
+        async with self._cache.decoding.hold(raw_bytes, self.key):
+            return await self._offload.run(decode)
 
-    def _decode_one(self, meta: SstMeta, number: int, stored: Buffer) -> LoadedBlock:
+    def _decode_one(self, meta: SstMeta, number: int, stored: bytes) -> LoadedBlock:
         at, crc = meta.index.offsets[number], meta.index.crcs[number]
-        columns = decode_block(stored, object_name=self.key, offset=at, expected_crc=crc)
-        if len(columns) != meta.index.rows[number]:
+        raw = open_block(stored, object_name=self.key, offset=at, expected_crc=crc)
+        if raw.rows != meta.index.rows[number]:
             raise _differ_in_rows(self.key, at)
-        return LoadedBlock(self._numbered(columns))
+        return self._loaded(raw)
+
+    def _loaded(self, raw: RawBlock, seen_from: int | None = None) -> LoadedBlock:
+        """``raw`` with the numbers that count."""
+        if self._global is None:
+            return LoadedBlock(raw, seen_from)
+        raw.renumber(*self._global)
+        return LoadedBlock(raw)
 
     def _numbered(self, columns: Columns) -> Columns:
         """``columns`` with the numbers that count."""
@@ -409,11 +451,21 @@ class SstReader:
         )
         if not start:
             decode_header(tail, object_name=self.key, database_id=self._database_id, object_id=self._object_id)
-            numbers = list(range(len(meta.index)))
-            for number, block in zip(numbers, await self._decode(meta, numbers, tail, 0), strict=True):
-                self._cache.put(owner, number, block)
+            await self._keep_whole(meta, owner, tail)
         self._owner, self._meta = owner, meta
+        self.nbytes = meta.nbytes
+        self._cache.keep_index(self)
         return meta
+
+    async def _keep_whole(self, meta: SstMeta, owner: bytes, data: bytes) -> None:
+        """Cache the blocks of an SST that was read whole, unless they hold more than may be decoded or kept."""
+        if meta.stats.raw_block_bytes > min(
+            DECODED_BYTES, self._cache.capacity_bytes, self._cache.decoding.capacity_bytes
+        ):
+            return
+        numbers = list(range(len(meta.index)))
+        for number, block in zip(numbers, await self._decode(meta, numbers, data, 0), strict=True):
+            self._cache.put(owner, number, block)
 
     async def _read_meta(self, tail: bytes, footer: SstFooter) -> SstMeta:
         if len(tail) > OFFLOAD_BYTES:

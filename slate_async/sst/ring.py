@@ -59,3 +59,13 @@ class Ring(Generic[Name, Thing]):
             name, thing = things.popitem(last=False)
         self.nbytes -= thing.nbytes
         return name, thing
+
+    def step(self) -> Thing | None:
+        """Move the hand by one: take out what it comes to unless that was used. The ring must not be empty."""
+        name, thing = self.things.popitem(last=False)
+        if thing.used:
+            thing.used = False
+            self.things[name] = thing
+            return None
+        self.nbytes -= thing.nbytes
+        return thing

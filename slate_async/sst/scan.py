@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeAlias
 from slate_async.format.columns import Columns, concat
 from slate_async.format.index import Index
 from slate_async.format.sst import SstMeta
+from slate_async.sst.fitting import load_fitting
 from slate_async.sst.loaded_block import LoadedBlock
 
 SCAN_READ_AHEAD_BYTES = 4 << 20
@@ -186,9 +187,9 @@ class _Wanted:
 
     def _cut_blocks(self, loaded: Iterable[tuple[int, LoadedBlock]]) -> Iterator[Columns]:
         for number, block in loaded:
-            rows = block.for_scans().columns
-            first = block.lower_bound(self.start) if self.start is not None and number == self.blocks[0] else 0
-            stop = block.lower_bound(self.end) if self.end is not None and number == self.blocks[-1] else block.rows
+            rows = block.columns
+            first = block.raw.lower_bound(self.start) if self.start is not None and number == self.blocks[0] else 0
+            stop = block.raw.lower_bound(self.end) if self.end is not None and number == self.blocks[-1] else block.rows
             if stop - first != block.rows:
                 rows = rows.slice(first, max(first, stop))
             if self.index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
@@ -235,6 +236,8 @@ def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
 
 
 _Load: TypeAlias = Callable[[list[int]], Coroutine[Any, Any, Iterable[Columns]]]
+_Read: TypeAlias = tuple[Iterable[Columns], list[int]]
+"""The rows of some blocks, and the numbers of those that could not be decoded along with them."""
 
 
 class _Reads:
@@ -248,7 +251,7 @@ class _Reads:
         self._load = load
         self._plan = plan
         self._most_ahead = most_ahead
-        self._ahead: deque[asyncio.Task[Iterable[Columns]]] = deque()
+        self._ahead: deque[asyncio.Task[_Read]] = deque()
         self._eager = False
         self.done = 0
         self.planned = False
@@ -256,13 +259,15 @@ class _Reads:
     async def next(self) -> Iterable[Columns] | None:
         """The rows of the next read; ``None`` after the last one."""
         if self._ahead:
-            rows = await self._ahead[0]
+            rows, rest = await self._ahead[0]
             self._ahead.popleft()
         elif (numbers := self._next_planned()) is not None:
-            rows = await self._load(numbers)
+            rows, rest = await load_fitting(self._load, numbers)
         else:
             return None
         self.done += 1
+        if rest:
+            self._ahead.appendleft(self._begin(rest))
         if self.done > 1 or self._eager:
             self.look_ahead()
         return rows
@@ -276,9 +281,12 @@ class _Reads:
         """Let as many reads be under way as may be, from now on."""
         self._eager = True
         while len(self._ahead) < self._most_ahead and (numbers := self._next_planned()) is not None:
-            task = asyncio.get_running_loop().create_task(self._load(numbers), name="sst-read-ahead")
-            task.add_done_callback(_seen)
-            self._ahead.append(task)
+            self._ahead.append(self._begin(numbers))
+
+    def _begin(self, numbers: list[int]) -> asyncio.Task[_Read]:
+        task = asyncio.get_running_loop().create_task(load_fitting(self._load, numbers), name="sst-read-ahead")
+        task.add_done_callback(_seen)
+        return task
 
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""

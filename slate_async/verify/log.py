@@ -16,7 +16,7 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.columns import Columns
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header, log_object_id
 from slate_async.format.log_segment import decode_segment
-from slate_async.gc.log import LogJudge
+from slate_async.gc.log import LogJudge, held_log
 from slate_async.log.extent import log_keys
 from slate_async.log.names import PREFIX
 from slate_async.log.register import EMPTY, WriterRegister
@@ -52,7 +52,8 @@ class CheckedObject:
 class LogCheck:
     """Checks the log of one database by one committed state and the register.
 
-    keys: SSTs that the manifest names, log objects among them"""
+    keys: SSTs that the manifest names, log objects among them
+    most_bytes: what may be decoded of an object at once"""
 
     def __init__(
         self,
@@ -61,11 +62,13 @@ class LogCheck:
         register: WriterRegister | None,
         keys: frozenset[str],
         offload: Offload,
+        most_bytes: int,
     ) -> None:
         self._store = store
         self._state = state
         self._register = register
         self._offload = offload
+        self._most_bytes = most_bytes
         self._judge = LogJudge(state, keys, register)
 
     async def listed(self) -> tuple[list[tuple[ObjectInfo, LogName]], list[Finding]]:
@@ -125,14 +128,16 @@ class LogCheck:
             raise CorruptionError(f"a {header.kind.name} where a {wanted.name} belongs", object_name=key, offset=10)
         elif header.kind is ObjectKind.SST:
             done = await check_sst(
-                ExpectedSst(self._store, key, size, header.database_id, header.object_id), self._offload
+                ExpectedSst(self._store, key, size, header.database_id, header.object_id),
+                self._offload,
+                self._most_bytes,
             )
             if done.missing:
                 raise ObjectNotFoundError(key)
             checked.seqs, checked.blocks, checked.rows = done.seqs, done.blocks, done.rows
             checked.findings += done.findings
         else:
-            decode = partial(_rows, data, key, checked.name)
+            decode = partial(_rows, data, key, checked.name, self._most_bytes)
             rows = decode() if len(data) < INLINE_BYTES else await self._offload.run(decode)
             checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
 
@@ -159,12 +164,15 @@ class LogCheck:
     def _wanted(self, present: frozenset[str]) -> tuple[dict[str, str], list[Finding]]:
         """Keys that are not ``present``, with who needs them; and positions that nobody owns."""
         state, wanted, findings = self._state, dict[str, str](), list[Finding]()
-        spans = [("the head", state.log_start, *self._end(present))]
-        spans += [
-            (f"checkpoint {one.id}", one.log_start, one.log_end, one.log_ranges)
-            for one in state.checkpoints
-            if one.log_end is not None
-        ]
+        end, owners = self._end(present)
+        spans: list[tuple[str, int, int, Sequence[tuple[int, int]]]] = [("the head", state.log_start, end, owners)]
+        for one in state.checkpoints:
+            held, who = held_log(one), f"checkpoint {one.id}"
+            if held.last is not None:
+                spans.append((who, held.first, held.last, one.log_ranges))
+            else:  # whose the positions are that only a reader may still want, the register need not know
+                first = held.first if state.log_protocol == "contiguous" else max(held.first, state.log_held_from)
+                spans.append((who, first, end, owners))
         for who, first, last, ranges in spans:
             try:
                 for _, key in log_keys(state.log_protocol, ranges, first, last):
@@ -175,7 +183,7 @@ class LogCheck:
         return wanted, findings
 
     def _end(self, present: frozenset[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """The last position that must be there, and who owns positions."""
+        """The last position that must be there, and who owns positions. The manifest knows of some that were there."""
         state = self._state
         if state.log_protocol == "epoch_prefixed":
             register = EMPTY if self._register is None else self._register
@@ -189,8 +197,8 @@ class LogCheck:
         for position in positions:
             lowest_missing += position == lowest_missing
         if positions and positions[-1] >= lowest_missing + state.fence_width:  # see `contiguous_run`
-            return positions[-1] - state.fence_width, ()
-        return lowest_missing - 1, ()
+            lowest_missing = positions[-1] - state.fence_width + 1
+        return max(lowest_missing - 1, state.log_last_seen), ()
 
     def order(self, objects: Sequence[CheckedObject]) -> list[Finding]:
         """What is wrong between objects: sequence numbers and epochs. ``objects`` in the order of positions."""
@@ -211,13 +219,13 @@ class LogCheck:
             if two.epoch > newest
         ]
 
-    def register(self) -> list[Finding]:
-        """What of the register contradicts the manifest."""
+    def register(self, objects: Sequence[CheckedObject]) -> list[Finding]:
+        """What of the register contradicts the manifest, or the log: ``objects``."""
         state, register = self._state, self._register
         if state.log_protocol == "contiguous":
             return []
         if register is None:
-            if state.log_start > 1:
+            if state.log_start > 1 or objects:
                 return [Finding(REGISTER, None, "is missing, though there is a log")]
             return []
         wrong: list[str] = []
@@ -231,8 +239,8 @@ class LogCheck:
         return [Finding(REGISTER, None, what) for what in wrong]
 
 
-def _rows(data: bytes, key: str, name: LogName) -> Columns:
-    rows = decode_segment(data, object_name=key, log_id=name.position)[1]
+def _rows(data: bytes, key: str, name: LogName, most_bytes: int) -> Columns:
+    rows = decode_segment(data, object_name=key, log_id=name.position, most_bytes=most_bytes)[1]
     if bool((np.diff(rows.seqs.astype(np.int64)) <= 0).any()):
         raise CorruptionError("its rows are not in the order of their sequence numbers", object_name=key)
     return rows

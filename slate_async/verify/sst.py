@@ -24,6 +24,7 @@ from slate_async.format.sst_builder import check_sorted
 from slate_async.format.stats import StatsCollector
 from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.memory_budget import over_budget
 from slate_async.runtime.protocol import Offload
 from slate_async.verify.report import Finding
 
@@ -58,16 +59,16 @@ class CheckedSst:
     seqs: tuple[int, int] | None = None
 
 
-async def check_sst(expected: ExpectedSst, offload: Offload) -> CheckedSst:
-    """Read the object and compare. Raises `UnavailableError`."""
+async def check_sst(expected: ExpectedSst, offload: Offload, most_bytes: int) -> CheckedSst:
+    """Read the object and compare. ``most_bytes``: what one of its blocks may take. Raises `UnavailableError`."""
     checked = CheckedSst()
     try:
-        await _check(expected, offload, checked)
+        await _check(expected, offload, most_bytes, checked)
     except ObjectNotFoundError:
         return CheckedSst(missing=True)
     except CorruptionError as error:
         checked.findings.append(finding_of(error))
-    except InvalidError as error:  # a format, or a section, of a newer release
+    except InvalidError as error:  # of a newer release; too large for this process
         checked.findings.append(Finding(expected.key, None, str(error)))
     return checked
 
@@ -78,7 +79,7 @@ def finding_of(error: CorruptionError) -> Finding:
     return Finding(error.object_name, error.offset, said)
 
 
-async def _check(expected: ExpectedSst, offload: Offload, checked: CheckedSst) -> None:
+async def _check(expected: ExpectedSst, offload: Offload, most_bytes: int, checked: CheckedSst) -> None:
     key, size = expected.key, expected.size
     found = (await expected.store.head(key)).size
     if found != size:
@@ -93,7 +94,7 @@ async def _check(expected: ExpectedSst, offload: Offload, checked: CheckedSst) -
     meta = await offload.run(lambda: read_meta(tail, footer, object_name=key))
     checked.findings += _header_against_footer(key, header, footer)
     checked.seqs = (meta.stats.min_seq, meta.stats.max_seq)
-    contents = _Contents(meta, key)
+    contents = _Contents(meta, key, most_bytes)
     for read in reads(meta):
         data = await _read(expected, read.offset, read.length)
         await offload.run(lambda data=data, read=read: contents.add(data, read))  # type: ignore[misc]
@@ -133,8 +134,9 @@ def reads(meta: SstMeta, most_bytes: int = READ_BYTES) -> Iterator[Read]:
 class _Contents:
     """What the blocks hold, gathered block by block, and at the end compared. CPU work, for a worker thread."""
 
-    def __init__(self, meta: SstMeta, key: str) -> None:
+    def __init__(self, meta: SstMeta, key: str, most_bytes: int) -> None:
         self._meta = meta
+        self._most_bytes = most_bytes
         self._key = key
         self._stats = StatsCollector()
         self._raw_bytes = 0
@@ -156,6 +158,9 @@ class _Contents:
         for number in range(read.first, read.stop):
             at = index.offsets[number]
             stored = view[at - read.offset : at - read.offset + index.stored_bytes[number]]
+            raw_bytes = min(stored_raw_bytes(stored), self._meta.stats.raw_block_bytes)
+            if raw_bytes > self._most_bytes:
+                raise over_budget(f"{self._key} at byte {at}", raw_bytes, self._most_bytes)
             try:
                 columns = decode_block(stored, object_name=self._key, offset=at, expected_crc=index.crcs[number])
             except CorruptionError as error:

@@ -1,5 +1,7 @@
 """One verification: everything that lives is read once.
 
+What must be there is what a collector keeps (`slate_async.gc.reachable`, `slate_async.gc.log`), and nothing else.
+
 Ordering rule: head and checkpoints' versions -> the log, by a head and a register read again -> SSTs -> the head once
 more. The database may be written, compacted and collected meanwhile: an object that is gone counts as missing only if
 the head read last, or a checkpoint in it, still needs it.
@@ -13,9 +15,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import Register, VersionRef
-from slate_async.clone.site import Site
+from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.header import HEADER_BYTES, peek_header
+from slate_async.gc.reachable import living_versions, reachable_ssts
 from slate_async.log import register as registers
 from slate_async.log.names import PREFIX as LOG_PREFIX
 from slate_async.log.protocol import READS_IN_PARALLEL
@@ -28,6 +31,9 @@ from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Sp
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.sst.locate import SstOpener
 from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.verify.beat import damaged_beat
+from slate_async.verify.boundary import lost_boundary
+from slate_async.verify.holds import lost_holds
 from slate_async.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
 from slate_async.verify.report import Finding, Stage, VerifyProgress, VerifyReport
 from slate_async.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
@@ -54,18 +60,21 @@ class _Named:
 class Verifier:
     """Verifies the database at ``site``, whose driver has read nothing yet.
 
-    ssts: what finds the SSTs of a database"""
+    ssts: what finds the SSTs of a database
+    open_site: opens its parents, if it is a clone"""
 
     def __init__(
         self,
         site: Site,
         ssts: Callable[[UUID], SstOpener],
+        open_site: OpenSite,
         on_progress: Callable[[VerifyProgress], None] | None = None,
     ) -> None:
         self._site = site
         self._store = site.store
         self._driver = site.driver
         self._ssts = ssts
+        self._open_site = open_site
         self._offload = site.runtime.offload
         self._on_progress = on_progress
         self._versions: dict[VersionRef, Stored] = {}
@@ -80,14 +89,19 @@ class Verifier:
         try:
             head = await self._site.head()
             check_usable(head)
+            if head.has_marker:
+                head = await self._site.ground.check(head, self._driver.load)
         except CorruptionError as error:
             return VerifyReport(0, 0, 0, 0, 0, 0, 0, (finding_of(error),), ())
         named = await self._read_versions(head)
         await self._as_far_as_listed("manifest/", self._count_versions(head))
+        self._findings += await lost_boundary(self._store)
         async with self._site.register(head.log_protocol) as register:
             log = await self._as_far_as_listed("log/", self._check_log(named, register)) or []
         ssts = await self._check_ssts(head, named)
         await self._as_far_as_listed("sst/", self._check_unnamed(head, named))
+        self._findings += await lost_holds(self._site, self._open_site)
+        self._findings += await damaged_beat(self._store)
         whole = [one for one in log if one.whole]
         return VerifyReport(
             manifest_version=head.version,
@@ -97,7 +111,7 @@ class Verifier:
             blocks=sum(one.blocks for one in ssts) + sum(one.blocks for one in whole),
             rows=sum(one.rows for one in ssts) + sum(one.rows for one in whole),
             nbytes=self._done.nbytes,
-            findings=tuple(self._findings),
+            findings=tuple(dict.fromkeys(self._findings)),
             notes=tuple(self._notes),
         )
 
@@ -117,11 +131,11 @@ class Verifier:
         states = await self._living(head)
         for state in states:
             self._findings += await self._offload.run(lambda state=state: check_state(state))  # type: ignore[misc]
-        return await self._offload.run(lambda: _named(states))
+        return await self._offload.run(lambda: _named(head, states))
 
     async def _living(self, head: ManifestState) -> list[ManifestState]:
         """The states of the head and its checkpoints; those that cannot be read are told."""
-        for ref in dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]):
+        for ref in living_versions(head):
             if ref in self._versions:
                 continue
             try:
@@ -132,18 +146,19 @@ class Verifier:
             if stored is not None:
                 self._versions[ref] = stored
             elif await self._still_names(ref):
-                what = "is missing, or the version it is a change to, though the manifest names it"
-                self._findings.append(Finding(f"manifest version {ref.version}", None, what))
-        refs = dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)])
-        return [self._versions[ref].state for ref in refs if ref in self._versions]
+                base = await self._driver.base_named_by(ref)
+                lost, why = (
+                    (ref, "the manifest names it") if base is None else (base, f"{ref.version} is a change to it")
+                )
+                self._findings.append(Finding(f"manifest version {lost.version}", None, f"is missing, though {why}"))
+        return [self._versions[ref].state for ref in living_versions(head) if ref in self._versions]
 
     async def _still_names(self, ref: VersionRef) -> bool:
-        newest = await self._site.head()
-        return ref in [newest.ref, *(one.ref for one in newest.checkpoints)]
+        return ref in living_versions(await self._site.head())
 
     async def _count_versions(self, head: ManifestState) -> None:
         bases = [stored.base for stored in self._versions.values() if stored.base is not None]
-        retained = {*self._versions, *bases}
+        retained = {*living_versions(head), *self._versions, *bases}
         stored = await translated(self._driver.metastore.versions())
         idle = [ref for ref in stored if ref.version < head.version and ref not in retained]
         note = "nothing needs it; a garbage collector deletes it"
@@ -153,7 +168,7 @@ class Verifier:
 
     async def _check_log(self, named: _Named, register: Register | None) -> list[CheckedObject]:
         state = await self._site.head()
-        check = LogCheck(self._store, state, await self._read(register), named.own_keys, self._offload)
+        check = self._log_check(state, await self._read(register), named)
         found, notes = await check.listed()
         self._notes += notes
         self._begin("log", len(found), sum(info.size for info, _ in found))
@@ -169,16 +184,16 @@ class Verifier:
             self._findings += checked.findings
             self._notes += checked.notes
         held = await self._read(register)  # before the head: a claim is in the manifest first
-        late = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
+        late = self._log_check(await self._site.head(), held, named)
         present = frozenset(one.info.key for one in objects if one.header or one.findings)
         if missing := await late.missing(present):
-            last = LogCheck(self._store, await self._site.head(), held, named.own_keys, self._offload)
+            last = self._log_check(await self._site.head(), held, named)
             needed = await last.needed(present)
             self._findings += [
                 one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)
             ]
         self._findings += await self._offload.run(lambda: late.order(objects))
-        self._findings += late.register()
+        self._findings += late.register(objects)
         return objects
 
     async def _read(self, register: Register | None) -> WriterRegister | None:
@@ -191,6 +206,10 @@ class Verifier:
             return None
 
     # ---- SSTs
+
+    def _log_check(self, state: ManifestState, register: WriterRegister | None, named: _Named) -> LogCheck:
+        most_bytes = self._site.settings.decode_memory_bytes
+        return LogCheck(self._store, state, register, named.own_keys, self._offload, most_bytes)
 
     async def _check_ssts(self, head: ManifestState, named: _Named) -> list[CheckedSst]:
         opener = self._ssts(head.database_id)
@@ -205,7 +224,7 @@ class Verifier:
                 return CheckedSst([Finding(refs[0].location, None, f"cannot be reached: {error}")])
             database_id, object_id = place[0] or head.database_id, refs[0].object_id
             expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs)
-            checked = await check_sst(expected, self._offload)
+            checked = await check_sst(expected, self._offload, self._site.settings.decode_memory_bytes)
             self._advance(refs[0].size)
             return checked
 
@@ -214,8 +233,9 @@ class Verifier:
             self._findings += checked.findings
         gone = [place for place, checked in zip(places, results, strict=True) if checked.missing]
         if gone:
-            states = await self._living(await self._site.head())
-            still = await self._offload.run(lambda: _named(states))
+            newest = await self._site.head()
+            states = await self._living(newest)
+            still = await self._offload.run(lambda: _named(newest, states))
             self._findings += [
                 Finding(key, None, "is missing, though the manifest names it")
                 for database_id, key in gone
@@ -232,10 +252,15 @@ class Verifier:
                 self._notes.append(Finding(info.key, None, "is not the name of an SST; left alone"))
             elif info.key not in keys:
                 unnamed.append(info)
+        newest = (await self._site.head()).version
         owners = await map_bounded(self._owner, unnamed, READS_IN_PARALLEL) if unnamed else []
         for info, owner in zip(unnamed, owners, strict=True):
+            name = parse_sst_key(info.key)
             if owner is not None and owner != head.database_id:
                 self._findings.append(Finding(info.key, 16, f"belongs to database {owner}, not {head.database_id}"))
+            elif name is not None and name.base_version > newest:
+                what = f"was made for manifest version {name.base_version}, and {newest} is the newest: some were lost"
+                self._findings.append(Finding(info.key, None, what))
             else:
                 what = "nothing names it: work in progress, or garbage that a collector deletes"
                 self._notes.append(Finding(info.key, None, what, info.size))
@@ -265,12 +290,10 @@ class Verifier:
             self._on_progress(self._done)
 
 
-def _named(states: list[ManifestState]) -> _Named:
+def _named(head: ManifestState, versions: list[ManifestState]) -> _Named:
+    """What must be there while ``head`` is the head. ``versions``: those that live, as far as they can be read."""
     refs: dict[Place, list[SstRef]] = {}
-    for state in states:
-        finished = (sst for job in state.compactions for part in job.finished for sst in part.ssts)
-        waiting = (sst for job in state.ingests for sst in job.ssts)
-        for sst in (*state.ssts(), *finished, *waiting):
-            refs.setdefault((sst.database_id, sst.location), []).append(sst)
-    parents = {parent.database_id: parent for state in states for parent in state.parents}
+    for sst in reachable_ssts(head, versions):
+        refs.setdefault((sst.database_id, sst.location), []).append(sst)
+    parents = {parent.database_id: parent for state in (*versions, head) for parent in state.parents}
     return _Named({place: differing(found) for place, found in refs.items()}, tuple(parents.values()))

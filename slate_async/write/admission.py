@@ -1,6 +1,7 @@
 """Backpressure: how many bytes may be in memory and not yet flushed, first come, first served.
 
-Invariant: ``used <= limit``, except that a request larger than the limit is admitted when nothing else is in.
+Invariant: ``used <= limit``, except that a request larger than the limit is admitted when nothing else is in. While
+``full()``, for another reason than bytes, nobody is admitted, either; that ends with a release.
 Reserved bytes are released by whoever flushes them, or by the waiter that was cancelled after it was let in.
 """
 
@@ -14,8 +15,9 @@ from collections.abc import Callable
 class Admission:
     """A FIFO gate of ``limit`` bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, full: Callable[[], bool] = lambda: False) -> None:
         self._limit = limit
+        self._full = full
         self._used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._failure: Callable[[], BaseException] | None = None
@@ -37,7 +39,7 @@ class Admission:
         return len(self._waiting)
 
     def _fits(self, nbytes: int) -> bool:
-        return self._used + nbytes <= self._limit or self._used == 0
+        return self._used == 0 or (self._used + nbytes <= self._limit and not self._full())
 
     def try_admit(self, nbytes: int) -> bool:
         """Let ``nbytes`` in if there is room and nobody waits. Never suspends."""

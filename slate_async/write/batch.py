@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT
+from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT, RowLimits
 from slate_async.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 
 
@@ -78,7 +78,12 @@ class WriteBatch:
         return f"<WriteBatch of {len(self)} rows, {self.nbytes} bytes>"
 
 
-def rows_of(batch: WriteBatch) -> BatchRows:
-    """The rows ``batch`` has now, in columns of their own."""
+def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS) -> BatchRows:
+    """The rows ``batch`` has now, in columns of their own. Raises `InvalidError` if one to put exceeds ``limits``."""
+    if limits.max_key_bytes < MAX_KEY_BYTES or batch._nbytes > limits.max_value_bytes:
+        for key, value, kind in zip(batch._keys, batch._values, batch._kinds, strict=True):
+            if kind == PUT:
+                own_key(key, limits)
+                own_value(value, limits)
     ttls = None if batch._ttls_ms is None else batch._ttls_ms.copy()
     return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), ttls, batch._nbytes)

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
+from slate_async.format.arrays import release_memory
 from slate_async.format.columns import concat
 from slate_async.format.log_segment import encode_segment
 from slate_async.format.sst import EncodedSst
@@ -23,6 +24,9 @@ ROW_BYTES = 16
 INLINE_SEGMENT_BYTES = 128 * 1024
 """So much of a log segment takes less than half a millisecond, where a thread may wait for several until the loop lets
 it run."""
+
+RELEASED_BYTES = 1 << 20
+"""After a log segment of so many bytes Arrow's memory is given back, which may take as long as encoding a small one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Encoder:
         pieces = await convert(table, start, stop)
 
         def encode() -> bytes:
-            return b"".join(
+            encoded = b"".join(
                 encode_segment(
                     concat(pieces),
                     database_id=self.database_id,
@@ -53,6 +57,10 @@ class Encoder:
                     compression=self.compression,
                 )
             )
+            if nbytes >= RELEASED_BYTES:
+                pieces.clear()
+                release_memory()
+            return encoded
 
         return (
             encode() if nbytes + ROW_BYTES * (stop - start) < INLINE_SEGMENT_BYTES else await self.offload.run(encode)
@@ -77,4 +85,10 @@ class Encoder:
                     await self.offload.run(lambda piece=piece: builder.add(piece))  # type: ignore[misc]
         if table.nbytes < INLINE_BYTES:
             return builder.finish()
-        return await self.offload.run(builder.finish)
+
+        def finish() -> EncodedSst:
+            encoded = builder.finish()
+            release_memory()
+            return encoded
+
+        return await self.offload.run(finish)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
 from slate_async.manifest.edits import DestroyedError
+
+logger = logging.getLogger(__name__)
+TWO_WRITERS = (
+    "if nobody meant that, two workers or processes have it open to write: run one worker for each database, use"
+    " open_reader in the others, or let them wait with open(..., standby=True)"
+)
+
+
+def advise(name: str, cause: BaseException | None) -> None:
+    """Tell the log what to do about it if database ``name`` ends because another writer took it over."""
+    if isinstance(cause, FencedError) and not isinstance(cause, DestroyedError):
+        logger.warning("%s: %s", name, TWO_WRITERS)
 
 
 def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
@@ -25,6 +38,15 @@ def write_failure(cause: BaseException | None, outcome: Outcome) -> SlateError:
     return error
 
 
+def refused(cause: BaseException) -> SlateError:
+    """The error of a write that comes while the log is out of reach and the database is to be opened again."""
+    error = UnavailableError(
+        f"the store is out of reach, so no write is taken until it answers again: {cause}", outcome="not_applied"
+    )
+    error.__cause__ = cause
+    return error
+
+
 @contextmanager
 def about_all_written() -> Iterator[None]:
     """Errors of the body are about everything written so far, of which some may be in."""
@@ -35,20 +57,20 @@ def about_all_written() -> Iterator[None]:
         raise
 
 
-def closed_failure(cause: BaseException | None) -> SlateError:
-    """The error of an operation on a database that is closed."""
+def closed_failure(cause: BaseException | None, outcome: Outcome | None) -> SlateError:
+    """The error of an operation on a database that is closed; only that of a write has an outcome."""
     error: SlateError
     if isinstance(cause, DestroyedError):
-        error = DestroyedError(f"this database has ended: {cause}; stop", outcome="not_applied")
+        error = DestroyedError(f"this database has ended: {cause}; stop", outcome=outcome)
     elif isinstance(cause, FencedError):
         error = FencedError(
             f"another writer took this database over, or began to destroy it: {cause}; stop, or open it again to take"
-            " it back",
-            outcome="not_applied",
+            f" it back; {TWO_WRITERS}",
+            outcome=outcome,
         )
     elif cause is None:
-        error = ClosedError("the database is closed; open it again", outcome="not_applied")
+        error = ClosedError("the database is closed; open it again", outcome=outcome)
     else:
-        error = ClosedError(f"the database closed itself: {cause}", outcome="not_applied")
+        error = ClosedError(f"the database closed itself: {cause}", outcome=outcome)
     error.__cause__ = cause
     return error

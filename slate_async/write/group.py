@@ -16,7 +16,8 @@ CROWD = 256
 class CommitGroup:
     """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
 
-    ``crowded`` is called with every `CROWD`-th waiter."""
+    ``crowded`` is called with every `CROWD`-th waiter. A write counts as told once a waiter of its own has the failure:
+    waiters come in any number for one write, and some for none."""
 
     __slots__ = ("_crowded", "_failure", "_loop", "_told", "_waiters", "durable", "writes")
 
@@ -25,7 +26,7 @@ class CommitGroup:
         self._crowded = crowded
         self.durable = False
         self.writes = 0
-        self._told = 0
+        self._told: set[int] = set()
         self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -34,12 +35,13 @@ class CommitGroup:
         """How many waiters came."""
         return len(self._waiters)
 
-    async def wait(self) -> None:
-        """Return once durable; raise the failure otherwise."""
+    async def wait(self, write: int | None = None) -> None:
+        """Return once durable; raise the failure otherwise. ``write``: whose failure the caller hears by that, a number
+        of its own among those of the group; ``None`` if it is no write's."""
         if self.durable:
             return
         if self._failure is not None:
-            self._told += 1
+            self._tell(write)
             raise self._failure()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -51,9 +53,14 @@ class CommitGroup:
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is not None:
-                self._told -= 1  # it failed and was cancelled in the same turn: nobody has heard of the failure
+            raise  # perhaps in the very turn in which it failed: nobody has heard of that
+        except BaseException:
+            self._tell(write)
             raise
+
+    def _tell(self, write: int | None) -> None:
+        if write is not None:
+            self._told.add(write)
 
     def resolve(self, wakes: Wakes | None = None) -> None:
         """The rows are durable. Those who wait hear of it now, or in their turn among ``wakes``."""
@@ -72,13 +79,12 @@ class CommitGroup:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
-                self._told += 1
                 waiter.set_exception(failure())
 
     @property
     def untold(self) -> bool:
-        """Whether a write of it failed and nobody who waited was told."""
-        return self._failure is not None and self._told < self.writes
+        """Whether a write of it failed and nobody who waited for that one was told."""
+        return self._failure is not None and len(self._told) < self.writes
 
 
 class WriteHandle:
@@ -103,7 +109,7 @@ class WriteHandle:
 
         Raises `FencedError`, `UnavailableError` or `ClosedError` if it will not be, with ``outcome``. May be awaited
         often and cancelled; the write goes on either way."""
-        return self._group.wait()
+        return self._group.wait(self.seq)
 
     @property
     def is_durable(self) -> bool:
@@ -114,9 +120,19 @@ class WriteHandle:
         return f"<WriteHandle seq={self.seq}{' durable' if self._group.durable else ''}>"
 
 
-def handle_of(seq: int, create_ms: int, group: CommitGroup) -> WriteHandle:
+class NoRowsHandle(WriteHandle):
+    """Of a batch without rows: durable when everything before it is. It stands for no write that could be lost."""
+
+    __slots__ = ()
+
+    def durable(self) -> Coroutine[Any, Any, None]:
+        """See `WriteHandle.durable`."""
+        return self._group.wait()
+
+
+def handle_of(seq: int, create_ms: int, group: CommitGroup, kind: type[WriteHandle] = WriteHandle) -> WriteHandle:
     """The handle of a write. (An initializer of the class would take twice as long, a tenth of a put.)"""
-    handle = WriteHandle()
+    handle = kind()
     handle.seq = seq
     handle._create_ms = create_ms
     handle._group = group

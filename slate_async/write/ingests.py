@@ -23,7 +23,8 @@ from slate_async.errors import ConflictError, UnavailableError
 from slate_async.log.protocol import READS_IN_PARALLEL
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
-from slate_async.manifest.ingests import AdmitIngests, LogIntoL0, ShowIngests, pending_ingests, untold_ingests
+from slate_async.manifest.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
+from slate_async.manifest.logged import LogIntoL0
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.read.sources import Table
 from slate_async.runtime.concurrent import map_bounded
@@ -236,7 +237,12 @@ class IngestAdmission:
         self._refs = {log_id: self._refs[log_id] for log_id, _ in there if log_id in self._refs}
         new = [(log_id, table) for log_id, table in there if log_id not in self._refs]
         if new:
-            self._refs.update(await map_bounded(_reference, new, READS_IN_PARALLEL))
+            self._refs.update(await log_references(new))
+
+
+async def log_references(ssts: Sequence[tuple[int, Table]]) -> list[tuple[int, SstRef]]:
+    """How the manifest is to refer to SSTs of the log, given with their positions."""
+    return await map_bounded(_reference, ssts, READS_IN_PARALLEL)
 
 
 async def _reference(one: tuple[int, Table]) -> tuple[int, SstRef]:

@@ -19,11 +19,17 @@ from slate_async.memtable import ROW_OVERHEAD_BYTES
 from slate_async.runtime.protocol import Clock
 from slate_async.write.admission import Admission
 from slate_async.write.batch import BatchRows
-from slate_async.write.group import CommitGroup, WriteHandle, handle_of
+from slate_async.write.group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.write.tables import TableSet
 
 MAX_BATCH_BYTES = 2**31 - 2**24
-"""A batch is one log object, whose values must fit Arrow's 32-bit offsets."""
+"""What a log object holds at most, and so a batch: its values must fit Arrow's 32-bit offsets."""
+
+STORED_ROW_BYTES = 64
+"""What a row takes beside its key and value in a log object that is decoded, rounded up."""
+
+CLOCK_SKEW_MS = 60_000
+"""How far clocks of two writers may be apart without either's rows living shorter: as ``gc_clock_skew_ms`` has it."""
 
 
 class Intake:
@@ -31,6 +37,7 @@ class Intake:
 
     last_seq, tick_ms: sequence number and write time of the newest row
     batches: how many were applied
+    most_bytes: what a log object may take once it is decoded: whoever opens the database next must read it
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
     added: called when the flusher has to look; relieve: called when somebody waits for room
     """
@@ -42,6 +49,7 @@ class Intake:
         admission: Admission,
         last_seq: int,
         tick_ms: int,
+        most_bytes: int,
         skip_bytes: int,
         flush_bytes: int,
         clock: Clock,
@@ -55,6 +63,7 @@ class Intake:
         self.newest_group: CommitGroup | None = None
         self._tables = tables
         self._admission = admission
+        self._most_bytes = most_bytes
         self._skip_bytes = skip_bytes
         self._flush_bytes = flush_bytes
         self._now_ms = clock.now_ms
@@ -74,7 +83,7 @@ class Intake:
             self.tick_ms = now
         else:
             now = self.tick_ms
-        seq = self._append_next(key, value, kind, NO_EXPIRY if ttl_ms is None else now + ttl_ms, now)
+        seq = self._append_next(key, value, kind, NO_EXPIRY if ttl_ms is None else self._life_start() + ttl_ms, now)
         if not seq:
             return None
         self.last_seq = seq
@@ -88,11 +97,10 @@ class Intake:
         """Apply one row, once there is room."""
         await self._admit(len(key) + len(value) + ROW_OVERHEAD_BYTES)
         large = len(value) > self._skip_bytes
-        if large:
-            self._tables.freeze()
+        self._begin(len(key) + len(value), large)
         now = self.tick()
         seq = self.last_seq + 1
-        expire = NO_EXPIRY if ttl_ms is None else now + ttl_ms
+        expire = NO_EXPIRY if ttl_ms is None else self._life_start() + ttl_ms
         self._tables.active.table.append(key, value, kind, seq, expire, now)
         self.last_seq = seq
         return self._applied(now, large)
@@ -108,19 +116,33 @@ class Intake:
                 f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {nbytes}; split it",
                 outcome="not_applied",
             )
+        if (decoded := nbytes + len(keys) * STORED_ROW_BYTES) > self._most_bytes:
+            raise InvalidError(
+                f"a batch is one log object, and with {decoded} bytes cannot be replayed within decode_memory_bytes"
+                f" ({self._most_bytes}); split it, or raise the setting",
+                outcome="not_applied",
+            )
         await self._admit(nbytes + len(keys) * ROW_OVERHEAD_BYTES)
         large = nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
-        if large:
-            self._tables.freeze()
-        elif self._tables.uncut_bytes + nbytes > MAX_BATCH_BYTES:
-            self._tables.cut()
+        self._begin(nbytes, large, len(keys))
         now = self.tick()
-        expires = None if ttls is None else [NO_EXPIRY if ttl is None else now + ttl for ttl in ttls]
+        start = self._life_start()
+        expires = None if ttls is None else [NO_EXPIRY if ttl is None else start + ttl for ttl in ttls]
         self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
         self.batches += 1
         self._batch_rows += len(keys)
         return self._applied(now, large)
+
+    def _begin(self, nbytes: int, large: bool, rows: int = 1) -> None:
+        """Rows of ``nbytes`` come next: into a table of their own, or into the log object before them if its format
+        holds all of it, and so does the memory of whoever reads it."""
+        if large:
+            self._tables.freeze()
+            return
+        nbytes += self._tables.uncut_bytes
+        if nbytes > MAX_BATCH_BYTES or nbytes + (rows + self._tables.uncut_rows) * STORED_ROW_BYTES > self._most_bytes:
+            self._tables.cut()
 
     def _empty_handle(self) -> WriteHandle:
         """The handle of a batch without rows: durable when everything before it is."""
@@ -128,10 +150,11 @@ class Intake:
         if group is None:
             group = CommitGroup()
             group.resolve()
-        return handle_of(self.last_seq, self.tick(), group)
+        return handle_of(self.last_seq, self.tick(), group, NoRowsHandle)
 
     async def _admit(self, nbytes: int) -> None:
         """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
+        self._check()
         self._end_lease()
         if not self._admission.try_admit(nbytes):
             self._relieve()
@@ -139,8 +162,14 @@ class Intake:
             self._end_lease()
         while self._pause is not None and self._refusal is None:
             await self._wait_out(self._pause, nbytes)
-        if self._refusal is not None:
+        try:
+            self._check()
+        except SlateError:
             self._admission.release(nbytes)
+            raise
+
+    def _check(self) -> None:
+        if self._refusal is not None:
             raise self._refusal()
 
     @contextlib.contextmanager
@@ -159,10 +188,22 @@ class Intake:
         self._first_seq += seq - self.last_seq
         self.last_seq = seq
 
+    def succeed(self, before: Intake) -> None:
+        """Go on with numbers and times above all that ``before`` gave, and count on from where it ended."""
+        self.last_seq = max(self.last_seq, before.last_seq)
+        self.tick_ms = max(self.tick_ms, before.tick_ms)
+        self.batches, self._batch_rows = before.batches, before._batch_rows
+        self._first_seq = self.last_seq - before.writes - before._batch_rows
+
     def tick(self) -> int:
         """Now in milliseconds; write times never go back."""
         self.tick_ms = max(self.tick_ms, self._now_ms())
         return self.tick_ms
+
+    def _life_start(self) -> int:
+        """When the life of a row begins that is written now: with its write time, unless this process's clock says that
+        an earlier writer's ran ahead. Else one jump of one clock would lengthen every life from then on."""
+        return min(self.tick_ms, self._now_ms() + CLOCK_SKEW_MS)
 
     async def _wait_out(self, pause: asyncio.Event, nbytes: int) -> None:
         """Wait for the end of the pause, with ``nbytes`` admitted; a write that is cancelled is out."""

@@ -11,8 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+import anyio
+
 from slate_async.errors import ConflictError
 from slate_async.format.sst import EncodedSst
+from slate_async.log.protocol import READS_AT_ONCE
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0
 from slate_async.manifest.state import ManifestState
@@ -26,8 +29,8 @@ from slate_async.write.tables import Slot, TableSet
 
 logger = logging.getLogger(__name__)
 REDO_LIMIT = 5
-LONG_LOG = 256
-"""An opening that walked over this many log positions leaves the next one none of them."""
+LONG_LOG = READS_AT_ONCE
+"""An opening that walked over so many log positions leaves the next one none of them; fewer are read in one go."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class L0Flusher:
         last_tick_ms: Callable[[], int],
         adopt: Callable[[ManifestState], None],
         room: Callable[[], Awaitable[None]],
+        flush_objects: int,
+        flush_interval_ms: int,
     ) -> None:
         self._epoch = epoch
         self._tables = tables
@@ -71,6 +76,9 @@ class L0Flusher:
         self._last_tick_ms = last_tick_ms
         self._adopt = adopt
         self._room = room
+        self._due_objects = max(1, flush_objects * 3 // 4)
+        self._interval_s = flush_interval_ms / 1000
+        self._aging: tuple[Slot, float] | None = None  # the active table, and since when it has a log object
         self._wake = asyncio.Event()
         self.turn = asyncio.Lock()
         self.stats = L0Stats()
@@ -81,15 +89,37 @@ class L0Flusher:
 
     async def run(self) -> None:
         """Flush tables as they become ready, for ever."""
-        await self._pass_over_fences()
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._ready() is not None:
+            await self._until_woken()
+            while self._next() is not None:
                 await self._room()
                 async with self.turn:
                     if (slot := self._ready()) is not None:
                         await self.flush(slot, self.commit)
+
+    async def _until_woken(self) -> None:
+        """Wait for a notice, or until the active table has become old."""
+        with anyio.move_on_after(None if self._tables.frozen else self._young_for()):
+            await self._wake.wait()
+        self._wake.clear()
+
+    def _next(self) -> Slot | None:
+        """The table to flush now. The active one is frozen when its objects have become many or old, unless another
+        one waits: what comes meanwhile may as well go with it."""
+        active = self._tables.active
+        if not self._tables.frozen and (active.objects >= self._due_objects or self._young_for() == 0):
+            self._tables.freeze()
+        return self._ready()
+
+    def _young_for(self) -> float | None:
+        """Seconds until the active table is old enough to go; ``None``: that does not matter."""
+        active = self._tables.active
+        if not active.objects or not self._interval_s:
+            return None
+        now = self._runtime.clock.monotonic()
+        if self._aging is None or self._aging[0] is not active:
+            self._aging = (active, now)
+        return max(0.0, self._aging[1] + self._interval_s - now)
 
     def _ready(self) -> Slot | None:
         """The oldest table, once every row of it is acknowledged (rule 19)."""
@@ -139,25 +169,6 @@ class L0Flusher:
             state = await self._driver.commit(edit)
             self._adopt(await self._pins.cover(state))
 
-    async def _pass_over_fences(self) -> None:
-        """A log that has become long, mostly of fences, without a row to flush: let it start behind them, for the next
-        opening reads all that is there."""
-        state, end = self._state(), self._tables.active.log_end
-        rows = self._tables.frozen or len(self._tables.active.table)
-        if rows or end - state.log_start < LONG_LOG or end > self._published_end():
-            return
-        edit = AddL0(
-            epoch=self._epoch,
-            from_position=state.log_start,
-            to_position=end,
-            sst=None,
-            last_seq=state.last_seq,
-            last_tick_ms=self._last_tick_ms(),
-            log_floor=self._epoch,
-            base_version=state.version,
-        )
-        await self.commit(edit)
-
     def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(
             epoch=self._epoch,
@@ -169,4 +180,5 @@ class L0Flusher:
             log_floor=slot.log_floor,
             base_version=base,
             last_write_ms=encoded.stats.max_create_ms,
+            log_end=self._published_end(),
         )

@@ -96,6 +96,11 @@ class L0Pressure:
         """The writer ends: nothing is slowed any more."""
         self._lifted = True
 
+    def succeed(self, before: L0Pressure) -> None:
+        """Count on from where ``before``, which nobody waits in any more, ended."""
+        self.stalls += before.stalls
+        self._seconds += before.stalled_seconds
+
     async def room(self) -> None:
         """Return once one more SST fits in."""
         while self.over > 0:

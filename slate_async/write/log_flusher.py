@@ -15,6 +15,7 @@ import anyio
 
 from slate_async.log.protocol import Log
 from slate_async.log.window import FlushWindow
+from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.write.policy import FlushPolicy
@@ -29,6 +30,7 @@ class FlushStats:
     rows: int = 0
     bytes: int = 0
     window_waits: int = 0
+    put_s: float | None = None  # of late, seconds to put one
 
 
 class LogFlusher:
@@ -53,6 +55,7 @@ class LogFlusher:
         published: Callable[[int], None],
         slowdown: Callable[[], float],
         waking: Callable[[], bool],
+        contact: Contact,
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
@@ -66,6 +69,7 @@ class LogFlusher:
         self._published = published
         self._slowdown = slowdown
         self._waking = waking
+        self._contact = contact
         self._runtime = runtime
         self._supervisor = supervisor
         self._wake = asyncio.Event()
@@ -163,7 +167,10 @@ class LogFlusher:
     async def _flush(self, segment: Segment) -> None:
         data = await self._encode(segment)
         segment.object_bytes = len(data)
-        await self._log.write(segment.log_id, data)
+        began = self._runtime.clock.monotonic()
+        with self._contact.asking("log", len(data)):
+            await self._log.write(segment.log_id, data)
+        self.stats.put_s = _averaged(self.stats.put_s, self._runtime.clock.monotonic() - began)
         self.stats.flushes += 1
         self.stats.rows += segment.stop - segment.start
         self.stats.bytes += len(data)
@@ -186,7 +193,8 @@ class LogFlusher:
             await self._landed.wait()
             self._landed.clear()
             while (end := self._ack_end()) > self._published_end:
-                await self._log.publish(end)
+                with self._contact.asking("log"):
+                    await self._log.publish(end)
                 self._published_end = end
                 self._progressed()
                 self._acknowledge(end)
@@ -197,3 +205,7 @@ class LogFlusher:
             self._acknowledged(self._issued[log_id])
             del self._issued[log_id]
         self._acked_end = max(self._acked_end, end)
+
+
+def _averaged(before: float | None, now: float) -> float:
+    return now if before is None else 0.9 * before + 0.1 * now

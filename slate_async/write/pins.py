@@ -17,7 +17,7 @@ from uuid import UUID
 from slate_async.errors import UnavailableError
 from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import PinWriter, WriterPin
+from slate_async.manifest.edits import PinWriter, UnpinWriter, WriterPin
 from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.read.view import ReadView
@@ -28,11 +28,24 @@ COVERINGS = 16
 
 
 class WriterPins:
-    """See the module docstring. ``claimed``: the state of the claim, which made checkpoint ``pin`` on itself."""
+    """See the module docstring. ``claimed``: the state of the claim, which made checkpoint ``pin`` on itself.
 
-    def __init__(self, claimed: ManifestState, pin: UUID, driver: ManifestDriver, runtime: Runtime) -> None:
+    before: of this process's last epoch, whose views are read still. Until `succeed` its pins stay as they are, and
+    from then on those are kept here that somebody reads under"""
+
+    def __init__(
+        self,
+        claimed: ManifestState,
+        pin: UUID,
+        driver: ManifestDriver,
+        runtime: Runtime,
+        before: WriterPins | None = None,
+    ) -> None:
         self.lock = asyncio.Lock()
         self.epoch = claimed.writer_epoch
+        self._before = before
+        earlier: frozenset[int] = frozenset() if before is None else before._epochs
+        self._epochs: frozenset[int] = earlier | {self.epoch}
         self._current = pin
         self._ssts = SstNames(claimed)
         self._driver = driver
@@ -56,11 +69,20 @@ class WriterPins:
         for gone in [held for held in self._held if held not in there]:
             self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
 
-    def _kept(self) -> frozenset[UUID]:
+    def kept(self) -> frozenset[UUID]:
         """Pins that views need, or may: whoever begins to read now reads under the current one."""
         reading = {pin: [view for view in views if view.pinned] for pin, views in self._held.items()}
         self._held = {pin: views for pin, views in reading.items() if views}
-        return frozenset((self._current, *self._held))
+        before = frozenset[UUID]() if self._before is None else self._before.kept()
+        return frozenset((self._current, *self._held)) | before
+
+    def succeed(self, view: ReadView) -> None:
+        """The last epoch is over: ``view`` was its newest one, and nobody begins to read from it any more."""
+        assert self._before is not None
+        before, self._before = self._before, None
+        before.retire(view)
+        for pin, views in before._held.items():
+            self._held.setdefault(pin, []).extend(views)
 
     # ---- states
 
@@ -77,7 +99,7 @@ class WriterPins:
         return self._current if held and SstNames(state).within(self._ssts) else None
 
     def _own(self, state: ManifestState) -> list[Checkpoint]:
-        return [one for one in state.checkpoints if one.owner == "writer" and one.epoch == self.epoch]
+        return [one for one in state.checkpoints if one.owner == "writer" and one.epoch in self._epochs]
 
     async def cover(self, state: ManifestState) -> ManifestState:
         """``state``, or a later one, that a pin covers. The caller holds `lock`.
@@ -86,7 +108,7 @@ class WriterPins:
         for _ in range(COVERINGS):
             if self.covers(state):
                 return state
-            pin = WriterPin(self._runtime.ids.uuid(), self._runtime.clock.now_ms(), self._kept())
+            pin = WriterPin(self._runtime.ids.uuid(), self._runtime.clock.now_ms(), self.kept())
             state = await self._driver.commit(PinWriter(self.epoch, pin))
         raise UnavailableError(f"the manifest changed each of {COVERINGS} times that its SSTs were pinned")
 
@@ -96,23 +118,24 @@ class WriterPins:
         if self._over:
             return None
         now_ms = self._runtime.clock.now_ms()
-        return WriterPin(self._runtime.ids.uuid(), now_ms, self._kept(), self._current, self._ssts)
+        return WriterPin(self._runtime.ids.uuid(), now_ms, self.kept(), self._current, self._ssts)
 
     # ---- letting go
 
     def idle(self, head: ManifestState) -> frozenset[UUID]:
         """Pins in ``head`` that nobody needs. They hold SSTs, so they go although nothing else is to be committed."""
-        return frozenset(one.id for one in self._own(head)) - self._kept()
+        return frozenset(one.id for one in self._own(head)) - self.kept()
 
     async def let_go(self, head: ManifestState) -> None:
         """Remove the idle ones. The caller holds `lock`."""
         if idle := self.idle(head):
             await self._driver.commit(DeleteCheckpoints(idle))
 
-    async def end(self) -> None:
-        """Remove every pin of this writer, which reads no more."""
+    async def end(self, log_end: int) -> None:
+        """Remove every pin of this writer, which reads no more and has acknowledged the log up to ``log_end``."""
         async with self.lock:
             self._over = True
             head = self._driver.head
             if head is not None and (own := self._own(head)):
-                await self._driver.commit(DeleteCheckpoints(frozenset(one.id for one in own)))
+                ids = frozenset(one.id for one in own)
+                await self._driver.commit(UnpinWriter(self.epoch, ids, log_end))

@@ -7,6 +7,7 @@ highest number replayed or recorded.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,7 +18,8 @@ from slate_async.errors import CorruptionError
 from slate_async.format.columns import Columns
 from slate_async.format.header import ObjectKind, log_object_id
 from slate_async.format.log_segment import decode_segment
-from slate_async.log.protocol import Inherited, LogObject
+from slate_async.log.protocol import READS_AT_ONCE, Inherited, LogObject
+from slate_async.manifest.state import ManifestState
 from slate_async.memtable import Memtable
 from slate_async.read.sources import Table
 from slate_async.runtime.protocol import Offload
@@ -36,12 +38,14 @@ class Replayed:
     """tables: memtables with the replayed rows, all of them durable
     log_ssts: ``(log id, table)`` of log objects that are SSTs themselves, newest first
     last_seq, last_tick_ms: highest sequence number and write time in use
+    request_s: seconds that reading one object took, about; ``None`` if there was none
     """
 
     tables: TableSet
     log_ssts: list[tuple[int, Table]]
     last_seq: int
     last_tick_ms: int
+    request_s: float | None = None
 
 
 def new_rows(columns: Columns, last_seq: int) -> Columns:
@@ -50,53 +54,86 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
     return columns if first == 0 else columns.slice(first, len(columns))
 
 
-async def replay(
-    inherited: Inherited,
-    *,
-    epoch: int,
-    table_bytes: int,
-    segment_bytes: int,
-    offload: Offload,
-    open_sst: Callable[[LogObject], SstReader],
-) -> Replayed:
-    """Replay ``inherited``. Raises `CorruptionError` naming the log object that does not decode."""
-    state = inherited.state
-    active = Slot(Memtable(), state.log_start - 1, state.log_floor)
-    tables = TableSet(
-        epoch,
-        freeze_each_cut=not state.wal_enabled,
-        table_bytes=table_bytes,
-        segment_bytes=segment_bytes,
-        active=active,
-    )
-    last_seq, tick = state.last_seq, state.last_tick_ms
-    log_ssts: list[tuple[int, Table]] = []
-    if state.wal_enabled:
-        for one in inherited.objects:
-            columns = new_rows(await decode_rows(one, state.database_id, offload), last_seq)
-            await _load(tables, one, columns)
-            if len(columns):
-                last_seq = int(columns.seqs[-1])
-                tick = max(tick, int(columns.create_ms.max()))
-    elif inherited.objects:
-        for one in inherited.objects:
+class Replayer:
+    """Replays a log as it is read; see `slate_async.log.protocol.Replay`. What it has so far counts once `finish`ed.
+
+    table_bytes, segment_bytes: as of `TableSet`; open_sst: opens a log object that is an SST;
+    most_bytes: what the rows of one log object may take"""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        table_bytes: int,
+        segment_bytes: int,
+        offload: Offload,
+        open_sst: Callable[[LogObject], SstReader],
+        most_bytes: int,
+    ) -> None:
+        self._epoch = epoch
+        self._table_bytes = table_bytes
+        self._segment_bytes = segment_bytes
+        self._offload = offload
+        self._open_sst = open_sst
+        self._most_bytes = most_bytes
+
+    def begin(self, state: ManifestState) -> None:
+        """See `Replay`."""
+        self._state = state
+        self._tables = TableSet(
+            self._epoch,
+            freeze_each_cut=not state.wal_enabled,
+            table_bytes=self._table_bytes,
+            segment_bytes=self._segment_bytes,
+            active=Slot(Memtable(), state.log_start - 1, state.log_floor),
+        )
+        self._last_seq, self._tick = state.last_seq, state.last_tick_ms
+        self._ssts: list[LogObject] = []
+
+    async def add(self, one: LogObject) -> None:
+        """See `Replay`. Raises `CorruptionError` naming the log object that does not decode."""
+        if not self._state.wal_enabled:
             check_kind(one, ObjectKind.SST)
-        readers = [(one.id, open_sst(one)) for one in reversed(inherited.objects)]
+            self._ssts.append(one)
+            return
+        decoded = await decode_rows(one, self._state.database_id, self._offload, self._most_bytes)
+        columns = new_rows(decoded, self._last_seq)
+        await _load(self._tables, one, columns)
+        if len(columns):
+            self._last_seq = int(columns.seqs[-1])
+            self._tick = max(self._tick, int(columns.create_ms.max()))
+
+    async def finish(self, inherited: Inherited, seconds: float | None = None) -> Replayed:
+        """What came of it, all of ``inherited``, in so many seconds. Raises `CorruptionError`, `UnavailableError`."""
+        tables, last_seq, tick = self._tables, self._last_seq, self._tick
+        readers = [(one.id, self._open_sst(one)) for one in reversed(self._ssts)]
+        if readers:
+            newest = (await readers[0][1].load()).stats
+            last_seq, tick = max(last_seq, newest.max_seq), max(tick, newest.max_create_ms)
+        tables.active.log_end = inherited.next_id - 1
+        tables.active.log_floor = self._epoch
         log_ssts = [(log_id, Table(b"", HIGHEST_KEY, reader)) for log_id, reader in readers]
-        newest = (await readers[0][1].load()).stats
-        last_seq = max(last_seq, newest.max_seq)
-        tick = max(tick, newest.max_create_ms)
-    tables.active.log_end = inherited.next_id - 1
-    tables.active.log_floor = epoch
-    return Replayed(tables, log_ssts, last_seq, tick)
+        rounds = math.ceil(len(inherited.objects) / READS_AT_ONCE)
+        return Replayed(tables, log_ssts, last_seq, tick, seconds / rounds if seconds and rounds else None)
 
 
-async def decode_rows(one: LogObject, database_id: UUID, offload: Offload) -> Columns:
-    """The rows of a log segment, in write order. Raises `CorruptionError`."""
+async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
+    """``kept`` with all of its objects, replayed. Raises `CorruptionError`, `UnavailableError`."""
+    replayer.begin(kept.state)
+    for one in kept.objects:
+        await replayer.add(one)
+    return await replayer.finish(kept)
+
+
+async def decode_rows(one: LogObject, database_id: UUID, offload: Offload, most_bytes: int) -> Columns:
+    """The rows of a log segment, in write order. Raises `CorruptionError`, `ConfigError` if they take more than
+    ``most_bytes``."""
     check_kind(one, ObjectKind.LOG_SEGMENT)
 
     def decode() -> Columns:
-        return decode_segment(one.data, object_name=one.key, database_id=database_id, log_id=one.id)[1]
+        return decode_segment(
+            one.data, object_name=one.key, database_id=database_id, log_id=one.id, most_bytes=most_bytes
+        )[1]
 
     return decode() if one.size < INLINE_BYTES else await offload.run(decode)
 
@@ -110,6 +147,7 @@ async def _load(tables: TableSet, one: LogObject, columns: Columns) -> None:
         slot.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
     slot.cut_rows, slot.cut_nbytes = len(slot.table), slot.table.nbytes
     slot.log_end, slot.log_floor = one.id, one.header.writer_epoch
+    slot.objects += 1
     if slot.table.nbytes >= tables.table_bytes:
         tables.freeze()
 

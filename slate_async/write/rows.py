@@ -5,38 +5,44 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TypeAlias
 
-from slate_async.errors import InvalidError
-from slate_async.types import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from slate_async.errors import InvalidError, Outcome
+from slate_async.types import FORMAT_LIMITS, RowLimits
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 Duration: TypeAlias = float | timedelta
 MAX_TTL_MS = 2**62
 
 
-def own_key(key: BytesLike) -> bytes:
-    """``key`` as bytes of our own. Raises `InvalidError` unless it is bytes-like and 1 to 65,535 bytes long."""
+def own_key(key: BytesLike, limits: RowLimits = FORMAT_LIMITS, outcome: Outcome | None = "not_applied") -> bytes:
+    """``key`` as bytes of our own. Raises `InvalidError`, with ``outcome``, unless it is bytes-like, not empty, and
+    within ``limits``."""
     if type(key) is not bytes:
-        key = _copied(key, "key")
-    if not 0 < len(key) <= MAX_KEY_BYTES:
-        raise InvalidError(f"a key has 1 to {MAX_KEY_BYTES} bytes, not {len(key)}", outcome="not_applied")
+        key = _copied(key, "key", outcome)
+    if not 0 < len(key) <= limits.max_key_bytes:
+        raise InvalidError(f"a key has {limits.describe_key()}, not {len(key)}", outcome=outcome)
     return key
 
 
-def own_value(value: BytesLike) -> bytes:
-    """``value`` as bytes of our own. Raises `InvalidError` unless it is bytes-like and below 2 GiB."""
+def sought_key(key: BytesLike) -> bytes:
+    """As `own_key`, of a read, whose error has no outcome."""
+    return own_key(key, outcome=None)
+
+
+def own_value(value: BytesLike, limits: RowLimits = FORMAT_LIMITS) -> bytes:
+    """``value`` as bytes of our own. Raises `InvalidError` unless it is bytes-like and within ``limits``."""
     if type(value) is not bytes:
-        value = _copied(value, "value")
-    if len(value) > MAX_VALUE_BYTES:
-        raise InvalidError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {len(value)}", outcome="not_applied")
+        value = _copied(value, "value", "not_applied")
+    if len(value) > limits.max_value_bytes:
+        raise InvalidError(f"a value has {limits.describe_value()}, not {len(value)}", outcome="not_applied")
     return value
 
 
-def _copied(data: BytesLike, what: str) -> bytes:
+def _copied(data: BytesLike, what: str, outcome: Outcome | None) -> bytes:
     try:
         view = memoryview(data)
     except TypeError:
         kind = type(data).__name__
-        raise InvalidError(f"a {what} is bytes-like, not {kind}", outcome="not_applied") from None
+        raise InvalidError(f"a {what} is bytes-like, not {kind}", outcome=outcome) from None
     try:
         return view.tobytes()
     finally:

@@ -21,7 +21,7 @@ from slate_async.write.group import CommitGroup
 class Slot:
     """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
     ``log_floor`` the highest epoch among valid log objects up to there; ``cut_rows`` and ``cut_nbytes`` what is in
-    segments; ``stored`` resolves when its rows are in SSTs."""
+    segments; ``objects`` how many log objects hold rows of it; ``stored`` resolves when its rows are in SSTs."""
 
     table: Memtable
     log_end: int
@@ -29,6 +29,7 @@ class Slot:
     cut_rows: int = 0
     cut_nbytes: int = 0
     queued_segments: int = 0
+    objects: int = 0
     frozen: bool = False
     stored: CommitGroup = field(default_factory=CommitGroup)
 
@@ -47,6 +48,11 @@ class Segment:
     log_id: int = 0
     object_bytes: int = 0
     key_range: tuple[bytes, bytes] = (b"", b"")
+
+    @property
+    def written_ms(self) -> int:
+        """When its first row was written, milliseconds since the epoch."""
+        return self.slot.table.written_ms(self.start)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,13 +86,23 @@ class TableSet:
     def uncut_bytes(self) -> int:
         """Bytes of keys and values that are in no segment yet."""
         slot = self.active
-        overhead = (len(slot.table) - slot.cut_rows) * ROW_OVERHEAD_BYTES
+        overhead = self.uncut_rows * ROW_OVERHEAD_BYTES
         return slot.table.nbytes - slot.cut_nbytes - overhead
+
+    @property
+    def uncut_rows(self) -> int:
+        """Rows that are in no segment yet."""
+        return len(self.active.table) - self.active.cut_rows
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of rows that have no log id yet."""
         return self.uncut_bytes + self.queued_bytes
+
+    @property
+    def log_objects(self) -> int:
+        """Log objects with rows of a table: what is not in L0 yet."""
+        return self.active.objects + sum(slot.objects for slot in self.frozen)
 
     @property
     def has_pending(self) -> bool:
@@ -136,13 +152,38 @@ class TableSet:
         self.queued_bytes -= segment.nbytes
         segment.log_id = log_id
         segment.slot.queued_segments -= 1
+        segment.slot.objects += 1
         segment.slot.log_end = log_id
         segment.slot.log_floor = self.epoch
         return segment
 
+    @property
+    def oldest_pending_ms(self) -> int | None:
+        """When the oldest row without a log id was written, milliseconds since the epoch; ``None`` without one."""
+        if self.queue:
+            return self.queue[0].written_ms
+        slot = self.active
+        return slot.table.written_ms(slot.cut_rows) if slot.cut_rows < len(slot.table) else None
+
     def groups(self) -> list[CommitGroup]:
         """Groups whose rows have no log id yet: certainly not written anywhere."""
         return [*(segment.group for segment in self.queue), self.group]
+
+    def drop_unsent(self) -> None:
+        """Undo every row that has no log id, for all who read. Nothing is written any more afterwards."""
+        sent = {id(slot): slot.cut_rows for slot in (*self.frozen, self.active)}
+        for segment in reversed(self.queue):
+            sent[id(segment.slot)] = segment.start
+        self.queue.clear()
+        self.queued_bytes = 0
+        for slot in (*self.frozen, self.active):
+            slot.table.drop_after(sent[id(slot)])
+            slot.cut_rows, slot.queued_segments = sent[id(slot)], 0
+
+    def drop_above(self, seq: int) -> None:
+        """Undo every row above sequence number ``seq``, for all who read."""
+        for slot in (*self.frozen, self.active):
+            slot.table.drop_after(slot.table.row_after(seq))
 
     def drop_below(self, log_start: int) -> list[Slot]:
         """Remove frozen tables whose rows are all below ``log_start``, and return them (rule 20)."""

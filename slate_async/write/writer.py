@@ -7,12 +7,15 @@ manifest state. Reads take the current `ReadView`, an immutable picture that suc
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 
-from slate_async.errors import SlateError
+import anyio
+
+from slate_async.errors import SlateError, UnavailableError
 from slate_async.format.header import log_object_id
 from slate_async.log.extent import LogExtent
-from slate_async.log.protocol import Inherited, Log
+from slate_async.log.protocol import READS_AT_ONCE, Inherited, Log
 from slate_async.log.window import FlushWindow
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.state import ManifestState, SeqTime, l0_units
@@ -28,7 +31,7 @@ from slate_async.settings import Settings
 from slate_async.sst.locate import SstOpener
 from slate_async.write.admission import Admission
 from slate_async.write.encoding import Encoder
-from slate_async.write.errors import closed_failure, write_failure
+from slate_async.write.errors import closed_failure, refused, write_failure
 from slate_async.write.group import CommitGroup
 from slate_async.write.ingests import IngestAdmission
 from slate_async.write.intake import Intake
@@ -42,10 +45,18 @@ from slate_async.write.tables import Segment, Slot
 from slate_async.write.wakes import Wakes
 
 logger = logging.getLogger(__name__)
+SHORTEN_LIMIT_S = 20.0
+"""A full memtable passes in it at 5 MB/s."""
+LONG_SHARE = 2
+"""More than this share of a full memtable is worth an L0 SST when the writer closes."""
 
 
 class Writer:
-    """See the module docstring. ``on_failure`` is told when a background task fails."""
+    """See the module docstring. ``on_failure`` is told when a background task of ``supervisor`` fails."""
+
+    suspended = False
+    _loss_told = False
+    _failure: Callable[[], SlateError] | None = None
 
     def __init__(
         self,
@@ -65,11 +76,10 @@ class Writer:
     ) -> None:
         self.turns = turns
         self.state, self.epoch = inherited.state, encoder.epoch
-        self.pins = pins
-        self._ssts = ssts
-        self._log = log
+        self.pins, self._ssts = pins, ssts
+        self._log, self._first_id = log, inherited.next_id
         self._supervisor = supervisor
-        self._failure: Callable[[], SlateError] | None = None
+        self.on_failure: Callable[[BaseException], None] = lambda cause: None
         self.tables = replayed.tables
         self.durable_seq = replayed.last_seq
         self._failed_groups: list[CommitGroup] = []
@@ -77,13 +87,16 @@ class Writer:
         newest = [(log_id, SeqTime(replayed.last_seq, replayed.last_tick_ms)) for log_id, _ in replayed.log_ssts[:1]]
         self._log_times: dict[int, SeqTime] = dict(newest)  # when SSTs of the log were written, ascending
         self._sst_tables = SstTables(ssts)
-        self.admission = Admission(settings.max_unflushed_bytes)
+        self.admission = Admission(settings.max_unflushed_bytes, self._log_is_full)
+        self._most_objects, self._table_bytes = settings.l0_flush_objects, settings.l0_sst_bytes
+        self._read_s = replayed.request_s
         self.admission.force(sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active)))
         self.intake = Intake(
             tables=self.tables,
             admission=self.admission,
-            last_seq=replayed.last_seq,
+            last_seq=max(replayed.last_seq, inherited.state.skipped_end),
             tick_ms=replayed.last_tick_ms,
+            most_bytes=settings.decode_memory_bytes,
             skip_bytes=settings.skip_memtable_bytes,
             flush_bytes=settings.flush_bytes,
             clock=runtime.clock,
@@ -104,29 +117,37 @@ class Writer:
             published=self._published,
             slowdown=self._slowdown,
             waking=lambda: self._wakes.busy,
+            contact=driver.contact,
             runtime=runtime,
             supervisor=supervisor,
         )
-        self.l0 = L0Flusher(
-            epoch=self.epoch,
-            tables=self.tables,
-            encoder=encoder,
-            driver=driver,
-            store=store,
-            runtime=runtime,
-            pins=pins,
-            state=lambda: self.state,
-            published_end=lambda: self.flusher.published_end,
-            last_tick_ms=lambda: self.intake.tick_ms,
-            adopt=self.adopt,
-            room=self.pressure.room,
-        )
+        self.l0 = self._l0_flusher(encoder, driver, store, runtime, settings)
         self.ingests = self._ingest_admission(driver, runtime)
         self._encoder = encoder
         self.tables.on_frozen = self._table_frozen
         self.tables.on_crowd = self.flusher.notify
         self._hot = HotReads(ssts.cache)
         self.view = self._picture()
+
+    def _l0_flusher(
+        self, encoder: Encoder, driver: ManifestDriver, store: ObjectStore, runtime: Runtime, settings: Settings
+    ) -> L0Flusher:
+        return L0Flusher(
+            epoch=self.epoch,
+            tables=self.tables,
+            encoder=encoder,
+            driver=driver,
+            store=store,
+            runtime=runtime,
+            pins=self.pins,
+            state=lambda: self.state,
+            published_end=lambda: self.flusher.published_end,
+            last_tick_ms=lambda: self.intake.tick_ms,
+            adopt=self.adopt,
+            room=self.pressure.room,
+            flush_objects=settings.l0_flush_objects,
+            flush_interval_ms=settings.l0_flush_interval_ms,
+        )
 
     def _ingest_admission(self, driver: ManifestDriver, runtime: Runtime) -> IngestAdmission:
         return IngestAdmission(
@@ -160,6 +181,11 @@ class Writer:
         self.ingests.start()
         self._supervisor.spawn("ingest admission", self.ingests.run())
 
+    @property
+    def tasks(self) -> Supervisor:
+        """Of all that ends with its epoch."""
+        return self._supervisor
+
     # ---- writes
 
     def _relieve(self) -> None:
@@ -168,11 +194,22 @@ class Writer:
             self.tables.freeze()
         self.flusher.notify()
 
+    def _log_is_full(self) -> bool:
+        """Whether the log has as many objects that are not in L0 as the next opening is to read at most."""
+        return self.state.wal_enabled and self.tables.log_objects >= self._most_objects
+
     def _table_frozen(self) -> None:
         self._show()
         self.l0.notify()
 
     async def flush(self, *, l0: bool = False, force: bool = True) -> None:
+        """As `settle_writes`. One flush says that an outage has cost writes whose callers were not told."""
+        await self.settle_writes(l0=l0, force=force)
+        if self.lost_untold and not self._loss_told:
+            self._loss_told = True
+            raise UnavailableError("writes were lost in an outage of the store", outcome="unknown")
+
+    async def settle_writes(self, *, l0: bool = False, force: bool = True) -> None:
         """Make everything written so far durable, now or, without ``force``, when it is due; with ``l0`` also move it
         out of the log into SSTs."""
         if self._failure is not None:
@@ -188,6 +225,19 @@ class Writer:
             await newest.wait()
         if slot is not None:
             await slot.stored.wait()
+
+    async def shorten_log(self) -> None:
+        """Before closing: flush to L0 if the next opening could not read what is in the log in one go, fences among it.
+        Not worth a failure, for all of it is durable."""
+        nbytes = sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active))
+        long = self.log_objects > LONG_LOG or nbytes > self._table_bytes // LONG_SHARE
+        if not self.state.wal_enabled or not long or self.pressure.over > 0:
+            return
+        try:
+            with anyio.move_on_after(SHORTEN_LIMIT_S):
+                await self.settle_writes(l0=True)
+        except SlateError as error:
+            logger.info("the log stays as long as it is: %s", error)
 
     async def log_extent(self) -> LogExtent:
         """The log up to everything acknowledged at the call, which any successor inherits from then on."""
@@ -290,16 +340,37 @@ class Writer:
 
     def refuse_writes(self, cause: BaseException | None) -> None:
         """No row is applied any more; writes that wait for room are out."""
-        self.intake.refuse(lambda: closed_failure(cause))
+        self._refuse(lambda: closed_failure(cause, "not_applied"))
+
+    def _refuse(self, failure: Callable[[], SlateError]) -> None:
+        self.intake.refuse(failure)
         self.pressure.lift()
 
     def fail(self, cause: BaseException | None) -> None:
         """The epoch has ended. Whoever waits is told, with the outcome of its own write."""
-        if self._failure is not None:
-            return
-        self._failure = lambda: closed_failure(cause)
-        self.refuse_writes(cause)
+        if self._failure is None:
+            self._end(cause, lambda: closed_failure(cause, "not_applied"))
         self._hot.end()
+        self.suspended = False
+
+    def suspend(self, cause: BaseException) -> None:
+        """The store is out of reach: the epoch has ended, but reads go on. In one step, writes that were never sent
+        fail as not applied and leave memory, those that were sent fail as unknown and stay until `undo_above`."""
+        self.suspended = True
+        self._end(cause, lambda: refused(cause))
+        self.tables.drop_unsent()
+
+    def undo_above(self, seq: int) -> None:
+        """What was sent, and a take-over of the log did not find, leaves memory: rows above ``seq``."""
+        self.tables.drop_above(seq)
+
+    async def stop(self) -> None:
+        """End every task of it, wherever it stands."""
+        await self._supervisor.close()
+
+    def _end(self, cause: BaseException | None, failure: Callable[[], SlateError]) -> None:
+        self._failure = failure
+        self._refuse(failure)
         self.flusher.stop()
         sent = [segment.group for segment in self.flusher.issued_segments()]
         unsent = self.tables.groups()
@@ -309,7 +380,24 @@ class Writer:
             group.fail(lambda: write_failure(cause, "not_applied"))
         self._failed_groups = [*sent, *unsent]
         for slot in (*self.tables.frozen, self.tables.active):
-            slot.stored.fail(self._failure)
+            slot.stored.fail(failure)
+
+    def succeed(self, before: Writer) -> None:
+        """Go on where ``before``, suspended, ended, which this writer's own replay continues.
+
+        Numbers and times go on above all that were ever given, those of rows included that did not get in."""
+        self.pins.succeed(before.view)
+        self._failed_groups = [group for group in before._failed_groups if group.untold]
+        self.intake.succeed(before.intake)
+        before.undo_above(self.durable_seq)
+        before._hot.end()
+        self.flusher.stats, self.l0.stats, self.ingests.stats = (
+            before.flusher.stats,
+            before.l0.stats,
+            before.ingests.stats,
+        )
+        self.pressure.succeed(before.pressure)
+        self.admission.stalls += before.admission.stalls
 
     @property
     def lost_untold(self) -> bool:
@@ -319,9 +407,34 @@ class Writer:
     # ---- what reads see
 
     @property
+    def log_objects(self) -> int:
+        """Positions of the log that the next opening would look at, fences among them."""
+        return max(0, self.flusher.acknowledged_end + 1 - self.state.log_start)
+
+    @property
+    def replay_ms(self) -> int | None:
+        """About how long it would: as if reading an object took as long as writing one; ``None``: not known yet."""
+        request_s = self.flusher.stats.put_s or self._read_s
+        return None if request_s is None else round(1000 * request_s * math.ceil(self.log_objects / READS_AT_ONCE))
+
+    @property
     def log_sst_count(self) -> int:
         """SSTs that live in the log itself."""
         return len(self._log_ssts)
+
+    @property
+    def last_log_key(self) -> str | None:
+        """Where the last log object is that this epoch put and that is acknowledged, its fence if there is no other."""
+        end = self.flusher.acknowledged_end
+        return None if self._log.ranges and end < self._first_id else self._log.key(end)
+
+    @property
+    def oldest_unacknowledged_ms(self) -> int | None:
+        """When the oldest write was made that waits to be acknowledged, milliseconds since the epoch."""
+        if self._failure is not None:
+            return None
+        issued = self.flusher.issued_segments()
+        return issued[0].written_ms if issued else self.tables.oldest_pending_ms
 
     @property
     def samples(self) -> list[SeqTime]:
@@ -345,4 +458,4 @@ class Writer:
 
 def _flush_policy(settings: Settings) -> FlushPolicy:
     gap = 0.0 if settings.max_flushes_per_second is None else 1 / settings.max_flushes_per_second
-    return FlushPolicy(settings.flush_interval_ms / 1000, settings.flush_bytes, gap)
+    return FlushPolicy(settings.flush_interval_ms / 1000, settings.flush_bytes, gap, settings.flush_at_once)

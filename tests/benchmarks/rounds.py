@@ -10,7 +10,8 @@ import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
@@ -47,14 +48,21 @@ class Plan:
 
 @dataclass
 class Samples:
-    """Every figure: for each measure and subject one for each round. A measure has one unit."""
+    """Every figure: for each measure and subject one for each round. A measure has one unit.
+
+    times: of measures that count single operations, the milliseconds of each, of all rounds together
+    """
 
     units: dict[str, str] = field(default_factory=dict)
     found: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    times: dict[str, dict[str, array[float]]] = field(default_factory=dict)
 
     def add(self, measure: str, subject: str, value: float, unit: str) -> None:
         self.units[measure] = unit
         self.found.setdefault(measure, {}).setdefault(subject, []).append(value)
+
+    def add_times(self, measure: str, subject: str, milliseconds: Iterable[float]) -> None:
+        self.times.setdefault(measure, {}).setdefault(subject, array("f")).extend(milliseconds)
 
     def median(self, measure: str, subject: str) -> float:
         return statistics.median(self.found[measure][subject])

@@ -42,6 +42,7 @@ class SlowHandler(Handler):
             return
         with Slow.lock:
             Slow.counts[self.command] += 1
+            Slow.counts["LIST"] += self.command == "GET" and "list-type=" in self.path
         time.sleep(Slow.seconds)
         super()._serve()
 
@@ -72,7 +73,7 @@ class SlowS3:
         self._ask(f"delay/{seconds}")
 
     def counts(self) -> Counter[str]:
-        """Requests so far, by method."""
+        """Requests so far, by method; ``LIST`` are those of ``GET`` that list."""
         return Counter(self._ask("counts"))
 
     def make_bucket(self, name: str) -> None:

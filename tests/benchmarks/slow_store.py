@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
@@ -20,18 +21,30 @@ from slate_async.objectstore.protocol import (
 from slate_async.runtime.system import SystemClock
 
 T = TypeVar("T")
+PAGE_KEYS = 1_000
 
 
 class SlowStore:
-    """Each request takes ``latency_s``; any number of them travel at the same time.
+    """Each request takes ``latency_s``, and as long as its bytes need; ``in_flight`` of them travel at the same time.
+
+    bytes_per_s: of one request; ``None``: bytes take no time; in_flight: ``None``: any number
 
     counts: requests by operation; a page of a listing is one
     depth: the most requests that came one after another: each began when the one before it had ended. Work that does
     not wait for a request is no part of it, so it is an upper bound of the critical path, in round trips
     """
 
-    def __init__(self, latency_s: float, objects: MemoryObjects | None = None) -> None:
+    def __init__(
+        self,
+        latency_s: float,
+        objects: MemoryObjects | None = None,
+        *,
+        bytes_per_s: float | None = None,
+        in_flight: int | None = None,
+    ) -> None:
         self.latency_s = latency_s
+        self._bytes_per_s = bytes_per_s
+        self._places = None if in_flight is None else asyncio.Semaphore(in_flight)
         self.counts: Counter[str] = Counter()
         self.depth = 0
         self._inner = MemoryStore(SystemClock(), objects)
@@ -41,13 +54,22 @@ class SlowStore:
         self.counts.clear()
         self.depth = 0
 
-    async def _request(self, operation: str, work: Awaitable[T]) -> T:
+    async def _request(
+        self, operation: str, work: Awaitable[T], sent: int = 0, received: Callable[[T], int] = lambda done: 0
+    ) -> T:
+        """``sent``, ``received(answer)``: bytes that travel."""
         self.counts[operation] += 1
         level = self.depth + 1
-        await asyncio.sleep(self.latency_s)
-        done = await work
+        async with self._places or nullcontext():
+            await asyncio.sleep(self.latency_s + self._seconds(sent))
+            done = await work
+            if seconds := self._seconds(received(done)):
+                await asyncio.sleep(seconds)
         self.depth = max(self.depth, level)
         return done
+
+    def _seconds(self, nbytes: int) -> float:
+        return nbytes / self._bytes_per_s if self._bytes_per_s else 0.0
 
     async def put(
         self,
@@ -57,21 +79,28 @@ class SlowStore:
         mode: PutMode = OVERWRITE,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        return await self._request("put", self._inner.put(key, data, mode=mode, metadata=metadata))
+        sent = sum(map(len, data)) if isinstance(data, list | tuple) else len(data)
+        return await self._request("put", self._inner.put(key, data, mode=mode, metadata=metadata), sent)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        return await self._request("get", self._inner.get(key, byte_range))
+        return await self._request("get", self._inner.get(key, byte_range), received=lambda found: len(found.data))
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        return await self._request("get", self._inner.get_ranges(key, spans))
+        work = self._inner.get_ranges(key, spans)
+        return await self._request("get", work, received=lambda found: sum(map(len, found)))
 
     async def head(self, key: str) -> ObjectInfo:
         return await self._request("head", self._inner.head(key))
 
     async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        await self._request("list", asyncio.sleep(0))
+        number = 0
         async for info in self._inner.list(prefix, start_after=start_after):
+            if not number % PAGE_KEYS:
+                await self._request("list", asyncio.sleep(0))
+            number += 1
             yield info
+        if not number:
+            await self._request("list", asyncio.sleep(0))
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self._request("delete", self._inner.delete(keys))

@@ -20,7 +20,9 @@ async def check_exact(place: Place) -> None:
     async with slate.open_compactor(place.path, metastore=place.metastore, settings=settings) as compactor:
         await compactor.compact()
         assert compactor.status().registered == 0
-    collecting = slate.Settings(**{name: value for name, value in place.settings.items() if name.startswith("gc_")})
+    collecting = slate.Settings(
+        **{name: value for name, value in place.settings.items() if name.startswith(("gc_", "version_"))}
+    )
     async with slate.open_gc(place.path, metastore=place.metastore, settings=collecting, periodic=False) as collector:
         for _ in range(ROUNDS):
             await collector.collect()

@@ -37,6 +37,7 @@ SMALL: dict[str, object] = {
     "manifest_full_every": 4,
     "checkpoint_lifetime_ms": 5_000,
     "gc_min_age_ms": 0,
+    "version_keep_ms": 0,
     "gc_clock_skew_ms": 0,
     "gc_interval_ms": 500,
 }
@@ -199,7 +200,9 @@ async def live(
 
 async def forget_readers(place: Place) -> None:
     """Wait until the checkpoints of the readers that were killed have expired and are collected."""
-    collecting = slate.Settings(**{name: value for name, value in place.settings.items() if name.startswith("gc_")})
+    collecting = slate.Settings(
+        **{name: value for name, value in place.settings.items() if name.startswith(("gc_", "version_"))}
+    )
     async with (
         asyncio.timeout(PATIENCE_S),
         slate.open_admin(place.path, metastore=place.metastore) as admin,

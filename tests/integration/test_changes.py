@@ -20,6 +20,7 @@ SMALL = {
     "manifest_poll_interval_ms": 100,
     "checkpoint_lifetime_ms": 2_000,
     "gc_min_age_ms": 0,
+    "version_keep_ms": 0,
     "gc_clock_skew_ms": 0,
     "gc_interval_ms": 300,
 }

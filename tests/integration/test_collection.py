@@ -19,6 +19,7 @@ SMALL: dict[str, object] = {
     "manifest_poll_interval_ms": 100,
     "manifest_full_every": 4,
     "gc_min_age_ms": 0,
+    "version_keep_ms": 0,
     "gc_clock_skew_ms": 0,
     "gc_interval_ms": 300,
 }
@@ -39,7 +40,9 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, aws_environment:
 
 
 def open_gc(place: Place, *, periodic: bool) -> Opening[slate.GarbageCollector]:
-    settings = slate.Settings(**{name: value for name, value in place.settings.items() if name.startswith("gc_")})
+    settings = slate.Settings(
+        **{name: value for name, value in place.settings.items() if name.startswith(("gc_", "version_"))}
+    )
     return slate.open_gc(place.path, metastore=place.metastore, settings=settings, periodic=periodic)
 
 

@@ -115,7 +115,7 @@ async def judge(whole: Whole, store: ObjectStore, what: str, damaged: str) -> st
     except slate.CorruptionError as error:
         found = [error]
     except (slate.FencedError, slate.InvalidError, slate.UnavailableError) as error:
-        return type(error).__name__
+        return "InvalidError" if isinstance(error, slate.InvalidError) else type(error).__name__
     errors = [one for one in found if isinstance(one, slate.CorruptionError)]
     for one in found:
         assert one in errors or one == whole.rows, f"{what}: a wrong answer: {one!r}"

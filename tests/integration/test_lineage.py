@@ -16,7 +16,13 @@ from slate_async.runtime.system import system_runtime
 from tests.engine import contents
 from tests.integration.places import Place, make_bucket, make_place
 
-SMALL: dict[str, object] = {"l0_sst_bytes": 4_096, "block_bytes": 512, "gc_min_age_ms": 0, "gc_clock_skew_ms": 0}
+SMALL: dict[str, object] = {
+    "l0_sst_bytes": 4_096,
+    "block_bytes": 512,
+    "gc_min_age_ms": 0,
+    "version_keep_ms": 0,
+    "gc_clock_skew_ms": 0,
+}
 PLACES = [
     ("local", ("contiguous", True), "obstore"),
     ("s3+dynamodb", ("contiguous", True), "aiobotocore"),
@@ -71,7 +77,7 @@ async def clone_holds(environment: slate.Environment, place: Place) -> list[str]
 
 
 async def collect(environment: slate.Environment, place: Place) -> slate.CollectionReport:
-    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0, gc_destroy_grace_ms=0)
+    settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0, gc_destroy_grace_ms=0)
     async with environment.open_gc(
         place.path, metastore=place.metastore, settings=settings, periodic=False
     ) as collector:
@@ -116,7 +122,7 @@ async def test_a_clone_from_its_beginning_to_everybodys_end(
     async with admin(environment, child) as one:
         await one.destroy(soft=True)
     assert (await collect(environment, child)).removed
-    left = [key for key in await keys(child) if not key.startswith(("log/", "manifest/", "writer/"))]
+    left = [key for key in await keys(child) if not key.startswith(("log/", "manifest/", "writer/", "store/marker"))]
     assert left == []
     async with child.open(environment) as again:
         assert await contents(again) == {}

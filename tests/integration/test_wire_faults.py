@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 import slate_async as slate
 from metastores.dynamodb_table import DynamoTable
 from slate_async.objectstore.stats import StoreStats
+from tests.engine import until
 from tests.integration.places import Place, make_place
 from tests.integration.wire import Ledger, OncePerKind
 from tests.netproxy import (
@@ -110,7 +111,7 @@ def items_put(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 def stats_of(environment: slate.Environment) -> StoreStats:
     """Counters of the one store client the environment has open."""
-    [store] = environment._stores.clients()
+    [store] = environment._clients._stores.clients()
     return store.stats  # type: ignore[attr-defined]
 
 
@@ -315,35 +316,70 @@ SHORT: dict[str, Any] = {"request_timeout_ms": 2_000, "retry_deadline_ms": 5_000
 
 
 @pytest.mark.timeout(900)
-async def test_outages_past_the_deadline_close_the_database(
+async def test_outages_past_the_deadline_are_waited_out_or_close_the_database(
     s3_endpoint: str, aws_environment: dict[str, str], full: bool, slice_seed: int
 ) -> None:
-    """Writers are told "unknown" or "not applied", and what was not applied is not there. Outages of all kinds run
-    side by side, each on a wire of its own: most of the time passes waiting."""
+    """Writers are told "unknown" or "not applied", and what was not applied is not there. The database goes on when
+    the wire does; one that is to close closes. Outages of all kinds run side by side, each on a wire of its own: most
+    of the time passes waiting."""
     for number in range(ROUNDS_FULL if full else 1):
         async with asyncio.timeout(3 * HANG_S), asyncio.TaskGroup() as group:  # six are opened one after another
-            for place, fault in enumerate(OUTAGES.values()):
+            for place, (kind, fault) in enumerate(OUTAGES.items()):
                 setup = EVERY_SETUP[(slice_seed + number + 5 * place) % len(EVERY_SETUP)]
                 started = asyncio.Event()
-                group.create_task(outlast(fault, setup, s3_endpoint, started), name=f"{place} {setup}")
+                judge = closes if kind == "failed" else goes_on
+                group.create_task(outlast(fault, setup, s3_endpoint, started, judge), name=f"{place} {setup}")
                 await started.wait()
 
 
-async def open_at_last(place: Place) -> slate.Db:
+async def open_at_last(place: Place, on_outage: str) -> slate.Db:
     """Open with short deadlines: setting up the clients alone may use them up on a loaded machine."""
     for _ in range(9):
         with contextlib.suppress(slate.UnavailableError):
-            return await place.open(**SHORT)
-    return await place.open(**SHORT)
+            return await place.open(**SHORT, on_outage=on_outage)
+    return await place.open(**SHORT, on_outage=on_outage)
 
 
-async def outlast(fault: Callable[[Request], Fault], setup: Setup, endpoint: str, started: asyncio.Event) -> None:
-    """Write while the wire breaks for good; the database must end by itself, and say how."""
+async def closes(db: slate.Db, proxy: WireProxy) -> None:
+    """The database must end by itself, and say how."""
+    with pytest.raises(slate.ClosedError) as closed:
+        await db.wait_closed()
+    cause = closed.value.__cause__
+    assert isinstance(cause, slate.UnavailableError)
+    assert db.status().state == "failed"
+    with pytest.raises(slate.ClosedError) as late:
+        await db.put(b"late", b"")
+    assert late.value.outcome == "not_applied"
+
+
+async def goes_on(db: slate.Db, proxy: WireProxy) -> None:
+    """The database must refuse writes, and take them again when the wire is mended."""
+    await until(lambda: db.status().outage is not None, "the writer to give up")
+    assert db.status().state == "degraded"
+    with pytest.raises(slate.UnavailableError) as late:
+        await db.put(b"late", b"")
+    assert late.value.outcome == "not_applied"
+    proxy.choose = always(PASS)
+    await until(lambda: db.status().outage is None, "the database to go on", seconds=HANG_S)
+    again = Ledger("again")
+    await again.work(db, tasks=3, writes=4)
+    assert again.outcomes() == {"acknowledged": 12}
+    await again.check(db)
+
+
+async def outlast(
+    fault: Callable[[Request], Fault],
+    setup: Setup,
+    endpoint: str,
+    started: asyncio.Event,
+    judge: Callable[[slate.Db, WireProxy], Awaitable[None]],
+) -> None:
+    """Write while the wire breaks, until the writer gives up."""
     direct = await make_place(setup.store, (setup.protocol, setup.wal), None, endpoint, setup.client, **SMALL)
     ledger = Ledger("t")
     async with WireProxy(endpoint) as proxy:
         try:
-            db = await open_at_last(direct.through(endpoint, proxy.url))
+            db = await open_at_last(direct.through(endpoint, proxy.url), "close" if judge is closes else "reopen")
         finally:
             started.set()
         working = asyncio.create_task(ledger.work(db, tasks=4, writes=1_000))
@@ -351,15 +387,8 @@ async def outlast(fault: Callable[[Request], Fault], setup: Setup, endpoint: str
         proxy.choose = fault
         await working
         await ledger.write_one_more(db)  # failing reads alone end the workers, but not the database
-        with pytest.raises(slate.ClosedError) as closed:
-            await db.wait_closed()
-        cause = closed.value.__cause__
-        assert isinstance(cause, slate.UnavailableError)
-        assert db.status().state == "failed"
+        await judge(db, proxy)
         assert ledger.outcomes().get("unknown", 0) >= 1
-        with pytest.raises(slate.ClosedError) as late:
-            await db.put(b"late", b"")
-        assert late.value.outcome == "not_applied"
         await db.close()
     async with direct.open() as successor:
         await ledger.check(successor)

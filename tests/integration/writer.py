@@ -3,6 +3,7 @@
 Lines: ``open EPOCH`` · ``ack TASK NUMBER`` (a put, or a batch of `BATCH_ROWS` rows: every `BATCH_EVERY`-th write) ·
 ``flights NUMBER`` (with ``--flights``: log objects on their way, whenever that changes) ·
 ``asked KEY`` (answer to a ``put KEY`` line on standard input) · ``failed TYPE OUTCOME`` · ``closed STATE CAUSE``.
+With ``--standby`` it waits for its turn, and SIGTERM closes it: ``closed by itself``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import signal
 import sys
 
 import slate_async as slate
@@ -93,6 +96,12 @@ async def answer(db: slate.Db) -> None:
             say(f"asked {line[1]}")
 
 
+async def hand_over(db: slate.Db) -> None:
+    await db.close()
+    say("closed by itself")
+    os._exit(0)
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("path")
@@ -102,10 +111,14 @@ async def main() -> None:
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--flights", action="store_true")
+    parser.add_argument("--standby", action="store_true")
     given = parser.parse_args()
     try:
         db = await slate.open(
-            given.path, metastore=given.metastore, settings=slate.Settings(**json.loads(given.settings))
+            given.path,
+            metastore=given.metastore,
+            settings=slate.Settings(**json.loads(given.settings)),
+            standby=given.standby,
         )
     except slate.SlateError as error:
         say(f"refused {type(error).__name__} {error}")
@@ -115,6 +128,10 @@ async def main() -> None:
         report_flights(db)
     tasks = [asyncio.create_task(work(db, given.tag, task, given.pause)) for task in range(given.tasks)]
     tasks.append(asyncio.create_task(answer(db)))
+    if given.standby:
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, lambda: tasks.append(asyncio.create_task(hand_over(db)))
+        )
     try:
         await db.wait_closed()
     except slate.SlateError as error:

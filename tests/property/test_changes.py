@@ -135,7 +135,7 @@ class ChangesMachine(RuleBasedStateMachine):
         self.run(self.collected())
 
     async def collected(self) -> None:
-        settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+        settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
         opening = slate.open_gc(
             self.store, name="memory://test", periodic=False, settings=settings, runtime=runtime(self.clock)
         )

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
+from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
+from tests.simulation.rules.place_table import PLACE_SWITCHES
+from tests.simulation.rules.region_table import REGION_SWITCHES
+from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.scenarios.engine import DUEL, ENGINE, INGEST
+from tests.simulation.scenarios.engine.outages import OUTAGES
+from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
-from tests.simulation.scenarios.life import FEEDS, INGEST_LIFE, LIFE
+from tests.simulation.scenarios.eventual import EVENTUAL
+from tests.simulation.scenarios.life import ALONE, FEEDS, INGEST_LIFE, LIFE, MIRRORS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
+from tests.simulation.scenarios.life.tails import TAILS
+from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.protocol import Scenario
 from tests.simulation.scenarios.recreated import RECREATED
+from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 from tests.simulation.scenarios.tiny import TINY
 
-_RULES = [scenario for switch in (*SWITCHES, *LIFE_SWITCHES, *INGEST_SWITCHES) for scenario in switch.scenarios()]
-_ALL = (*TINY, RECREATED, *ENGINE, *INGEST, *LIFE, *INGEST_LIFE, *FEEDS, DUEL, *SCRIPTS, *LIFE_SCRIPTS, *_RULES)
+_SWITCHES = (
+    *SWITCHES,
+    *PLACE_SWITCHES,
+    *LIFE_SWITCHES,
+    *INGEST_SWITCHES,
+    *REGION_SWITCHES,
+    *OUTAGE_SWITCHES,
+    *STANDBY_SWITCHES,
+)
+_RULES = [scenario for switch in _SWITCHES for scenario in switch.scenarios()]
+_SCRIPTS = (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS)
+_LIVES = (*LIFE, *INGEST_LIFE, *FEEDS, *MIRRORS, *ALONE)
+_ALL = (*TINY, *EVENTUAL, RECREATED, PROBED, *ENGINE, *INGEST, *_LIVES, *STANDBY, DUEL, *_SCRIPTS, *_RULES)
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL}
 """In the order ``scripts/simulate --list`` shows them."""

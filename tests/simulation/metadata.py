@@ -88,12 +88,16 @@ class SimVersions:
                 del self.records[ref.version]
 
     def collect(self, retained: Sequence[VersionRef], as_of: VersionRef | None, limit: int | None) -> int:
-        """Forget every version below ``as_of`` (the head, if not given) that ``retained`` does not name, the oldest
-        ``limit`` of them."""
-        end = self.head if as_of is None else min(as_of.version, self.head)
-        doomed = [ref for ref in self.refs() if ref.version < end and ref not in retained][:limit]
+        """Forget what `doomed` names."""
+        doomed = self.doomed(retained, as_of, limit)
         self.delete(doomed)
         return len(doomed)
+
+    def doomed(self, retained: Sequence[VersionRef], as_of: VersionRef | None, limit: int | None) -> list[VersionRef]:
+        """Every version below ``as_of`` (the head, if not given) that ``retained`` does not name, the oldest ``limit``
+        of them."""
+        end = self.head if as_of is None else min(as_of.version, self.head)
+        return [ref for ref in self.refs() if ref.version < end and ref not in retained][:limit]
 
 
 class _Handle:
@@ -172,9 +176,16 @@ class FaultyMetaStore(_Handle):
             raise MetaStoreUnavailableError("deleting versions: outcome unknown")
 
     async def collect(
-        self, retained: Sequence[VersionRef], *, as_of: VersionRef | None = None, limit: int | None = None
+        self,
+        retained: Sequence[VersionRef],
+        *,
+        as_of: VersionRef | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int:
         """Delete what ``retained`` does not name, below ``as_of``."""
+        if dry_run:
+            return len(await self._read("manifest-versions", lambda: self._shared.doomed(retained, as_of, limit)))
         done = await self._write("manifest-collect", lambda: self._shared.collect(retained, as_of, limit))
         if isinstance(done, Unknown):
             raise MetaStoreUnavailableError("collecting versions: outcome unknown")

@@ -9,20 +9,38 @@ import pytest
 
 from tests.simulation.rules.ingest_table import INGEST_SWITCHES
 from tests.simulation.rules.life_table import LIFE_SWITCHES
+from tests.simulation.rules.outage_table import OUTAGE_SWITCHES
+from tests.simulation.rules.place_table import PLACE_SWITCHES
+from tests.simulation.rules.region_table import REGION_SWITCHES
+from tests.simulation.rules.standby_table import STANDBY_SWITCHES
 from tests.simulation.rules.switch import Switch
 from tests.simulation.rules.table import SWITCHES
 from tests.simulation.runner import run_seed, run_seeds
+from tests.simulation.scenarios.engine.outages import OUTAGES
+from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
+from tests.simulation.scenarios.life.tails import TAILS
+from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.recreated import RECREATED
+from tests.simulation.scenarios.standby import STANDBY_SCRIPTS
 from tests.slices import seeds
 
 SLICE_SEEDS = 10
 FULL_SEEDS = 500
+ALL_SWITCHES = (
+    *SWITCHES,
+    *PLACE_SWITCHES,
+    *LIFE_SWITCHES,
+    *INGEST_SWITCHES,
+    *REGION_SWITCHES,
+    *OUTAGE_SWITCHES,
+    *STANDBY_SWITCHES,
+)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("switch", [*SWITCHES, *LIFE_SWITCHES, *INGEST_SWITCHES], ids=lambda switch: switch.name)
+@pytest.mark.parametrize("switch", ALL_SWITCHES, ids=lambda switch: switch.name)
 def test_a_rule_switched_off_is_caught(switch: Switch) -> None:
     for seed in range(switch.within):
         if run_seed(f"rule-{switch.name}", seed).failed:
@@ -38,7 +56,10 @@ def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
     assert [seed for seed in range(switch.within) if run_seed(f"alone-{switch.name}", seed).failed] == []
 
 
-@pytest.mark.parametrize("scenario", [one.name for one in (*SCRIPTS, *LIFE_SCRIPTS, RECREATED)])
+@pytest.mark.parametrize(
+    "scenario",
+    [one.name for one in (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, RECREATED, PROBED)],
+)
 def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
     assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []

@@ -200,7 +200,9 @@ def test_a_read_goes_on_while_the_database_changes(spark: SparkSession, tmp_path
 
     @asynccontextmanager
     async def writer() -> AsyncIterator[slate.Db]:
-        async with slate.open(tmp_path, settings=KINDS[0].settings(sst_bytes=20_000, gc_min_age_ms=0)) as db:
+        async with slate.open(
+            tmp_path, settings=KINDS[0].settings(sst_bytes=20_000, gc_min_age_ms=0, version_keep_ms=0)
+        ) as db:
             yield db
 
     async def put_all(value: bytes) -> None:
@@ -213,9 +215,11 @@ def test_a_read_goes_on_while_the_database_changes(spark: SparkSession, tmp_path
             await db.flush(l0=True)
 
     async def sweep() -> None:
-        async with slate.open_compactor(tmp_path, settings=slate.Settings(gc_min_age_ms=0)) as compactor:
+        async with slate.open_compactor(
+            tmp_path, settings=slate.Settings(gc_min_age_ms=0, version_keep_ms=0)
+        ) as compactor:
             await compactor.compact(full=True)
-        async with slate.open_gc(tmp_path, settings=slate.Settings(gc_min_age_ms=0)) as collector:
+        async with slate.open_gc(tmp_path, settings=slate.Settings(gc_min_age_ms=0, version_keep_ms=0)) as collector:
             await collector.collect()
 
     run(put_all(b"old" * 10))

@@ -57,7 +57,7 @@ async def objects(path: Path | str) -> list[slate.IngestObject]:
 
 async def collect(path: Path | str) -> None:
     """Until nothing more is garbage."""
-    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
     async with slate.open_gc(path, settings=settings, periodic=False) as collector:
         for _ in range(3):
             await collector.collect()

@@ -55,7 +55,7 @@ async def test_a_killed_stream_goes_on_and_loses_and_doubles_nothing(spark: Spar
     """The driver is killed while it streams; meanwhile all is compacted and collected; another driver goes on."""
     path, checkpoint, folder = tmp_path / "db", tmp_path / "checkpoint", tmp_path / "parquet"
     rng = random.Random(11)
-    settings = KINDS[0].settings(retention_ms=3_600_000, gc_min_age_ms=0)
+    settings = KINDS[0].settings(retention_ms=3_600_000, gc_min_age_ms=0, version_keep_ms=0)
     async with slate.open(path, settings=settings) as db:
         await write(db, rng, 1_500)
         async with ChildProcess(["-m", "tests.spark.streamer", str(path), str(checkpoint), str(folder)]) as child:

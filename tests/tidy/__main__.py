@@ -17,6 +17,7 @@ def check(root: Path) -> list[Finding]:
     sources, findings = project_sources(root)
     for source in sources:
         findings += _of_one(source, root)
+    findings += text.decisions(sources)
     findings += versions.installed(root)
     findings += versions.one_python(root)
     findings += versions.declared(sources, root)

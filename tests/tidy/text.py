@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.tidy.findings import Finding, Source
@@ -17,6 +17,7 @@ REGISTRY = re.compile(
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:wo" r"rk|ro" r"ot|ho" r"me/\w+)/")
 LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|^(?:<{7}|>{7}) ")
 SCRIPT = re.compile(r"(?<![\w/.-])(?:\.ci|scripts)/[\w-]+(?:\.\w+)?")
+DECISION = re.compile(r"docs/decisions/(\d{4})-[^/]*\.md")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 UNWANTED_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 UNWANTED_CHARACTERS = {"\N{NO-BREAK SPACE}", "\N{REPLACEMENT CHARACTER}"}
@@ -80,3 +81,16 @@ def license_text(source: Source) -> Iterator[Finding]:
         for phrase in ("Apache License", "Version 2.0, January 2004", "END OF TERMS AND CONDITIONS"):
             if phrase not in source.text:
                 yield Finding(source.path, 0, f"lacks {phrase!r}")
+
+
+def decisions(sources: Sequence[Source]) -> Iterator[Finding]:
+    """Each decision has a number of its own, which its title says."""
+    taken: dict[str, str] = {}
+    for source in sources:
+        if (named := DECISION.fullmatch(source.path)) is None:
+            continue
+        number = named[1]
+        if (other := taken.setdefault(number, source.path)) != source.path:
+            yield Finding(source.path, 1, f"has the number of {other}; take the next free one")
+        if not source.text.startswith(f"# {int(number)}. "):
+            yield Finding(source.path, 1, f"must begin with '# {int(number)}. '")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import urllib.request
+import uuid
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,10 @@ def test_nothing_optional_is_imported(code: str) -> None:
     assert set(imported).isdisjoint(OPTIONAL)
 
 
+def test_pandas_is_not_imported_before_it_is_needed() -> None:
+    assert "pandas" not in run(f"import slate_async, slate_async.cli\n{REPORT}")
+
+
 def test_spark_comes_when_it_is_asked_for() -> None:
     pytest.importorskip("pyspark")
     assert "pyspark" not in run(f"import slate_async\n{REPORT}")
@@ -65,6 +71,20 @@ def test_spark_comes_when_it_is_asked_for() -> None:
 
 def test_the_story_runs_where_nothing_optional_is_installed() -> None:
     run(WITHOUT + STORY)
+
+
+def test_the_extra_s3_is_obstore_alone_and_a_database_on_s3_needs_no_more(
+    s3_endpoint: str, aws_environment: object
+) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [line.partition(">=")[0] for line in extras["s3"]] == ["obstore"]
+    without = WITHOUT.replace("'obstore'", "'lz4'")
+    assert without != WITHOUT
+    bucket = f"obstore-alone-{uuid.uuid4().hex}"
+    urllib.request.urlopen(urllib.request.Request(f"{s3_endpoint}/{bucket}", method="PUT"), timeout=30).close()
+    place = f"s3://{bucket}/db?endpoint_url={s3_endpoint}&region=us-east-1"
+    story, _, _ = STORY.partition("with tempfile")
+    run(f"{without}{story}asyncio.run(story({place!r}))")
 
 
 def test_a_place_whose_package_is_missing_is_refused_with_the_name_of_the_extra() -> None:
@@ -88,6 +108,39 @@ asyncio.run(main())
 """
     words = [word.strip(".,;:'\"()`") for word in run(WITHOUT + code)]
     assert words == ["slate-async[s3]", "slate-async[azure]", "slate-async[gcs]", "slate-async[dynamodb]"]
+
+
+ON_WINDOWS = """
+import os, sys
+for name in ("fcntl", "resource", "termios", "pwd", "grp"):
+    sys.modules[name] = None
+for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "preadv", "register_at_fork", "fork"):
+    if hasattr(os, name):
+        delattr(os, name)
+"""
+"""What Windows lacks; enough to see that nothing of it is needed but for a local folder."""
+
+
+def test_without_posix_a_local_folder_is_refused_in_one_line_and_the_rest_works() -> None:
+    code = """
+import asyncio, tempfile, slate_async as slate
+
+async def main():
+    sys.platform = "win32"
+    async with slate.open("memory://windows") as db:
+        await db.put(b"k", b"v")
+        assert await db.get(b"k") == b"v"
+    with tempfile.TemporaryDirectory() as folder:
+        for url in (folder, "file://" + folder):
+            try:
+                await slate.open(url)
+            except slate.InvalidError as error:
+                print(str(error).count("file:// does not work on win32"), str(error).count(chr(10)))
+
+asyncio.run(main())
+"""
+    imports = "import asyncio, subprocess, tempfile\n"  # the standard library's own choices by system come first
+    assert run(imports + ON_WINDOWS + code) == ["1", "0", "1", "0"]
 
 
 def test_the_core_requires_no_optional_package() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from slate_async.errors import InvalidError
-from slate_async.settings import Settings
+from slate_async.settings import Settings, sources
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1024 * 1024
@@ -86,11 +86,35 @@ def test_an_empty_variable_does_not_hide_the_file(tmp_path: Path, monkeypatch: p
     assert Settings.from_toml(toml(tmp_path, "flush_bytes = 5")).flush_bytes == 5
 
 
-@pytest.mark.parametrize("name", ["SLATE_FLUSH_INTERVALL_MS", "slate_nope", "SLATE_TABLE"])
-def test_an_unknown_variable_is_refused_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SLATE_FLUSH_INTERVALL_MS", "SLATE_FLUSH_INTERVAL_MS"),
+        ("slate_flush_interval", "SLATE_FLUSH_INTERVAL_MS"),
+        ("SLATE_FLUSH_INTREVAL_MS", "SLATE_FLUSH_INTERVAL_MS"),
+        ("SLATE_LFUSH_INTREVAL_SM", "SLATE_FLUSH_INTERVAL_MS"),
+        ("SLATE_ACT", "SLATE_ACK"),
+        ("SLATE_METASTOR", "SLATE_METASTORE"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_and_the_right_one_named(
+    name: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "1")
-    with pytest.raises(InvalidError, match=name):
+    with pytest.raises(InvalidError, match=f"{name} names no setting .* {meant} meant"):
         Settings()
+
+
+@pytest.mark.parametrize("name", ["SLATE_URL", "slate_nope", "SLATE_TABLE", "SLATE_", "SLATE_SHOP_WINDOW_FLUSH_MS"])
+def test_an_applications_own_variable_is_warned_of_once(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(name, "1")
+    sources._warn_of.cache_clear()
+    assert Settings() == Settings().replace(flush_interval_ms=100)
+    assert [record.getMessage() for record in caplog.records if name in record.getMessage()] == [
+        f"environment variable {name} names no setting of slate_async; it is ignored"
+    ]
 
 
 @pytest.mark.parametrize(

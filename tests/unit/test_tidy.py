@@ -123,6 +123,14 @@ def test_license() -> None:
     assert list(text.license_text(Source("README.md", "MIT"))) == []
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    folder = "docs/decisions"
+    first, second = Source(f"{folder}/0007-a.md", "# 7. A\n"), Source(f"{folder}/0008-b.md", "# 8. B\n")
+    assert list(text.decisions([first, second, Source("docs/0007-c.md", "# C\n")])) == []
+    wrong = [first, Source(f"{folder}/0007-b.md", "# 7. B\n"), Source(f"{folder}/0009-c.md", "# 8. C\n")]
+    assert [finding.path for finding in text.decisions(wrong)] == [f"{folder}/0007-b.md", f"{folder}/0009-c.md"]
+
+
 def _project(tmp_path: Path, dependency: str, python: str = ">=3.11") -> Path:
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "slate-async"\nrequires-python = "{python}"\ndependencies = ["{dependency}"]\n'

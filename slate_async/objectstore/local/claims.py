@@ -31,6 +31,7 @@ from pathlib import Path
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.local.file import read_info
 from slate_async.objectstore.local.layout import CLAIMS_FOLDER, TEMPORARY_FOLDER
+from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.temps import remove
 
 REMOVE_ATTEMPTS = 64
@@ -48,8 +49,9 @@ class Verdict(Enum):
 class Claims:
     """The claims of one folder. ``root`` is the store's folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, modes: Modes = OWNER_ALONE) -> None:
         self._root = root
+        self._modes = modes
         self._folder = root / CLAIMS_FOLDER
         self._temporaries = root / TEMPORARY_FOLDER
 
@@ -59,7 +61,7 @@ class Claims:
         Unless DONE or BROKEN, ``temporary`` is left alone."""
         if current_etag(path) != etag:
             return Verdict.CHANGED
-        self._folder.mkdir(exist_ok=True)
+        self._modes.make_folder(self._folder)
         claims = self._claims_on(etag)
         for claim in claims:
             rival = self._temporary_of(claim)

@@ -11,7 +11,7 @@ import errno
 import os
 from pathlib import Path
 
-from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
+from slate_async.errors import ConfigError, NotFoundError, Outcome, SlateError, UnavailableError
 
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM)
@@ -33,13 +33,14 @@ def translated(error: OSError, root: Path, outcome: Outcome | None, *, opening: 
     """The error to raise for ``error`` of the store at ``root``; ``opening`` while its folder is being made."""
     text = f"{error.strerror or error}: {error.filename or root}"
     if error.errno == errno.ENOENT:
-        return InvalidError(_missing(root, text, opening), outcome=outcome)
+        kind = ConfigError if opening else NotFoundError
+        return kind(_missing(root, text, opening), outcome=outcome)
     if error.errno in _NOT_A_FOLDER:
-        return InvalidError(not_a_folder(root) or f"{text}; check the path", outcome=outcome)
+        return ConfigError(not_a_folder(root) or f"{text}; check the path", outcome=outcome)
     if error.errno in _NOT_ALLOWED:
-        return InvalidError(f"{text}; check the path and its permissions", outcome=outcome)
+        return ConfigError(f"{text}; check the path and its permissions", outcome=outcome)
     if error.errno in _HINTS:
-        return InvalidError(f"{text}; {_HINTS[error.errno]}", outcome=outcome)
+        return ConfigError(f"{text}; {_HINTS[error.errno]}", outcome=outcome)
     return UnavailableError(text, outcome=outcome)
 
 

@@ -28,6 +28,7 @@ from crc32c import crc32c
 
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.keys import MAX_METADATA_BYTES
+from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.protocol import Buffer
 
 MAGIC = b"SLATEOB1"
@@ -59,10 +60,10 @@ class WrittenFile:
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, modes: Modes = OWNER_ALONE) -> None:
         """Raises `OSError`."""
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._descriptor = modes.create_file(path, os.O_WRONLY)
 
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write ``parts`` where the last ones ended. Raises `OSError`."""

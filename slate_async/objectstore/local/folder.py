@@ -2,11 +2,13 @@
 
 Ordering rule of a put: temporary file written and synced -> named (link, or rename under a claim) -> folder synced
 -> reported. A crash in between leaves a temporary file or a whole object, never a part. Folders are synced into
-their parents before the first name in them counts.
+their parents before the first name in them counts. A refused put, and a read, count as reports of what they met: the
+folder is synced before them, too (`unsynced`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -17,8 +19,10 @@ from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
 from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder
 from slate_async.objectstore.local.layout import path_of, walk
+from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile
 from slate_async.objectstore.local.temps import Temporaries, remove
+from slate_async.objectstore.local.unsynced import UnsyncedNames
 from slate_async.objectstore.protocol import (
     Buffer,
     ByteRange,
@@ -43,16 +47,18 @@ class NotWrittenError(Exception):
 class Folder:
     """Objects below ``root``. Methods may be called from several threads at once, except `open_for_writing`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, modes: Modes = OWNER_ALONE) -> None:
         self._root = root
-        self._claims = Claims(root)
+        self._modes = modes
+        self._claims = Claims(root, modes)
         self._temporaries: Temporaries | None = None
         self._synced_folders: dict[Path, None] = {}
+        self._unsynced = UnsyncedNames()
 
     def open_for_writing(self, owner: str) -> None:
         """Make the folder and this owner's place for temporary files; clear up after crashed owners."""
-        make_synced(self._root)
-        self._temporaries = Temporaries(self._root, owner)
+        make_synced(self._root, self._modes)
+        self._temporaries = Temporaries(self._root, owner, self._modes)
         self._claims.remove_settled()
 
     def close(self) -> None:
@@ -99,35 +105,29 @@ class Folder:
         return self.name_temporary(temporary, key, mode, break_others=False)
 
     def name_temporary(self, temporary: Path, key: str, mode: PutMode, *, break_others: bool) -> Verdict:
-        """Give a temporary file its name, under ``mode``, and sync the name.
+        """Give a temporary file its name, under ``mode``, and sync the name, or that of what is there instead.
 
         Raises `ObjectExistsError`, `ObjectChangedError`, or `OSError`. Unless DONE, the file has no name yet: after
         BUSY, and CHANGED (only of an overwrite), the temporary file is still there and this may be called again;
         after BROKEN it is gone."""
         path = path_of(self._root, key)
-        verdict = self._name(temporary, path, key, mode, break_others)
-        if verdict is Verdict.DONE:
-            sync_folder(path.parent)
-        return verdict
+        with self._unsynced.naming(path):
+            verdict = self._name(temporary, path, mode, break_others)
+            refused = verdict is Verdict.CHANGED and isinstance(mode, Create | Match)
+            if verdict is Verdict.DONE or refused:
+                self._unsynced.sync(path)
+        if not refused:
+            return verdict
+        remove(temporary)
+        raise ObjectExistsError(key) if isinstance(mode, Create) else ObjectChangedError(key)
 
-    def _name(self, temporary: Path, path: Path, key: str, mode: PutMode, break_others: bool) -> Verdict:
+    def _name(self, temporary: Path, path: Path, mode: PutMode, break_others: bool) -> Verdict:
         if isinstance(mode, Match):
-            verdict = self._claims.replace_file(path, mode.etag, temporary, break_others=break_others)
-            if verdict is Verdict.CHANGED:
-                remove(temporary)
-                raise ObjectChangedError(key)
-        elif isinstance(mode, Create):
-            verdict = self._create(temporary, path)
-            if verdict is Verdict.CHANGED:
-                remove(temporary)
-                raise ObjectExistsError(key)
-        else:
-            etag = current_etag(path)
-            if etag is None:
-                verdict = self._create(temporary, path)
-            else:
-                verdict = self._claims.replace_file(path, etag, temporary, break_others=break_others)
-        return verdict
+            return self._claims.replace_file(path, mode.etag, temporary, break_others=break_others)
+        etag = None if isinstance(mode, Create) else current_etag(path)
+        if etag is None:
+            return self._create(temporary, path)
+        return self._claims.replace_file(path, etag, temporary, break_others=break_others)
 
     def _create(self, temporary: Path, path: Path) -> Verdict:
         self._make_folder(path.parent)
@@ -155,7 +155,7 @@ class Folder:
         if folder in self._synced_folders or folder == self._root:
             return
         self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        self._modes.make_folder(folder)
         sync_folder(folder.parent)
         self._synced_folders[folder] = None
 
@@ -192,12 +192,19 @@ class Folder:
             os.close(descriptor)
 
     def _open(self, key: str) -> int:
+        path = path_of(self._root, key)
         try:
-            return os.open(path_of(self._root, key), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
             if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
                 raise
             raise ObjectNotFoundError(key) from error
+        try:
+            self._unsynced.settle(path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def pages(self, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
         """The walk behind a listing; advance it with `page`."""
@@ -216,14 +223,15 @@ class Folder:
         return found, len(names) == count
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Remove objects; missing ones are no error."""
+        """Remove objects; missing ones are no error. An earlier removal of them may not have been synced."""
         parents: dict[Path, None] = {}
         for key in keys:
             path = path_of(self._root, key)
-            if self._claims.remove_file(path, self.scratch):
-                parents[path.parent] = None
+            self._claims.remove_file(path, self.scratch)
+            parents[path.parent] = None
         for parent in parents:
-            sync_folder(parent)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                sync_folder(parent)
 
 
 def _part(descriptor: int, key: str, byte_range: ByteRange | None, info: FileInfo) -> GetResult:
@@ -235,12 +243,15 @@ def _described(key: str, info: FileInfo) -> ObjectInfo:
     return ObjectInfo(key, info.size, info.etag, info.last_modified_ms, info.metadata)
 
 
-def make_synced(folder: Path) -> None:
-    """Make a folder and its missing parents, each synced into its parent. Raises `OSError`."""
+def make_synced(folder: Path, modes: Modes) -> None:
+    """Make a folder and its missing parents, each synced into its parent. One that is there is synced as well: its
+    maker may not have come to that. Raises `OSError`."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
         folder = folder.parent
+    with contextlib.suppress(PermissionError):  # a parent that this process may not read
+        sync_folder(folder.parent)
     for made in reversed(missing):
-        made.mkdir(exist_ok=True)
+        modes.make_folder(made)
         sync_folder(made.parent)

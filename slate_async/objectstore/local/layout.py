@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from slate_async.errors import InvalidError
+from slate_async.errors import ConfigError
 
 SUFFIX = ".obj"
 TEMPORARY_FOLDER = "%tmp"
@@ -66,7 +66,7 @@ def _entries(folder: Path, folder_key: str) -> list[tuple[str, str]]:
                 elif entry.is_dir(follow_symlinks=False):
                     found.append((folder_key + unquote(entry.name) + "/", entry.name))
                 elif not entry.name.startswith("."):
-                    raise InvalidError(
+                    raise ConfigError(
                         f"{entry.path} is not an object of this store: its folder is not a slate database, or holds"
                         " other files as well; choose an empty path, or keep other files elsewhere"
                     )

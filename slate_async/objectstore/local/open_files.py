@@ -3,9 +3,8 @@
 ``preadv`` with ``RWF_NOWAIT`` (Linux) reads what is in the page cache and nothing else, so the event loop may call it.
 Where the system or the file system cannot do that, no file is kept.
 
-Invariant: what is read is of the file that stands at the object's name at that moment. Device and inode are compared,
-and no other file gets its inode while it is open. To look its name up does not wait for a disk either: the system keeps
-the names of open files in memory.
+Invariant: what is read is of the file that was at the object's name when it was opened. Who reads objects that are
+written once reads what is there, or was; to look the name up again would cost as much as the reading.
 
 A file that is removed occupies the disk until it is closed. So files are let go as soon as this store removes them; and
 of those that others remove, a few are looked for whenever the store does anything else. These are closed by a worker
@@ -59,15 +58,13 @@ class OpenFile:
         except OSError:
             return False
 
-    def read_now(self, offset: int, length: int) -> bytes | None:
-        """``length`` bytes from ``offset``, ``None`` if not all of them are in memory. Raises `OSError`."""
+    def read_now(self, offset: int, room: memoryview) -> bool:
+        """Fill ``room`` from ``offset``; whether all of that was in memory. Raises `OSError`."""
         assert _NOWAIT is not None
-        part = bytearray(length)
         try:
-            count = os.preadv(self.descriptor, [part], offset, _NOWAIT)
+            return os.preadv(self.descriptor, [room], offset, _NOWAIT) == len(room)
         except BlockingIOError:
-            return None
-        return bytes(part) if count == length else None
+            return False
 
     def __del__(self) -> None:
         os.close(self.descriptor)
@@ -114,6 +111,7 @@ class OpenFiles:
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._gone: list[OpenFile] = []
         self._next: Iterator[str] = iter(())
+        self._room_to_read = memoryview(bytearray(AT_HAND_BYTES))
         if _NOWAIT is None:
             self.most = 0
 
@@ -134,12 +132,13 @@ class OpenFiles:
         file = self._files.get(key)
         if file is None or length > AT_HAND_BYTES:
             return None
-        if file.size != size or not file.stands():
+        if file.size != size:
             self._gone.append(self._take_out(key))
             return None
         self._files.move_to_end(key)
+        room = self._room_to_read[:length]
         try:
-            return file.read_now(offset, length)
+            return bytes(room) if file.read_now(offset, room) else None
         except OSError as error:
             if error.errno in _CANNOT:
                 self.close()

@@ -4,7 +4,8 @@ The event loop never waits for a disk: operations run on worker threads (`runtim
 in its thread to a whole object or to none. Reading alone changes nothing in the folder.
 
 Limits: the file system must have atomic hard links, symbolic links and renames, and `flock` that ends with its
-process; after a loss of power, an object that was seen but not yet reported as written may be gone.
+process. After a loss of power, an object of another process that was only read, and met by no put, may be gone if that
+process was not told of its success.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from slate_async.objectstore.local.claims import Verdict
 from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.file import in_groups, with_trailer
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
+from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile, OpenFiles
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import (
@@ -55,13 +57,13 @@ REWRITES = 8
 class LocalStore:
     """Objects as files below ``folder``, which is made at the first write."""
 
-    def __init__(self, folder: str | os.PathLike[str], runtime: Runtime) -> None:
+    def __init__(self, folder: str | os.PathLike[str], runtime: Runtime, *, modes: Modes = OWNER_ALONE) -> None:
         name = os.fspath(folder)
         if not name or "\0" in name:
             raise InvalidError("the path of a local store must not be empty, nor hold a NUL character")
         self._root = Path(os.path.abspath(name))
         self._runtime = runtime
-        self._folder = Folder(self._root)
+        self._folder = Folder(self._root, modes)
         self._opening: asyncio.Future[None] | None = None
         self._abandoned: list[Path] = []
         self._open_files = OpenFiles()
@@ -105,11 +107,12 @@ class LocalStore:
 
     async def _open_for_writing(self) -> None:
         """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again."""
-        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+        opening = self._opening
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             work = partial(self._folder.open_for_writing, self._runtime.ids.token())
-            self._opening = asyncio.ensure_future(self._run(work, outcome="not_applied", opening=True))
-        if not self._opening.done():
-            await asyncio.shield(self._opening)
+            self._opening = opening = asyncio.ensure_future(self._run(work, outcome="not_applied", opening=True))
+        if not opening.done():
+            await asyncio.shield(opening)
 
     async def put(
         self,

@@ -18,6 +18,7 @@ from pathlib import Path
 from slate_async.errors import ClosedError
 from slate_async.objectstore.local.file import WrittenFile
 from slate_async.objectstore.local.layout import TEMPORARY_FOLDER
+from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 
 LOCK_SUFFIX = ".lock"
 OWNER_ATTEMPTS = 16
@@ -26,9 +27,10 @@ OWNER_ATTEMPTS = 16
 class Temporaries:
     """The temporary files of one open store. Construction takes the owner's lock and clears up after dead owners."""
 
-    def __init__(self, root: Path, owner: str) -> None:
+    def __init__(self, root: Path, owner: str, modes: Modes = OWNER_ALONE) -> None:
         self.folder = root / TEMPORARY_FOLDER
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._modes = modes
+        modes.make_folder(self.folder)
         self._numbers = count(1)
         self._owner = owner
         self._making = threading.Lock()
@@ -39,7 +41,11 @@ class Temporaries:
         """Make and lock the owner's file; again under a longer name if a clean-up took it in between."""
         for _ in range(OWNER_ATTEMPTS):
             path = self.folder / (self._owner + LOCK_SUFFIX)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                descriptor = self._modes.create_file(path, os.O_RDWR)
+            except FileExistsError:
+                self._owner += "0"
+                continue
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
@@ -60,7 +66,7 @@ class Temporaries:
         with self._making:
             if self._lock < 0:
                 raise ClosedError(f"the store in {self.folder.parent} is closed", outcome="not_applied")
-            return WrittenFile(path)
+            return WrittenFile(path, self._modes)
 
     def close(self) -> None:
         """Remove what is left of this owner, if the folder is still there. Idempotent."""

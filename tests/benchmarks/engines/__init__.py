@@ -9,12 +9,16 @@ from tests.benchmarks.engines.limits import Dict, Lmdb
 from tests.benchmarks.engines.ours import SlateAsync, Still, Uncompacted, Uncompressed
 from tests.benchmarks.engines.protocol import E
 from tests.benchmarks.engines.rocks import Rocks, RocksNoWal, RocksTuned
+from tests.benchmarks.engines.single import OneRocks, OneSlateAsync, OneSlateDB, with_cache
 from tests.benchmarks.engines.slatedb import PromptSlateDB, SlateDB, StillSlateDB
 from tests.benchmarks.rounds import Turn
 
 __all__ = [
     "Dict",
     "Lmdb",
+    "OneRocks",
+    "OneSlateAsync",
+    "OneSlateDB",
     "PromptSlateDB",
     "Rocks",
     "RocksNoWal",
@@ -27,6 +31,7 @@ __all__ = [
     "Uncompressed",
     "missing_peers",
     "taking_turns",
+    "with_cache",
 ]
 PEERS = ("slatedb", "rocksdict", "lmdb")
 

@@ -42,11 +42,16 @@ class SlateDB:
     async def _open(cls, binding: Any, store: Any, path: str) -> Self:
         builder = binding.DbBuilder(path, store)
         builder.with_settings(cls.settings(binding))
+        cls.configure(builder, binding)
         return cls(await builder.build(), binding, store, path)
 
     @classmethod
     def settings(cls, binding: Any) -> Any:
         return binding.Settings.default()
+
+    @classmethod
+    def configure(cls, builder: Any, binding: Any) -> None:
+        """What is not among the settings."""
 
     @classmethod
     async def start_on_s3(cls, endpoint: str, bucket: str, path: str) -> Self:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.families import cold, durable, flush, get, growth, lag, memory, opening, put, scan, spark
+from tests.benchmarks.families import (
+    cold,
+    cost,
+    durable,
+    flush,
+    get,
+    growth,
+    history,
+    lag,
+    memory,
+    opening,
+    put,
+    scan,
+    spark,
+    sync,
+    ycsb,
+)
 from tests.benchmarks.family import Family
 
-MODULES = (put, durable, get, cold, scan, flush, lag, memory, opening, spark, growth)
+MODULES = (put, durable, cost, get, cold, scan, flush, lag, memory, opening, history, ycsb, spark, growth, sync)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}

@@ -1,4 +1,5 @@
-"""Scans of warm data: everything by rows and by batches, 20 rows from a random key, over one run and over four."""
+"""Scans of warm data: everything by rows and by batches, 20 rows from a random key, over one run and over four; and
+everything by rows of a memtable."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ RUNS = 4
 SHORT_ROWS = 20
 ROWS, BATCHES, SHORT, SHORT_RUNS = "rows", "batches", "20 rows from a random key", "20 rows, four runs"
 ROWS_RUNS, BATCHES_RUNS = "rows, four runs", "batches, four runs"
+ROWS_MEMORY = "rows, memtable"
 
 
 async def measure(turn: Turn, engine: Engine, ordered: list[Pair], measures: tuple[str, str, str]) -> None:
@@ -43,6 +45,14 @@ async def measure(turn: Turn, engine: Engine, ordered: list[Pair], measures: tup
         require(count == len(ordered), engine.name, "a scan in batches")
 
 
+async def measure_memory(turn: Turn, engine: SlateAsync, ordered: list[Pair]) -> None:
+    """Scan everything by rows before it is flushed."""
+    await engine.scan_rows()
+    with turn.timed(ROWS_MEMORY, engine.name, len(ordered)):
+        found = await engine.scan_rows()
+    require(found == ordered, engine.name, "a scan of a memtable")
+
+
 async def build_runs(engine: Uncompacted, rows: list[Pair]) -> None:
     """``rows``, each quarter in a run that spans the whole range of keys."""
     for part in cut(rows, -(-len(rows) // RUNS)):
@@ -58,6 +68,8 @@ async def one_round(turn: Turn) -> None:
     for kind in taking_turns(turn, *ENGINES):
         async with started(kind) as engine:
             await engine.write_all(list(cut(rows, 1_000)))
+            if isinstance(engine, SlateAsync):
+                await measure_memory(turn, engine, ordered)
             await (engine.compact() if isinstance(engine, Compacts) else engine.flush())
             await measure(turn, engine, ordered, (ROWS, BATCHES, SHORT))
         if kind is SlateAsync:
@@ -74,6 +86,7 @@ FAMILY = Family(
         Goal(5, BATCHES, 10_000_000),
         Goal(5, SHORT, 0.7, (SHORT, "rocksdict")),
         Goal(5, ROWS_RUNS, 0.5, (ROWS, OURS)),
+        Goal(5, ROWS_MEMORY, 0.7, (ROWS, OURS)),
         Goal(5, BATCHES_RUNS, 0.5, (BATCHES, OURS)),
     ),
     one_round,

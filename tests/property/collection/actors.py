@@ -14,6 +14,7 @@ from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints
 from slate_async.manifest.compactions import ClaimCompactor, CommitCompaction, FinishRange, RegisterCompaction
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import AddL0, ClaimWriter
+from slate_async.manifest.inputs import Inputs
 from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError
 from slate_async.runtime.protocol import Runtime
@@ -25,6 +26,7 @@ from tests.property.collection.turnstile import GatedStore
 KEYS = ((b"a", b"l"), (b"m", b"z"))
 MIN_AGE_MS = 2_000
 SKEW_MS = 100
+STALLED_MS = 3_000
 
 
 class Died(Exception):
@@ -143,6 +145,31 @@ async def compactor(world: World) -> None:
             continue
 
 
+async def dead_compactor(world: World) -> None:
+    """Registers a compaction of all there is, finishes a part of it, and dies; nobody else compacts from then on."""
+    driver = world.driver()
+    state = await driver.commit(ClaimCompactor(world.runtime.ids.token()))
+    if state.compactions or not (state.l0 or state.runs):
+        return  # what an earlier one left will do
+    runs, l0 = tuple(run.id for run in state.runs), tuple(sst.object_id for sst in state.l0)
+    one = Compaction(
+        world.runtime.ids.uuid(),
+        state.compactor_epoch,
+        state.version,
+        0,
+        0,
+        True,
+        l0,
+        runs,
+        state.last_run_id + 1,
+        0,
+        bounds=(b"m",),
+    )
+    await driver.commit(RegisterCompaction(one))
+    output = RangeOutput(0, (await world.put_sst(one.base_version, KEYS[0], (1, 1)),))
+    await driver.commit(FinishRange(one.epoch, one.id, output))
+
+
 def iter_registered(state: ManifestState, compaction_id: UUID):  # type: ignore[no-untyped-def]
     return (one for one in state.compactions if one.id == compaction_id)
 
@@ -158,7 +185,8 @@ async def finish(world: World, driver: ManifestDriver, one: Compaction) -> None:
         if world.random.random() < 0.5:
             await driver.commit(FinishRange(one.epoch, one.id, output))
             world.risk()
-    await driver.commit(CommitCompaction(one.epoch, one.id, tuple(outputs)))
+    committed = await driver.commit(CommitCompaction(one.epoch, one.id, tuple(outputs)))
+    assert Inputs.of(one).find(committed) is None, "told of a commit that never was"
 
 
 async def checkpointer(world: World) -> None:
@@ -189,14 +217,15 @@ async def checkpointer(world: World) -> None:
 
 
 async def collector(world: World) -> None:
-    """Rounds with various ages."""
+    """Rounds with various ages; an impatient one takes compactions from compactors that are at work."""
     min_age = world.random.choice([0, 0, MIN_AGE_MS])
+    stalled = world.random.choice([0, STALLED_MS, STALLED_MS])
     one = Collector(
         world.store,
         world.driver(),
         None,
         world.runtime,
-        Limits(min_age, SKEW_MS, max_deletes=world.random.choice([2, 1_000])),
+        Limits(min_age, SKEW_MS, max_deletes=world.random.choice([2, 1_000]), stalled_ms=stalled),
     )
     for _ in range(world.random.randint(2, 6)):
         await one.collect(dry_run=world.random.random() < 0.1)

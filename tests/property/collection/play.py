@@ -12,10 +12,12 @@ from tests.engine import InlineOffload, ManualClock, memory_store
 from tests.property.collection.actors import (
     MIN_AGE_MS,
     SKEW_MS,
+    STALLED_MS,
     World,
     checkpointer,
     collector,
     compactor,
+    dead_compactor,
     living,
     writer,
 )
@@ -52,13 +54,19 @@ async def _play(seed: int) -> int:
     await driver_of(raw, runtime).create(NEW)
     await turnstile.run([asyncio.ensure_future(living(world, life, count)) for life, count in LIVES])
     turnstile.open, world.deaths = True, False
-    await compactor(world)  # finishes or drops what dead ones left
+    if turnstile.random.random() < 0.5:
+        await compactor(world)  # finishes or drops what dead ones left
+    else:
+        await dead_compactor(world)
     head = await world.driver().load()
     assert head is not None
     await world.put_sst(head.version, (b"a", b"z"), (1, 1))  # a flush dies, and nothing happens any more
-    last = Collector(world.store, world.driver(), None, runtime, Limits(MIN_AGE_MS, SKEW_MS, 1_000))
+    last = Collector(world.store, world.driver(), None, runtime, Limits(MIN_AGE_MS, SKEW_MS, 1_000, STALLED_MS))
     for _ in range(LAST_ROUNDS):
         clock.wall_ms += MIN_AGE_MS
         await last.collect()
+    head = await world.driver().load()
+    assert head is not None
+    assert not head.compactions, "registered for ever"
     await oracle.check_exact()
     return turnstile.steps

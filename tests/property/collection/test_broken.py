@@ -15,17 +15,24 @@ from slate_async.errors import CorruptionError
 from slate_async.gc import collector, log, reachable
 from slate_async.gc.collector import Collector
 from slate_async.gc.reachable import Reach
+from slate_async.manifest import collection
 from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.collection import Collect
 from slate_async.manifest.compactions import CommitCompaction
 from slate_async.manifest.driver import translated
 from slate_async.manifest.edits import AddL0
+from slate_async.manifest.state import ManifestState
 from tests.property.collection.play import play
 
 ENOUGH = 10**9
 SEEDS = 60
 """So many worlds at most until a breakage is caught."""
-FIRST = {"ignore_running_compactions": 2, "add_below_the_floor": 32, "copy_a_checkpoint_that_is_gone": 10}
+FIRST = {
+    "ignore_running_compactions": 2,
+    "add_below_the_floor": 36,
+    "evict_and_keep_the_epoch": 28,
+    "copy_a_checkpoint_that_is_gone": 33,
+}
 """Where to begin with the breakages that few worlds show: with one that did when this was written."""
 Patch = pytest.MonkeyPatch
 
@@ -49,7 +56,7 @@ def ignore_running_compactions(patch: Patch) -> None:
 
     patch.setattr(Collect, "apply", without)
     patch.setattr(collector, "with_floor", lambda e, trial, a, u: plan(e, replace(trial, compactions=()), a, u))
-    patch.setattr(reachable, "finished_keys", lambda state: frozenset())
+    patch.setattr(reachable, "finished_ssts", lambda state: frozenset())
     patch.setattr(CommitCompaction, "apply", committed)
 
 
@@ -68,6 +75,20 @@ def add_below_the_floor(patch: Patch) -> None:
     """Rule 25: a flush that slept is let in."""
     add = AddL0.apply
     patch.setattr(AddL0, "apply", lambda self, state: add(replace(self, base_version=ENOUGH), state))
+
+
+def evict_and_keep_the_epoch(patch: Patch) -> None:
+    """Rule 25: a compactor that merely slept takes the absence of its compaction for its commit."""
+
+    def without(state: ManifestState) -> ManifestState:
+        return replace(state, compactor_token="", compactions=())
+
+    patch.setattr(collection, "evicted", without)
+
+
+def never_evict(patch: Patch) -> None:
+    """Safe, but what a dead compactor left holds the floor down for ever."""
+    patch.setattr(Collector, "_stalled", lambda *given: "")
 
 
 def judge_by_the_state_before(patch: Patch) -> None:
@@ -119,7 +140,7 @@ def copy_a_checkpoint_that_is_gone(patch: Patch) -> None:
 
 
 def ignore_checkpoints_in_the_log(patch: Patch) -> None:
-    patch.setattr(log, "_held", lambda checkpoint: log._Held(ENOUGH, 0, ()))
+    patch.setattr(log, "held_log", lambda checkpoint: log.HeldLog(ENOUGH, 0, ()))
 
 
 def collect_fences(patch: Patch) -> None:
@@ -143,6 +164,8 @@ BREAKAGES: tuple[Callable[[Patch], None], ...] = (
     ignore_running_compactions,
     ignore_the_floor,
     add_below_the_floor,
+    evict_and_keep_the_epoch,
+    never_evict,
     judge_by_the_state_before,
     forget_the_bases,
     collect_versions_as_of_now,

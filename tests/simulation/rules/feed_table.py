@@ -48,7 +48,7 @@ def anything(state: ManifestState, seq: int) -> None:
     """Whatever is asked for is there."""
 
 
-def anything_follows(rows: Any, after: int, *, shared_until: int, source: str) -> None:
+def anything_follows(rows: Any, after: int, *, shared_until: int, skipped: Any, source: str) -> None:
     """Whatever comes next is next."""
 
 

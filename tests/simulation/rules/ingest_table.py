@@ -68,7 +68,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-pending",
         "26, 30",
         "a collector forgets pending ingests",
-        (Patch(reachable, "pending_keys", ingest_instead.nothing_pending),),
+        (Patch(reachable, "pending_ssts", ingest_instead.nothing_pending),),
         within=60,
         stage=life_scenario("life", "what a switch runs", **{**_LIFE, "collectors": 2}),
     ),

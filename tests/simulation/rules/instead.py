@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from slate_async.errors import FencedError, InternalError, UnavailableError
 from slate_async.log import register as codec
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
-from slate_async.log.protocol import Backoff, Inherited, LogObject
+from slate_async.log.listing import contiguous_ids
+from slate_async.log.protocol import Backoff, Inherited, LogObject, Replay
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.driver import ManifestDriver, translated
-from slate_async.manifest.edits import AddL0, ClaimWriter, Edit
+from slate_async.manifest.edits import AddL0, ClaimWriter, Edit, PassFences
 from slate_async.manifest.state import ManifestState, settle
+from slate_async.write.intake import Intake
 from slate_async.write.tables import Slot
 from slate_async.write.writer import Writer
 from tests.simulation.history import Write
@@ -114,9 +116,9 @@ async def claim_is_enough(self: ContiguousLog, claimed: ManifestState) -> Manife
 _present_from = ContiguousLog._present_from
 
 
-async def gaps_unnoticed(self: ContiguousLog, first: int, width: int) -> Any:
+def gaps_unnoticed(self: ContiguousLog, first: int, width: int) -> Any:
     """Next to rule 9: objects far behind a gap do not show that the log's start must have moved."""
-    return await _present_from(self, first, 1 << 60)
+    return _present_from(self, first, 1 << 60)
 
 
 def fence_counts(self: ContiguousLog, base: ManifestState, head: ManifestState, fence_id: int) -> bool:
@@ -124,14 +126,11 @@ def fence_counts(self: ContiguousLog, base: ManifestState, head: ManifestState, 
     return head.log_start <= fence_id
 
 
-async def present_without_deleted(self: ContiguousLog, first: int, width: int) -> list[LogObject]:
+async def present_without_deleted(self: ContiguousLog, first: int, width: int) -> AsyncGenerator[LogObject]:
     """Rule 21: what was listed and is gone when it is read is left out."""
-    wanted: list[tuple[int, str]] = []
-    async for info in self._store.list(PREFIX, start_after=contiguous_key(first - 1)):
-        if parse_contiguous(info.key) != first + len(wanted):
-            break
-        wanted.append((first + len(wanted), info.key))
-    return [found for found in await self._reader.read_many(wanted) if found is not None]
+    async for _, _, found in self._reader.read_ahead(contiguous_ids(self._store, first, 1 << 60)):
+        if found is not None:
+            yield found
 
 
 _offer = ContiguousWalk.offer
@@ -175,6 +174,15 @@ def floor_from_head(state: ManifestState) -> int:
     return state.writer_epoch
 
 
+_pass_fences = PassFences.apply
+
+
+def pass_without_floor(self: PassFences, state: ManifestState) -> ManifestState | None:
+    """Rule 12: the log's start moves, ``log_floor`` stays."""
+    passed = _pass_fences(self, state)
+    return None if passed is None else replace(passed, log_floor=state.log_floor)
+
+
 # ---- the epoch-prefixed log
 
 
@@ -182,14 +190,25 @@ _replay = EpochPrefixedLog._replay
 
 
 async def replay_without_deleted(
-    self: EpochPrefixedLog, state: ManifestState, next_id: int
+    self: EpochPrefixedLog, state: ManifestState, next_id: int, replay: Replay
 ) -> tuple[list[LogObject], int | None]:
     """Rule 21: what is missing is left out, and the replay stands."""
-    objects, missing = await _replay(self, state, next_id)
+    objects, missing = await _replay(self, state, next_id, replay)
+    replay = OnAndOn(replay)
     while missing is not None:
-        more, missing = await _replay(self, replace(state, log_start=missing + 1), next_id)
+        more, missing = await _replay(self, replace(state, log_start=missing + 1), next_id, replay)
         objects += more
     return objects, None
+
+
+class OnAndOn:
+    """Does not begin a replay anew."""
+
+    def __init__(self, inner: Replay) -> None:
+        self.add = inner.add
+
+    def begin(self, state: ManifestState) -> None:
+        """Goes on."""
 
 
 _validated_head = EpochPrefixedLog._validated_head
@@ -237,7 +256,7 @@ async def plan_claim(self: ManifestDriver, edit: Edit) -> ManifestState:
     return await _commit(self, edit) if planned is None else planned
 
 
-async def register_first(self: EpochPrefixedLog, claimed: ManifestState) -> Inherited:
+async def register_first(self: EpochPrefixedLog, claimed: ManifestState, replay: Replay) -> Inherited:
     """Rule 16: the register is taken, then the claim committed."""
     driver: ManifestDriver = self._load_head.__self__  # type: ignore[attr-defined]
     self._epoch = claimed.writer_epoch
@@ -245,7 +264,7 @@ async def register_first(self: EpochPrefixedLog, claimed: ManifestState) -> Inhe
     committed = await _commit(driver, ClaimWriter(claimed.writer_token, claimed.fence_width))
     if committed.writer_epoch != claimed.writer_epoch:
         raise FencedError("another writer claimed meanwhile")
-    return await _take_over(self, committed)
+    return await _take_over(self, committed, replay)
 
 
 async def publish_over_anybody(self: Any, log_id: int) -> bool:
@@ -279,6 +298,11 @@ async def take_register_downwards(self: Any, claimed: ManifestState) -> bool:
 async def end_at_last_written(self: Any, current: codec.WriterRegister) -> int:
     """Rule 17: what was flushed past ``last_written`` is left behind."""
     return current.last_written
+
+
+def life_from_last_write(self: Intake) -> int:
+    """Time to live: it begins with the last write time, however far that is ahead."""
+    return self.tick_ms
 
 
 # ---- flushing

@@ -46,7 +46,7 @@ async def nobody_abandoned(
 
 def holds_nothing(checkpoint: Checkpoint) -> Any:
     """Rule 22: checkpoints keep no log."""
-    return judging._Held(1, 0, ())
+    return judging.HeldLog(1, 0, ())
 
 
 def nothing_finished(state: ManifestState) -> frozenset[str]:
@@ -69,6 +69,11 @@ def collect_over_compactions(self: Collect, state: ManifestState) -> ManifestSta
     """The same in the edit."""
     done = _collect(self, replace(state, compactions=()))
     return None if done is None else replace(done, compactions=state.compactions)
+
+
+def evict_without_the_role(state: ManifestState) -> ManifestState:
+    """Rule 25: registered compactions go, and their compactor stays what it is."""
+    return replace(state, compactions=())
 
 
 _judge_by = Collector._judge_by

@@ -16,7 +16,7 @@ from slate_async.gc import log as judging
 from slate_async.gc import reachable
 from slate_async.gc.collector import Collector
 from slate_async.gc.reachable import Reach
-from slate_async.manifest import compactions, driver
+from slate_async.manifest import collection, compactions, driver
 from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.manifest.collection import Collect
 from slate_async.manifest.compactions import CommitCompaction
@@ -24,6 +24,7 @@ from slate_async.manifest.edits import AddL0
 from slate_async.manifest.lifecycle import MakeAgain
 from tests.simulation.rules import instead, life_instead
 from tests.simulation.rules.feed_table import FEED_SWITCHES
+from tests.simulation.rules.mirror_table import MIRROR_SWITCHES
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
@@ -78,12 +79,20 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "25",
         "a collector forgets registered compactions and what they have finished",
         (
-            Patch(reachable, "finished_keys", life_instead.nothing_finished),
+            Patch(reachable, "finished_ssts", life_instead.nothing_finished),
             Patch(collecting, "with_floor", life_instead.with_any_floor),
             Patch(Collect, "apply", life_instead.collect_over_compactions),
         ),
         within=60,
         stage=_life(**_COLLECTED, compactors=2, sst_bytes=150),
+    ),
+    Switch(
+        "25-evict",
+        "25",
+        "a collector gives compactions up without taking the role from their compactor",
+        (Patch(collection, "evicted", life_instead.evict_without_the_role),),
+        within=20,
+        stage=_life(**_COLLECTED, compactors=1, sst_bytes=150, stalled_ms=1),
     ),
     Switch(
         "bottom",
@@ -138,7 +147,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "22-log",
         "22",
         "collectors do not keep the log of checkpoints",
-        (Patch(judging, "_held", life_instead.holds_nothing),),
+        (Patch(judging, "held_log", life_instead.holds_nothing),),
         within=20,
         stage=_life(**_COLLECTED, **_COMPACTED, keepers=2),
     ),
@@ -203,4 +212,5 @@ LIFE_SWITCHES: Sequence[Switch] = (
         behind=(UNASSERTED,),
     ),
     *FEED_SWITCHES,
+    *MIRROR_SWITCHES,
 )

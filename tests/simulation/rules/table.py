@@ -14,7 +14,8 @@ from slate_async.log.register import WriterRegister
 from slate_async.log.window import FlushWindow
 from slate_async.manifest import driver
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import AddL0
+from slate_async.manifest.edits import AddL0, PassFences
+from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import L0Flusher
 from slate_async.write.log_flusher import LogFlusher
 from slate_async.write.writer import Writer
@@ -24,6 +25,7 @@ from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import actors, compactor, follower, tail
 from tests.simulation.scenarios.engine.compactor import Compact
 from tests.simulation.scenarios.engine.scripts import SCRIPTS
+from tests.simulation.scenarios.probed import PROBED
 from tests.simulation.scenarios.recreated import RECREATED
 from tests.simulation.scenarios.tiny import TINY, TinyDb
 
@@ -184,6 +186,24 @@ SWITCHES: Sequence[Switch] = (
         (Patch(actors, "is_fence", instead.never),),
         {**WAL, **ROUGH, **SLEEPY, **MOVING, **COLLECTED},
         within=200,
+    ),
+    Switch(
+        "11-passed",
+        "11",
+        "fences go once the log's start has moved past them",
+        (Patch(actors, "is_fence", instead.never),),
+        within=10,
+        stage=_SCRIPTS["passed-windows"],
+    ),
+    Switch(
+        "12-passed",
+        "12",
+        "an opening that moves the log's start past fences leaves log_floor, and fences one id",
+        (Patch(PassFences, "apply", instead.pass_without_floor),),
+        within=40,
+        stage=_SCRIPTS["passed-narrowly"],
+        behind=(Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
+        hidden=True,
     ),
     Switch(
         "12-no-floor",
@@ -356,6 +376,14 @@ SWITCHES: Sequence[Switch] = (
         stage=_SCRIPTS["deleted-under-an-opener-epochs"],
     ),
     Switch(
+        "life",
+        "time to live",
+        "a row's life begins with the last write time, however far that is ahead of the writer's clock",
+        (Patch(Intake, "_life_start", instead.life_from_last_write),),
+        within=5,
+        stage=_SCRIPTS["clock-jumped"],
+    ),
+    Switch(
         "order",
         "§3",
         "an object that landed acknowledges every earlier one",
@@ -365,5 +393,21 @@ SWITCHES: Sequence[Switch] = (
         ),
         {**ROUGH, **PARALLEL, "ack": "committed"},
         within=100,
+    ),
+    Switch(
+        "probe-no-keep",
+        "§5",
+        "polls ask for the next version only, and collectors keep none for its age",
+        (Patch(PutIfAbsentMetaStore, "_old_enough", instead.always),),
+        within=20,
+        stage=PROBED,
+    ),
+    Switch(
+        "probe-no-end",
+        "§5",
+        "a probe is believed however long ago the last listing was",
+        (Patch(PutIfAbsentMetaStore, "_next_is_kept", instead.always),),
+        within=20,
+        stage=PROBED,
     ),
 )

@@ -93,7 +93,7 @@ class RegisterCell:
 
     async def write(self, entries: Entries, seen: Any) -> None:
         """Compare and set."""
-        await _judged(self._register.compare_and_set(seen, json.dumps(entries).encode()))
+        await judged(self._register.compare_and_set(seen, json.dumps(entries).encode()))
 
 
 class ManifestCell:
@@ -119,10 +119,11 @@ class ManifestCell:
 
     async def write(self, entries: Entries, seen: Any) -> None:
         """Commit the next version."""
-        await _judged(self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
+        await judged(self._metastore.commit(VersionRef(seen + 1, self._token()), json.dumps(entries).encode()))
 
 
-async def _judged(conditional_write: Awaitable[object]) -> None:
+async def judged(conditional_write: Awaitable[object]) -> None:
+    """Raise `Lost` or `Unsure` unless it was committed."""
     try:
         outcome = await conditional_write
     except MetaStoreUnavailableError as error:
@@ -208,9 +209,11 @@ def note_view(history: History, observer: str, kind: Kind, entries: Entries) -> 
     history.view(observer, kind, [(entry[0], seq) for seq, entry in enumerate(entries, 1)], _values(entries))
 
 
-def _play(
+def play_of(
     open_cell: Callable[[World, Node], CellProtocol], *, looks: bool = True, collectors: int = 0
 ) -> Callable[[World], Any]:
+    """Three processes write to the cell and read it, crash and freeze; everything they saw is judged."""
+
     async def collector(world: World, name: str) -> None:
         node = world.node(name)
         node.freeze_after(world.rng.randrange(1, 200), world.rng.uniform(0.1, 5))
@@ -278,13 +281,14 @@ def _unconditional(world: World, node: Node) -> CellProtocol:
     return ObjectCell(world.cloud.objects(node), exact=False)
 
 
-def _objects(world: World, node: Node) -> MetaObjects:
+def objects_of(world: World, node: Node) -> MetaObjects:
+    """The object store of a process, as metastores see it."""
     return MetaObjects(RetryingStore(world.cloud.objects(node), node.runtime.clock, node.runtime.rng))
 
 
 def _register_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[[World, Node], CellProtocol]:
     def open_cell(world: World, node: Node) -> CellProtocol:
-        return RegisterCell(factory(world, node).register(_objects(world, node), "memory://tiny"))
+        return RegisterCell(factory(world, node).register(objects_of(world, node), "memory://tiny"))
 
     return open_cell
 
@@ -293,7 +297,7 @@ def manifest_of(factory: Callable[[World, Node], MetaStoreFactory]) -> Callable[
     """The list as the head of such a manifest."""
 
     def open_cell(world: World, node: Node) -> ManifestCell:
-        metastore = factory(world, node).manifest(_objects(world, node), "memory://tiny")
+        metastore = factory(world, node).manifest(objects_of(world, node), "memory://tiny")
         return ManifestCell(metastore, node.runtime.ids.token)
 
     return open_cell
@@ -319,7 +323,7 @@ def _slow_world(seed: int, keep_trace: bool) -> World:
 
 def _scenario(name: str, summary: str, open_cell: Callable[[World, Node], CellProtocol], **how: Any) -> Scenario:
     make = _slow_world if how.get("collectors") else tiny_world
-    return Scenario(f"tiny-{name}", summary, make, _play(open_cell, **how), broken=summary.startswith("wrong"))
+    return Scenario(f"tiny-{name}", summary, make, play_of(open_cell, **how), broken=summary.startswith("wrong"))
 
 
 TINY: Sequence[Scenario] = (

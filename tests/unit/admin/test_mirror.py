@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import slate_async as slate
@@ -16,7 +17,7 @@ from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.locate import SstOpener
-from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents
+from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.clone.support import CLONE, PARENT, Killed, Life, Town, numbered
 
@@ -208,6 +209,84 @@ async def test_killed_before_the_first_is_whole_it_cannot_be_opened_and_goes_on(
     raise AssertionError("it never ended")
 
 
+async def test_killed_before_the_first_is_whole_it_goes_on_at_any_checkpoint(kind: Kind) -> None:
+    """Also at an older one: nothing of the first mirroring says where the log ends."""
+    town = await settled(Town(kind))
+    await checkpoint_now(town, "now")
+    for requests in range(1_000):
+        other = town.copy()
+        try:
+            await mirror_in(other, Life(requests), "now")
+        except Killed:
+            if (
+                any(key.startswith("manifest/") for key in other.keys(MIRROR))
+                and (await other.state(MIRROR)).initialized
+            ):
+                return  # it shows the newer one: see below
+            await mirror_in(other, Life(), "then")
+            assert await read(other) == THEN, f"killed before request {requests}"
+            await clean(other)
+            if requests % 9 == 0:
+                await other.write(MIRROR, {b"mine": b"1"})
+                assert await other.rows(MIRROR) == {**THEN, b"mine": b"1"}, f"killed before request {requests}"
+        else:
+            return
+    raise AssertionError("it never ended")
+
+
+def open_job(town: Town) -> Any:
+    """An ingest into the mirror."""
+    settings = town.kind.settings(manifest_poll_interval_ms=10)
+    return slate.open_ingest(
+        town.store(MIRROR), job_id="job", name=MIRROR, settings=settings, runtime=runtime(town.clock)
+    )
+
+
+async def test_an_ingest_that_waits_in_a_mirror_stays(kind: Kind) -> None:
+    """It is committed there: whatever the mirror shows next, it comes in once somebody opens it to write."""
+    town = await settled(Town(kind))
+    await mirror(town)
+    async with open_job(town) as job:
+        await job.write([pa.table({"key": ["9000"], "value": ["ingested"]})])
+        await job.commit(wait=False)
+    await town.write(PARENT, {b"0050": b"later"}, l0=True)
+    await compact(town, PARENT)
+    await checkpoint_now(town, "later")
+    await mirror(town, "later", prune=True)
+    assert [one.id for one in (await town.state(MIRROR)).ingests] == ["job"]
+    await clean(town)
+    async with admin(town, MIRROR) as opened:
+        [info] = await opened.list_ingests()
+    assert info.state == "pending"
+    async with town.open(MIRROR) as db, open_job(town) as job:
+        await db.confirm()
+        assert (await job.wait()).state == "admitted"
+        assert await contents(db) == {**NOW, b"0050": b"later", b"9000": b"ingested"}
+
+
+async def test_one_that_was_broken_off_is_collected(kind: Kind) -> None:
+    """Its collector takes what was copied and nobody goes on with, and does not fail."""
+    begun = await settled(Town(kind))
+    begun.store(MIRROR)
+    town, requests = begun, 0
+    while not town.data(MIRROR):
+        town, requests = begun.copy(), requests + 1
+        with pytest.raises(Killed):
+            await mirror_in(town, Life(requests), "then")
+    settings = kind.settings(gc_min_age_ms=1000, gc_clock_skew_ms=0)
+    environment = slate.Environment(runtime=runtime(town.clock), stores={MIRROR: town.store(MIRROR)})
+    store = town.store(MIRROR)
+    async with environment, environment.open_gc(store, name=MIRROR, settings=settings, periodic=False) as collector:
+        assert (await collector.collect()).objects == (), "somebody may still be at work on it"
+        for _ in range(4):
+            town.clock.wall_ms += 2000
+            await collector.collect()
+    assert town.data(MIRROR) == []
+    await mirror_in(town, Life(), "then")
+    assert await read(town) == THEN
+    await clean(town)
+
+
 async def test_one_that_was_never_finished_is_destroyed(kind: Kind) -> None:
     begun = await settled(Town(kind))
     begun.store(MIRROR)
@@ -328,15 +407,17 @@ async def test_the_edit_asks_for_another_look_when_a_collector_was_there() -> No
     await mirror(town)
     state = await town.state(MIRROR)
     assert state.mirrored is not None
-    later = replace(state, mirrored=replace(state.mirrored, checkpoint_id=state.database_id))
+    later = replace(state.mirrored, checkpoint_id=state.database_id)
     named = frozenset(sst.location for sst in state.ssts())
     for edit in (
-        ShowMirrored(later, base_version=0, kept=named),
-        ShowMirrored(later, base_version=state.version, kept=named | {"sst/gone"}),
+        ShowMirrored(state, later, base_version=0, kept=named, store_id=None),
+        ShowMirrored(state, later, base_version=state.version, kept=named | {"sst/gone"}, store_id=None),
     ):
         with pytest.raises(slate.ConflictError):
             edit.apply(replace(state, sst_floor=1))
-    fine = ShowMirrored(later, base_version=1, kept=named)
+    fine = ShowMirrored(state, later, base_version=1, kept=named, store_id=None)
+    with pytest.raises(slate.FencedError, match="another place"):
+        replace(fine, store_id=state.database_id).apply(state)
     shown = fine.apply(state)
     assert shown is not None
     assert fine.apply(shown) is None

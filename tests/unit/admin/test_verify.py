@@ -16,7 +16,9 @@ import slate_async as slate
 from slate_async.clone.site import Site
 from slate_async.format.columns import Columns, concat
 from slate_async.format.header import HEADER_BYTES
+from slate_async.format.heartbeat import Beat, encode_beat
 from slate_async.format.sst_builder import SstBuilder
+from slate_async.liveness.heartbeat import ALIVE_KEY
 from slate_async.log import register as registers
 from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.read.merge import key_at
@@ -131,6 +133,21 @@ async def test_what_nobody_names_is_a_note(town: Town) -> None:
     assert {orphan, "sst/readme.txt"} <= {one.object_name for one in report.notes}
 
 
+async def test_an_sst_of_a_manifest_version_that_is_not_there_is_found(town: Town) -> None:
+    """The newest versions are lost, or others were put back."""
+    state = await town.state(PARENT)
+    later = sst_key(state.version + 1, b"\1" * 16)
+    await town.store(PARENT).put(later, bytes_of(town, next(state.ssts()).location))
+    assert about(await verified(town)) == {later}
+
+
+async def test_a_lost_register_is_missed_as_soon_as_there_is_a_log() -> None:
+    town = Town(EPOCHS)
+    await town.write(PARENT, {b"k": b"v"})
+    remove(town, "writer/current")
+    assert "writer register" in about(await verified(town))
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of the manifest that no edit makes."""
@@ -235,6 +252,15 @@ async def test_the_writers_register_is_compared() -> None:
     assert "writer register" in about(await verified(town))
 
 
+async def test_a_writers_beat_is_read(town: Town) -> None:
+    beat = encode_beat(Beat((await town.state(PARENT)).database_id, 1, 7))
+    await town.store(PARENT).put(ALIVE_KEY, beat)
+    assert (await verified(town)).clean
+    for damaged in (beat[:-1], beat[:8] + b"\x09" + beat[9:], b"", bytes(48)):
+        alter(town, ALIVE_KEY, damaged)
+        assert about(await verified(town)) == {ALIVE_KEY}
+
+
 async def test_a_clones_ssts_are_read_where_they_are(town: Town) -> None:
     async with admin(town) as opened:
         await opened.clone(CLONE)
@@ -252,7 +278,7 @@ async def test_beside_a_writer_a_compactor_and_a_collector_it_is_clean(town: Tow
     ended = asyncio.Event()
 
     async def work() -> None:
-        settings = town.kind.settings(gc_min_age_ms=1, gc_clock_skew_ms=0)
+        settings = town.kind.settings(gc_min_age_ms=1, version_keep_ms=0, gc_clock_skew_ms=0)
         environment = slate.Environment(stores={PARENT: town.store(PARENT)})
         async with (
             environment,
@@ -277,7 +303,7 @@ async def test_beside_a_writer_a_compactor_and_a_collector_it_is_clean(town: Tow
 
 async def collect(town: Town) -> None:
     """Everything that nothing needs goes, whatever its age."""
-    settings = town.kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    settings = town.kind.settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
     environment = slate.Environment(runtime=runtime(town.clock), stores={PARENT: town.store(PARENT)})
     store = town.store(PARENT)
     async with environment, environment.open_gc(store, name=PARENT, settings=settings, periodic=False) as collector:
@@ -305,7 +331,7 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
             def ssts(database_id: UUID, site: Site = site) -> SstOpener:
                 return SstOpener(site.store, database_id, lambda path: site.store, BlockCache(0), InlineOffload())
 
-            report = await Verifier(site, ssts).verify()
+            report = await Verifier(site, ssts, open_at).verify()
         assert report.findings == (), f"asleep before request {requests}"
         requests, asleep = requests + 3, life.requests is None
     assert requests > 30

@@ -26,7 +26,7 @@ from slate_async.runtime.turns import FairTurns
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.reader import SstReader
 from slate_async.types import MAX_SEQ
-from slate_async.write.replay import replay
+from slate_async.write.replay import Replayer, replay
 from tests.engine import START_MS, runtime
 
 RUNTIME = runtime()
@@ -91,14 +91,15 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
     def table(sst: SstRef) -> Table:
         return Table(sst.first_key, sst.last_key, reader(sst.location, sst.size, sst.object_id))
 
-    replayed = await replay(
-        loaded,
+    replayer = Replayer(
         epoch=state.writer_epoch,
         table_bytes=1 << 20,
         segment_bytes=1 << 20,
         offload=RUNTIME.offload,
         open_sst=of_log,
+        most_bytes=1 << 30,
     )
+    replayed = await replay(loaded, replayer)
     view = ReadView(
         replayed.tables.newest_first(),
         [*(one for _, one in replayed.log_ssts), *(table(sst) for sst in state.l0)],

@@ -59,7 +59,7 @@ async def test_epochs_that_the_register_forgot_are_still_found(kind: Kind) -> No
         await write_rows(store, kind, first)
         async with open_db(store, kind) as db:
             await db.compact(full=True)
-    now = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    now = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
     async with slate.open_gc(store, name="memory://test", periodic=False, settings=now, runtime=runtime()) as collector:
         reports = [await collector.collect() for _ in range(3)]
     assert sum(len(report.objects) for report in reports) > 0

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import slate_async
 from slate_async.cli.app import app
 from slate_async.errors import InvalidError
+from slate_async.liveness.observer import WriterLife
 from slate_async.settings import Settings
 from slate_async.write.batch import WriteBatch, rows_of
 
@@ -127,6 +128,9 @@ class FakeDatabase:
     def status(self) -> FakeStatus:
         self._fail()
         return FakeStatus("memory://fake")
+
+    async def writer_life(self) -> WriterLife:
+        return WriterLife("alive", 3, 30_000)
 
     def metrics(self) -> dict[str, int]:
         return {"puts": 3}

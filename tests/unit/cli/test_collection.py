@@ -26,6 +26,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.upper().startswith("SLATE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SLATE_GC_MIN_AGE_MS", "0")
+    monkeypatch.setenv("SLATE_VERSION_KEEP_MS", "0")
 
 
 @pytest.fixture

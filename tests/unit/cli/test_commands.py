@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -56,10 +57,19 @@ def test_create_table(slate: Run, tables: list[tuple[str, dict[str, Any]]]) -> N
     assert slate("admin", "create-table", "t", "--write-units", "9", path=None).code == 2
     assert (first.code, "created\tyes" in first.out) == (0, True)
     assert (again.code, "created\tno" in again.out, "already" in again.err) == (0, True, True)
+    assert "metastore\tdynamodb://t?region=eu-west-1\n" in first.out
+    assert "metastore\tdynamodb://t\n" in again.out
     assert tables == [
         ("t", {"region": "eu-west-1", "endpoint_url": None, "provisioned": None}),
         ("t", {"region": None, "endpoint_url": None, "provisioned": (9, 5)}),
     ]
+
+
+def test_create_table_prints_what_metastore_takes(slate: Run, tables: list[tuple[str, dict[str, Any]]]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        made = slate("admin", "create-table", "t", "--region", "x", "--endpoint-url", endpoint, path=None)
+    assert f"metastore\tdynamodb://t?region=x&endpoint_url={endpoint}\n" in made.out
 
 
 def test_errors_of_the_metastore_have_exit_codes(slate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +132,7 @@ def test_the_error_of_a_metastore_has_a_public_name(slate: Run, monkeypatch: pyt
     monkeypatch.setattr(DynamoDBMetaStore, "create_table", create_table)
     errors = [MetaStoreUnavailableError("no answer"), MetaStoreInvalidError("other keys")]
     said = [slate("admin", "create-table", "t", "--json", path=None).err for _ in range(2)]
-    assert [json.loads(line)["error"] for line in said] == ["InvalidError", "UnavailableError"]
+    assert [json.loads(line)["error"] for line in said] == ["ConfigError", "UnavailableError"]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ def test_ttl_and_value_from_a_file(slate: Run, database: FakeDatabase, tmp_path:
 
 def test_status_as_lines_and_as_json(slate: Run, database: FakeDatabase) -> None:
     assert "nested.inner\t7\nnothing\t-\n" in slate("status").out
+    assert "writer.state\talive\nwriter.epoch\t3\n" in slate("status").out
     assert "metrics.puts\t3\n" in slate("status", "--metrics").out
     assert slate("status", options=("--json",)).objects[0]["nested"] == {"inner": 7}
 
@@ -183,15 +184,32 @@ def test_bad_settings_name_the_setting(slate: Run, database: FakeDatabase, monke
     assert (result.code, "flush_bytes" in result.err) == (2, True)
 
 
-def test_get_writes_nothing_and_scan_is_pinned_unless_told(slate: Run, database: FakeDatabase) -> None:
+def test_what_only_reads_writes_nothing_unless_told(slate: Run, database: FakeDatabase) -> None:
     database.rows = {b"k": b"v"}
-    for command in (("get", "k"), ("scan",), ("scan", "--no-pin"), ("scan", "--checkpoint", "monday")):
+    for command in (("get", "k"), ("scan",), ("scan", "--pin"), ("count",), ("exists", "k")):
         assert slate(*command).code == 0
-    opened = [(one["create"], one["pin"], one["checkpoint"]) for one in database.opened]
-    assert opened == [(False, False, None), (False, True, None), (False, False, None), (False, True, "monday")]
+    opened = [(one["create"], one["pin"]) for one in database.opened]
+    assert opened == [(False, False), (False, False), (False, True), (False, False), (False, False)]
 
 
 def test_scanning_what_may_only_be_read_names_the_option(slate: Run, database: FakeDatabase) -> None:
     database.error = InvalidError("the store does not take it; open it with pin=False: Permission denied")
     result = slate("scan")
     assert (result.code, "give --no-pin: Permission denied" in result.err) == (2, True)
+
+
+def test_keys_are_counted_asked_for_and_deleted_by_prefix(slate: Run, database: FakeDatabase) -> None:
+    database.rows = {b"a:%d" % number: b"v" for number in range(1200)} | {b"b": b"v"}
+    assert (slate("count").out, slate("count", "--prefix", "a:").out) == ("1201\n", "1200\n")
+    assert slate("count", "--start", "b", "--json").objects == [{"count": 1}]
+    assert (slate("exists", "b").out, slate("exists", "b").code) == ("yes\n", 0)
+    assert (slate("exists", "c").out, slate("exists", "c").code) == ("no\n", 1)
+    assert slate("exists", "c", "--json").objects == [{"key": "c", "exists": False}]
+
+
+@pytest.mark.parametrize("arguments", [(), ("k", "--prefix", "k"), ("--prefix", "")])
+def test_a_delete_without_a_clear_meaning_is_refused(
+    slate: Run, database: FakeDatabase, arguments: tuple[str, ...]
+) -> None:
+    result = slate("delete", *arguments)
+    assert (result.code, "--prefix" in result.err, database.opened) == (2, True, [])

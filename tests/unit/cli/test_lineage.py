@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+import slate_async
 from tests.unit.cli.conftest import Run
 
 
@@ -17,19 +20,19 @@ def test_a_clone_goes_its_own_way_and_its_parent_is_held_until_it_is_destroyed(s
     assert slate("get", "k", path=child).out == "old\n"
     assert slate("put", "k", "mine", path=child).code == 0
     assert slate("get", "k", path=parent).out == "new\n"
-    refused = slate("destroy", path=parent)
+    refused = slate("destroy", "--yes", path=parent)
     assert (refused.code, made["checkpoint_id"] in refused.err) == (2, True)
-    assert slate("destroy", path=child).code == 0
+    assert slate("destroy", "--yes", path=child).code == 0
     listed = slate("list-checkpoints", path=parent, options=("--json",)).objects
     assert [one["name"] for one in listed if one["owner"] != "writer"] == ["then"]
     user = next(one["id"] for one in listed if one["name"] == "then")
     assert slate("delete-checkpoint", "-i", user, path=parent).code == 0
-    assert slate("destroy", path=parent).code == 0
+    assert slate("destroy", "--yes", path=parent).code == 0
 
 
 def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
     parent = str(tmp_path / "parent")
-    assert "check --path and --metastore" in slate("destroy", path=parent).err
+    assert "check --path and --metastore" in slate("destroy", "--yes", path=parent).err
     assert "check --path and --metastore" in slate("clone", str(tmp_path / "child"), path=parent).err
     assert slate("put", "k", "v", path=parent).code == 0
     for target, said in (
@@ -45,11 +48,32 @@ def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
 def test_softly_destroyed_it_is_closed_and_a_collector_removes_it(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     assert slate("put", "k", "v", path=path).code == 0
-    assert slate("destroy", "--soft", "--json", path=path).objects == [{"destroyed": True, "removed": False}]
+    assert slate("destroy", "--yes", "--soft", "--json", path=path).objects == [{"destroyed": True, "removed": False}]
     assert "destroyed" in slate("get", "k", path=path).err
-    assert slate("destroy", path=path).code == 0
-    assert slate("destroy", "--json", path=path).objects == [{"destroyed": True, "removed": True}]
+    assert slate("destroy", "--yes", path=path).code == 0
+    assert slate("destroy", "--yes", "--json", path=path).objects == [{"destroyed": True, "removed": True}]
     gone = slate("get", "k", path=path)
     assert (gone.code, "destroyed" in gone.err, "create=True" in gone.err) == (2, True, False)
     assert slate("put", "k", "again", path=path).code == 0
     assert slate("get", "k", path=path).out == "again\n"
+
+
+def test_a_database_that_is_written_is_destroyed_only_if_told(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    with slate_async.sync.open(path) as db:
+        db.put(b"k", b"v")
+        refused = slate("destroy", "--yes", path=path)
+        assert (refused.code, "a writer of epoch 1 lives" in refused.err, "--fence" in refused.err) == (2, True, True)
+        assert db.get(b"k") == b"v"
+        assert slate("destroy", "--soft", "--yes", path=path).code == 2
+        db.put(b"k", b"w")
+        assert slate("destroy", "--yes", "--fence", path=path).code == 0
+        with pytest.raises(slate_async.FencedError):
+            db.put(b"k", b"x")
+
+
+def test_a_closed_database_and_one_that_is_destroyed_softly_have_no_writer(slate: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "db")
+    slate_async.sync.open(path).close()
+    assert slate("destroy", "--soft", "--yes", path=path).code == 0
+    assert slate("destroy", "--yes", path=path).code == 0

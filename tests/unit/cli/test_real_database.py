@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,7 @@ def test_a_database_through_its_life(slate: Run, tmp_path: Path) -> None:
     status = slate("status", "--metrics", path=path, options=("--json",)).objects[0]
     assert (status["state"], status["following"], status["last_seq"]) == ("open", True, 3)
     assert status["metrics"]["manifest.commits"] == 0
+    assert (status["writer"]["state"], status["writer"]["epoch"]) == ("closed", 3)
 
 
 def test_commands_that_only_look_disturb_no_writer(tmp_path: Path) -> None:
@@ -62,6 +64,42 @@ def test_commands_that_only_look_disturb_no_writer(tmp_path: Path) -> None:
     got, scanned, unpinned, status = asyncio.run(look_while_writing())
     assert (got, scanned, unpinned) == ("v\n", "k\tv\n", "k\tv\n")
     assert json.loads(status)["last_seq"] == 1
+
+
+def test_status_shows_what_the_writers_requests_come_to(
+    slate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "db")
+
+    def writer() -> dict[str, Any]:
+        found: dict[str, Any] = slate("status", path=path, options=("--json",)).objects[0]["writer"]
+        return found
+
+    def beating(interval_ms: int) -> slate_async.Settings:
+        return slate_async.Settings(heartbeat_interval_ms=interval_ms)
+
+    def awaited(words: str) -> dict[str, Any]:
+        deadline = time.monotonic() + 60
+        while words not in (found := writer())["estimate"]:
+            assert time.monotonic() < deadline, found
+        return found
+
+    with slate_async.sync.open(path, settings=beating(0)):
+        assert "beats are off" in writer()["estimate"]
+    assert "no writer" in writer()["estimate"]
+    with slate_async.sync.open(path, settings=beating(60_000)):
+        found = writer()
+        assert "first beat" in found["estimate"]
+        assert (found["monthly_requests"], found["monthly_dollars"]) == (None, None)
+    with slate_async.sync.open(path, settings=beating(200)) as database:
+        database.put(b"k", b"v")
+        monkeypatch.setattr("slate_async.costs.SHORTEST_S", 1e9)
+        awaited("counted for 10 s")
+        monkeypatch.setattr("slate_async.costs.SHORTEST_S", 0.0)
+        found = awaited("the writer's own, as of its last beat, ")
+        assert found["monthly_requests"]["puts"] > 0
+        assert found["monthly_dollars"] > 0
+        assert "writer.monthly_dollars\t" in slate("status", path=path).out
 
 
 def test_status_counts_the_checkpoints_that_are_listed(slate: Run, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +14,9 @@ from slate_async.clone.destroy import destroy, remove_all
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.make import make_clone
 from slate_async.errors import FencedError, InvalidError
+from slate_async.liveness.heartbeat import ALIVE_KEY
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import ClaimWriter, Edit, PinWriter, WriterPin
 from slate_async.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.clone.conftest import EXPECTED
@@ -44,6 +49,7 @@ def not_fences(town: Town, name: str) -> list[str]:
 
 async def test_what_is_destroyed_leaves_a_tombstone_and_fences(town: Town) -> None:
     before = await town.state(PARENT)
+    await town.store(PARENT).put(ALIVE_KEY, b"a beat")
     left = await destroy_it(town)
     assert left.removed
     assert not_fences(town, PARENT) == []
@@ -305,6 +311,35 @@ async def test_killed_between_any_two_requests_a_detaching_goes_on(kind: Kind) -
             break
     assert (await destroy_it(other, PARENT)).removed
     assert await other.rows(CLONE) == expected
+
+
+class Pinning:
+    """The manifest of a clone whose writer makes its pins anew before each commit of anybody else's."""
+
+    def __init__(self, driver: ManifestDriver, writer: ManifestDriver) -> None:
+        self._driver = driver
+        self._writer = writer
+
+    async def commit(self, edit: Edit) -> ManifestState:
+        head = await self._writer.load()
+        assert head is not None
+        await self._writer.commit(PinWriter(head.writer_epoch, WriterPin(uuid4(), 0)))
+        return await self._driver.commit(edit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+
+async def test_a_clone_whose_writer_pins_anew_all_the_time_is_detached(kind: Kind) -> None:
+    town = Town(kind)
+    await town.write(PARENT, numbered(0, 5), l0=True)
+    await clone(town)
+    await rewritten(town)
+    async with town.process() as open_at, open_at(CLONE) as site, open_at(CLONE) as writers:
+        await writers.driver.commit(ClaimWriter("1" * 32, 1, WriterPin(uuid4(), 0)))
+        busy = replace(site, driver=cast(ManifestDriver, Pinning(site.driver, writers.driver)))
+        assert await detach_if_free(busy, open_at)
+    assert [one for one in (await town.state(PARENT)).checkpoints if one.owner == "clone"] == []
 
 
 async def test_a_grandchild_holds_on_to_what_its_parent_left(kind: Kind) -> None:

@@ -25,6 +25,7 @@ from tests.property.collection.oracle import driver_of
 
 MIN_AGE = 10_000
 SKEW = 500
+STALLED = 3_600_000
 ONE = UUID(int=1)
 
 
@@ -67,7 +68,7 @@ class Place:
     def collector(self, store: Any = None, *, min_age: int = MIN_AGE, most: int = 100) -> Collector:
         found = self.store if store is None else store
         driver = driver_of(found, runtime(self.clock))
-        return Collector(found, driver, None, runtime(self.clock), Limits(min_age, SKEW, most))
+        return Collector(found, driver, None, runtime(self.clock), Limits(min_age, SKEW, most, STALLED))
 
     async def orphan(self, base: int) -> str:
         """What a producer leaves that read version ``base`` and died."""

@@ -128,7 +128,7 @@ async def test_beside_writes_compaction_and_collection_it_is_a_prefix_that_has_a
     kind: Kind, memory: MemoryStore
 ) -> None:
     issued = acknowledged = 0
-    collecting = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    collecting = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
 
     async def write(db: slate.Db) -> None:
         nonlocal issued, acknowledged
@@ -333,7 +333,7 @@ async def test_a_fenced_writer_says_so(memory: MemoryStore) -> None:
     store.hold = True
     [making] = starts(db.create_checkpoint())
     await until(lambda: bool(store.held), "the commit")
-    db.fail(slate.FencedError("writer epoch 9 took over"))
+    db._fail(slate.FencedError("writer epoch 9 took over"))
     with pytest.raises(slate.FencedError, match="epoch 9"):
         await making
     await db.close()

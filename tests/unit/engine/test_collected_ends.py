@@ -30,7 +30,9 @@ class Town:
 
     @property
     def settings(self) -> slate.Settings:
-        return self.kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=SKEW_MS, gc_destroy_grace_ms=DAY_MS)
+        return self.kind.settings(
+            gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=SKEW_MS, gc_destroy_grace_ms=DAY_MS
+        )
 
     async def fill(self, path: str, value: bytes) -> None:
         async with self.environment.open(path, settings=self.settings.replace(compactor=False)) as db:

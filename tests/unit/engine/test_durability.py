@@ -278,7 +278,7 @@ async def test_nothing_is_sent_once_it_was_declared_not_written(kind: Kind) -> N
     handle = await db.put(b"b", b"2", await_durable=False)
     db._writer.flusher.force()  # its task runs before the tasks are stopped
     in_flight = db.status().flushes_in_flight
-    db.fail(slate.UnavailableError("the store is gone"))
+    db._fail(slate.UnavailableError("the store is gone"))
     with pytest.raises(slate.UnavailableError) as failure:
         await handle.durable()
     assert failure.value.outcome == "not_applied"
@@ -302,6 +302,23 @@ async def test_closing_tells_of_lost_writes_nobody_waited_for(kind: Kind) -> Non
     with pytest.raises(slate.UnavailableError):
         await handle.durable()
     await db.close()  # the writer was told
+
+
+async def test_closing_tells_of_a_lost_write_whoever_waited_for_others(kind: Kind) -> None:
+    """Two waits for one write, an empty batch's handle and a flush are no word to the other one's writer."""
+    store = in_hand()
+    db = await open_db(store, kind, **FAST)
+    store.fail_before = lambda key: UnavailableError("down", outcome="not_applied")
+    heard = await db.put(b"a", b"1", await_durable=False)
+    unheard = await db.put(b"b", b"1", await_durable=False)
+    empty = await db.write(slate.WriteBatch(), await_durable=False)
+    for waiting in (heard.durable(), heard.durable(), empty.durable(), db.flush()):
+        with pytest.raises(slate.SlateError):
+            await waiting
+    with pytest.raises(slate.UnavailableError) as caught:
+        await db.close()
+    assert caught.value.outcome == "unknown"
+    assert not unheard.is_durable
 
 
 async def test_a_write_may_be_abandoned_and_still_goes_in(kind: Kind) -> None:

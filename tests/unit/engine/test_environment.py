@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async import environment
+from slate_async import resources
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,
@@ -31,7 +33,6 @@ async def test_databases_share_clients_cache_and_polling(tmp_path: Path) -> None
     async with slate.Environment(block_cache_bytes=1 << 20) as env:
         async with env.open(tmp_path / "one", settings=QUICK) as one, env.open(tmp_path / "two", settings=QUICK) as two:
             assert one._place.cache is two._place.cache
-            assert one._polls is two._polls
             assert one._place.runtime is two._place.runtime is env.runtime
             polling = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
             assert len(polling) == 1
@@ -82,13 +83,131 @@ async def test_closing_it_closes_its_databases(tmp_path: Path) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("slate")]
 
 
+async def test_another_event_loop_is_refused_at_opening(tmp_path: Path) -> None:
+    """Its databases would be polled by nobody, and show stale values for ever after a take-over."""
+    async with slate.Environment() as env:
+        async with env.open(tmp_path / "one"):
+
+            async def elsewhere() -> None:
+                with pytest.raises(slate.InvalidError, match="another event loop"):
+                    await env.open(tmp_path / "two")
+                with pytest.raises(slate.InvalidError, match="another event loop"):
+                    await env.close()
+
+            await asyncio.to_thread(asyncio.run, elsewhere())
+
+
+def test_another_event_loop_is_refused_after_the_first_one_has_ended(tmp_path: Path) -> None:
+    env = slate.Environment()
+
+    async def use() -> None:
+        async with env.open(tmp_path / "one"):
+            pass
+
+    asyncio.run(use())
+    with pytest.raises(slate.InvalidError, match="another event loop"):
+        asyncio.run(use())
+    asyncio.run(env.close())
+
+
+async def test_the_end_of_the_shared_timer_closes_the_databases_with_its_cause(tmp_path: Path) -> None:
+    async with slate.Environment(runtime=runtime()) as env:
+        db = await env.open(f"memory://{tmp_path.name}")
+        reader = await env.open_reader(f"memory://{tmp_path.name}")
+        [timer] = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
+        timer.cancel()
+        for member in (db, reader):
+            with pytest.raises(slate.ClosedError, match="poll scheduler was cancelled"):
+                await member.wait_closed()
+
+
+async def test_its_databases_are_closed_side_by_side(tmp_path: Path) -> None:
+    """One whose store does not answer is given up at the deadline; the others have closed long before."""
+    dead = StoreInHand(memory_store())
+    env = slate.Environment(runtime=runtime(), close_deadline_ms=5_000)
+    hanging = await env.open(dead, name="memory://dead", settings=QUICK)
+    others = [await env.open(f"memory://{tmp_path.name}/{n}", settings=QUICK) for n in range(40)]
+    dead.hold = True
+    lost = await hanging.put(b"a", b"1", await_durable=False)
+    kept = [await db.put(b"a", b"1", await_durable=False) for db in others]
+    closing = asyncio.ensure_future(env.close())
+    await until(lambda: all(db.status().state == "closed" for db in others), "the others to close")
+    assert hanging.status().state == "closing"
+    assert all(handle.is_durable for handle in kept)
+    with pytest.raises(slate.ClosedError) as raised:
+        await closing
+    assert raised.value.outcome == "unknown"
+    assert hanging.status().state == "closed"
+    assert not lost.is_durable
+
+
+async def test_no_client_is_made_for_what_has_closed(tmp_path: Path) -> None:
+    env = slate.Environment(runtime=runtime())
+    db = await env.open(f"memory://{tmp_path.name}/a")
+    other = await env.open(f"memory://{tmp_path.name}/b")
+    await db.close()
+    with pytest.raises(slate.ClosedError):
+        db._place.neighbours.folder("memory://elsewhere/of-a-closed-one")
+    assert len(env._clients._stores.clients()) == 1
+    other._place.neighbours.folder("memory://elsewhere/of-an-open-one")
+    assert len(env._clients._stores.clients()) == 2
+    await env.close()
+    with pytest.raises(slate.ClosedError):
+        env._clients._stores.take("late", memory_store)  # type: ignore[arg-type, return-value]
+    assert env._clients._stores.clients() == []
+
+
+async def test_no_thread_is_started_after_closing(tmp_path: Path) -> None:
+    env = slate.Environment(threads=1)
+    async with env.open(tmp_path / "db"):
+        pass
+    await env.close()
+    before = threading.active_count()
+    for offload in (env.runtime.offload, env.runtime.blocking):
+        with pytest.raises(slate.ClosedError):
+            await offload.run(lambda: None)
+    assert threading.active_count() <= before
+
+
+LEFT_OPEN = """
+import asyncio, atexit, sys, threading, time
+import slate_async as slate
+
+async def main(ready, ended):
+    db = await slate.open(sys.argv[1], settings=slate.Settings(flush_interval_ms=5, manifest_poll_interval_ms=5))
+    ready.set()
+    rows = 0
+    while not ended.is_set():
+        await db.put(b"%d" % rows, b"v", await_durable=rows % 2 == 0)
+        await asyncio.sleep(0.005)
+        rows += 1
+
+ready, ended, main_done = threading.Event(), threading.Event(), threading.Event()
+thread = threading.Thread(target=lambda: asyncio.run(main(ready, ended)), daemon=sys.argv[2] == "daemon")
+thread.start()
+ready.wait()
+atexit.register(time.sleep, 0.3)
+threading.Thread(target=lambda: (threading.main_thread().join(), time.sleep(0.3), ended.set())).start()
+"""
+
+
+@pytest.mark.parametrize("thread", ["daemon", "other"])
+def test_a_database_left_open_in_a_threads_loop_ends_the_interpreter_quietly(tmp_path: Path, thread: str) -> None:
+    """The interpreter's thread pools end before its threads do."""
+    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "db"), thread]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "cannot schedule new futures" not in done.stderr
+
+
 async def test_whatever_closing_it_raises_does_not_replace_the_error_of_the_body(tmp_path: Path) -> None:
     async def broken() -> None:
         raise OSError("a client that cannot be closed")
 
     async def body(error: Exception | None) -> None:
         async with slate.Environment(runtime=runtime()) as env:
-            (await env.open(tmp_path / "db")).on_closed(broken)
+            (await env.open(tmp_path / "db"))._on_closed(broken)
             if error is not None:
                 raise error
 
@@ -132,7 +251,9 @@ def test_arguments_of_the_wrong_kind_are_named(wrong: dict[str, object]) -> None
         slate.open(arguments.pop("path"), **arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": "a"}, {"block_cache_bytes": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"threads": 0}, {"threads": "a"}, {"block_cache_bytes": -1}, {"close_deadline_ms": 0}]
+)
 def test_arguments_of_an_environment_are_named(wrong: dict[str, object]) -> None:
     with pytest.raises(slate.InvalidError, match=next(iter(wrong))):
         slate.Environment(**wrong)  # type: ignore[arg-type]
@@ -236,7 +357,7 @@ async def test_a_metastore_of_a_name_is_closed_after_its_last_user(
         async def close(self) -> None:
             closed.append("closed")
 
-    monkeypatch.setattr(environment, "parse_metastore", lambda spec, runtime: Closing())
+    monkeypatch.setattr(resources, "parse_metastore", lambda spec, runtime: Closing())
     async with slate.Environment() as env:
         async with env.open(tmp_path / "one", metastore="any"):
             async with env.open(tmp_path / "two", metastore="any"):
@@ -292,12 +413,17 @@ async def test_polls_of_closed_databases_stop(tmp_path: Path) -> None:
     async with slate.Environment(runtime=runtime(ManualClock())) as env:
         settings = slate.Settings(manifest_poll_interval_ms=2)
         async with env.open(store, name="memory://one", settings=settings) as db:
-            before = db.metrics()["manifest.loads"]
-            await until(lambda: db.metrics()["manifest.loads"] > before + 3, "some polls")
-        loads = db.metrics()["manifest.loads"]
+            before = _looks(db)
+            await until(lambda: _looks(db) > before + 3, "some polls")
+        looks = _looks(db)
         await asyncio.sleep(0.02)
         await settle()
-        assert db.metrics()["manifest.loads"] == loads
+        assert _looks(db) == looks
+
+
+def _looks(db: slate.Db) -> float:
+    """How often the manifest was looked at."""
+    return db.metrics()["manifest.loads"] + db.metrics()["manifest.probes"]
 
 
 @pytest.mark.parametrize("metastore", [None, "if-match"])

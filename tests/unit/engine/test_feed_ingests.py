@@ -30,7 +30,7 @@ async def ingest(store: MemoryStore, db: slate.Db, job_id: str, rows: dict[bytes
 
 async def collected(store: MemoryStore, db: slate.Db) -> int:
     """How many objects a collector has deleted."""
-    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
     opening = slate.open_gc(store, name="memory://test", periodic=False, settings=settings, runtime=runtime())
     async with opening as collector:
         count = 0

@@ -40,7 +40,7 @@ NAME = "memory://test"
 def open_gc(
     store: Any, clock: ManualClock | None = None, *, periodic: bool = False, **settings: int
 ) -> Opening[slate.GarbageCollector]:
-    chosen = slate.Settings(**{"gc_min_age_ms": 0, "gc_clock_skew_ms": 0, **settings})
+    chosen = slate.Settings(**{"gc_min_age_ms": 0, "version_keep_ms": 0, "gc_clock_skew_ms": 0, **settings})
     return slate.open_gc(store, name=NAME, periodic=periodic, settings=chosen, runtime=runtime(clock))
 
 
@@ -153,6 +153,22 @@ async def test_rounds_are_told_and_repeat_themselves() -> None:
     await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_dry_run_counts_the_versions_that_a_round_deletes() -> None:
+    """Young ones stay for those who poll, and one round deletes so many."""
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, compactor=False) as db:
+        await fill(db, b"rows")
+    counted = []
+    for keep_ms, most, later_ms in ((600_000, 100, 0), (600_000, 2, 600_001), (0, 100, 0)):
+        clock.wall_ms += later_ms
+        async with open_gc(store, clock, version_keep_ms=keep_ms, gc_max_deletes_per_round=most) as collector:
+            await collector.collect()  # what it commits is counted by no dry run
+            dry, real = await collector.collect(dry_run=True), await collector.collect()
+        assert dry.manifest_versions == real.manifest_versions
+        counted.append(real.manifest_versions)
+    assert counted[:2] == [0, 2]
+
+
 async def collect_all(reports: Any) -> list[slate.CollectionReport]:
     return [report async for report in reports]
 
@@ -173,7 +189,9 @@ async def test_one_collector_process_for_several_databases(tmp_path: Path) -> No
             await fill(db, b"rows")
     async with slate.Environment(runtime=runtime()) as environment:
         for store in stores:
-            collector = await environment.open_gc(store, name=NAME, settings=slate.Settings(gc_min_age_ms=0))
+            collector = await environment.open_gc(
+                store, name=NAME, settings=slate.Settings(gc_min_age_ms=0, version_keep_ms=0)
+            )
             await until(lambda one=collector: one.last is not None, "a round")  # type: ignore[misc]
     for store in stores:
         await check_exact(store)
@@ -288,7 +306,7 @@ async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(cap
     begun = Compaction(left, 1, state.version, clock.now_ms(), 0, True, l0, (), state.last_run_id + 1, 0)
     await driver.commit(RegisterCompaction(begun))
     holding = slate.HoldingCompaction(left, state.version, clock.now_ms())
-    async with open_gc(store, clock, gc_min_age_ms=age) as collector:
+    async with open_gc(store, clock, gc_min_age_ms=age, version_keep_ms=0) as collector:
         clock.wall_ms += age
         assert (await collector.collect()).held_by == ()
         clock.wall_ms += 1

@@ -276,13 +276,13 @@ async def test_no_task_and_no_thread_is_left(kind: Kind, flavour: str, tmp_path:
 
 
 async def test_tasks_have_names_and_owners(kind: Kind) -> None:
-    async with open_db(memory_store(), kind) as db:
+    async with open_db(memory_store(), kind, auto_gc=True) as db:
         names = sorted(
             task.get_name()
             for task in asyncio.all_tasks()
             if "slate" in task.get_name() or task.get_name().startswith("memory://test/")
         )
-        owned = ["compactor", "ingest admission", "log flusher", "log publisher"]
+        owned = ["compactor", "garbage collector", "heartbeat", "ingest admission", "log flusher", "log publisher"]
         expected = ["L0 flusher", *owned] if kind.wal_enabled else owned
         assert names == [*(f"memory://test/{name}" for name in expected), "slate/poll scheduler"]
         assert db.status().state == "open"

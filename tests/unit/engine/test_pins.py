@@ -299,7 +299,7 @@ async def test_whoever_waits_for_a_pin_is_told_why_the_database_closed() -> None
     store.hold = True
     confirming = asyncio.ensure_future(db.confirm())
     await until(lambda: bool(store.held), "the pin's commit")
-    db.fail(slate.FencedError("writer epoch 9 took over"))
+    db._fail(slate.FencedError("writer epoch 9 took over"))
     with pytest.raises(slate.FencedError, match="epoch 9"):
         await confirming
     await db.close()

@@ -81,7 +81,7 @@ async def test_of_the_epoch_prefixed_log_it_is_a_manifest_a_last_object_and_an_e
         await db.put(b"a", b"3")
         await db.flush(l0=True)
     assert (await head(store)).version > kept.manifest_id
-    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=1_000)
+    settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=1_000)
     opening = slate.open_gc(store, name="memory://test", settings=settings, periodic=False, runtime=runtime(clock))
     async with opening as collector:
         clock.wall_ms += 59_000

@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from tests.unit.format.rows import DATABASE, OBJECT, R, sample_rows
 
-DATA = (Path(__file__).parents[2] / "golden" / "sst-none.bin").read_bytes()
+GOLDEN = Path(__file__).parents[2] / "golden"
+DATA = (GOLDEN / "sst-none.bin").read_bytes()
 NEVER = 2**63 - 1
 
 
@@ -121,6 +122,19 @@ def test_filter() -> None:
         low, step = h % 2**32, h // 2**32 | 1
         marked |= {(low + i * step) % 2**log2_bits for i in range(probes)}
     assert {b for b in range(2**log2_bits) if data[16 + b // 8] >> b % 8 & 1} == marked
+
+
+def test_filter_of_exact_size() -> None:
+    data = (GOLDEN / "filter-exact.bin").read_bytes()
+    kind, probes, words, keys = struct.unpack_from("<HHIQ", data)
+    bits = 64 * words
+    assert (kind, probes, keys, bits, len(data)) == (2, 7, 8, 128, 16 + bits // 8)
+    marked = set()
+    for row in sample_rows():
+        h = xxhash.xxh3_64_intdigest(row.key)
+        low, step = h % 2**32, h // 2**32 | 1
+        marked |= {(low + i * step) % 2**32 * bits // 2**32 for i in range(probes)}
+    assert {b for b in range(bits) if data[16 + b // 8] >> b % 8 & 1} == marked
 
 
 def test_stats() -> None:

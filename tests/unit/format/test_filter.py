@@ -5,18 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.format import filter as filter_module
 from slate_async.format.filter import build_filter, decode_filter, key_hash, key_hashes
+
+
+@pytest.fixture(autouse=True, params=["rounded", "exact"])
+def _kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters of both kinds."""
+    monkeypatch.setattr(filter_module, "EXACT_BITS", 1 << 32 if request.param == "rounded" else 0)
 
 
 def made(keys: list[bytes], bits_per_key: int) -> bytes:
     return build_filter(key_hashes(pa.array(keys, pa.binary())), bits_per_key)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=300), st.integers(1, 64))
 def test_what_was_put_in_is_never_absent(keys: list[bytes], bits_per_key: int) -> None:
     decoded = decode_filter(made(keys, bits_per_key), object_name="o")
@@ -61,6 +68,24 @@ def test_wrong_lengths_are_corruption() -> None:
         data + b"\0",
         data[:2] + b"\0\0" + data[4:],
         data[:4] + b"\x3f\0\0\0" + data[8:],
+        data[:4] + b"\0\0\0\0" + data[8:],
+        data[:4] + b"\xff\xff\xff\xff" + data[8:],
     ):
         with pytest.raises(CorruptionError):
             decode_filter(wrong, object_name="o")
+
+
+def test_many_lookups_agree_with_single_ones() -> None:
+    decoded = decode_filter(made([b"in%d" % i for i in range(500)], 6), object_name="o")
+    assert decoded is not None
+    hashes = key_hashes(pa.array([b"%d" % i for i in range(500)] + [b"in%d" % i for i in range(500)], pa.binary()))
+    assert decoded.may_contain_each(hashes).tolist() == [decoded.may_contain(one) for one in hashes.tolist()]
+
+
+def test_large_filters_take_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    rng = np.random.default_rng(1)
+    for keys in (52_000, 60_000, 70_000):
+        data = build_filter(rng.integers(0, 2**64, keys, np.uint64), 10)
+        assert keys * 10 / 8 <= len(data) - 16 < keys * 10 / 8 + 8 or keys * 10 <= filter_module.EXACT_BITS
+    assert len(build_filter(rng.integers(0, 2**64, 40_000, np.uint64), 10)) == 16 + (1 << 16)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest import mock
+from uuid import UUID
 
 import pytest
 
+from slate_async.format import filter as filter_module
 from slate_async.format.block import decode_block
 from slate_async.format.block_encoding import encode_block
 from slate_async.format.filter import build_filter, decode_filter, key_hash, key_hashes
 from slate_async.format.header import decode_header, log_object_id
+from slate_async.format.heartbeat import Beat, Sent, decode_beat, encode_beat
 from slate_async.format.log_segment import decode_segment, encode_fence, encode_segment
+from slate_async.format.marker import Marker, decode_marker, encode_marker
 from tests.unit.format.rows import DATABASE, OBJECT, R, columns_of, rows_of, sample_rows, sst_of
 from tests.unit.format.test_sst import read_all
 
@@ -35,10 +40,25 @@ def sst(rows: list[R], compression: str) -> bytes:
     return b"".join(sst_of(rows, compression=compression, object_id=OBJECT).buffers)
 
 
+def filter_of_exact_size() -> bytes:
+    """As large filters are written, of a few keys."""
+    with mock.patch.object(filter_module, "EXACT_BITS", 0):
+        return build_filter(key_hashes(columns_of(sample_rows()).keys), 10)
+
+
+MARKER = Marker(DATABASE, UUID(int=99))
+BEATS = {
+    "writer-alive.bin": Beat(DATABASE, 7, 41),
+    "writer-alive-counts.bin": Beat(DATABASE, 7, 41, Sent(90_000, 300, 91, 2)),
+}
 EXACT = {
+    "marker.bin": lambda: encode_marker(MARKER),
     "fence.bin": lambda: encode_fence(database_id=DATABASE, log_id=9, epoch=4, manifest_version=6),
     "block-none.bin": lambda: encode_block(columns_of(sample_rows())),
+    "writer-alive.bin": lambda: encode_beat(BEATS["writer-alive.bin"]),
+    "writer-alive-counts.bin": lambda: encode_beat(BEATS["writer-alive-counts.bin"]),
     "filter.bin": lambda: build_filter(key_hashes(columns_of(sample_rows()).keys), 10),
+    "filter-exact.bin": filter_of_exact_size,
     "segment-none.bin": lambda: segment(sample_rows(), "none"),
     "sst-none.bin": lambda: sst(sample_rows(), "none"),
 }
@@ -74,10 +94,14 @@ def test_pinned_bytes_are_read(name: str) -> None:
         assert (rows_of(columns), header.writer_epoch) == (rows, 3)
     elif name.startswith("sst"):
         assert read_all(data, name) == rows
-    elif name == "filter.bin":
+    elif name in BEATS:
+        assert decode_beat(data, object_name=name) == BEATS[name]
+    elif name.startswith("filter"):
         decoded = decode_filter(data, object_name=name)
         assert decoded is not None
         assert all(decoded.may_contain(key_hash(row.key)) for row in rows)
+    elif name == "marker.bin":
+        assert decode_marker(data, object_name=name) == MARKER
     else:
         header = decode_header(data, object_name=name, database_id=DATABASE, object_id=log_object_id(9))
         assert (header.kind.name, header.writer_epoch) == ("FENCE", 4)

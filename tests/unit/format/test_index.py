@@ -31,8 +31,8 @@ SAMPLE = [[b"b", b"d"], [b"d", b"d"], [b"d", b"f"], [b"h"]]
 def test_fields() -> None:
     index = index_of(SAMPLE)
     assert (len(index), index.first_key, index.last_key) == (4, b"b", b"h")
-    assert index.offsets == [80, 144, 208, 272]
-    assert index.rows == [2, 2, 2, 1]
+    assert [*index.offsets] == [80, 144, 208, 272]
+    assert [*index.rows] == [2, 2, 2, 1]
     assert list(index.continues) == [0, 1, 1, 0]
 
 

@@ -18,7 +18,7 @@ from slate_async.format.block_parts import StoredBlock
 from slate_async.format.checksum import crc32c
 from slate_async.format.compression import VAIN_BLOCKS
 from slate_async.format.joined_blocks import decode_blocks
-from slate_async.format.separate_blocks import decode_each
+from slate_async.format.separate_blocks import open_each
 from tests.unit.format.rows import R, columns_of, row_lists, rows_of, sample_rows
 
 CODECS = ["none", "zstd", "lz4"]
@@ -78,7 +78,7 @@ def test_wrong_bytes_under_a_right_checksum_are_refused_alike(at: int, byte: int
     alone = outcome(lambda: rows_of(decode_block(bad, object_name="o", offset=80 + len(good))))
     together = outcome(lambda: decoded(blocks)[0][2:-2])
     assert together == alone
-    each = outcome(lambda: rows_of(decode_each(laid_out(blocks), object_name="o")[1]))
+    each = outcome(lambda: rows_of(open_each(laid_out(blocks), object_name="o")[1][0].columns()))
     assert each == alone
 
 

@@ -13,7 +13,7 @@ from slate_async.errors import CorruptionError
 from slate_async.format import separate_blocks
 from slate_async.format.block_encoding import encode_block
 from slate_async.format.columns import NO_EXPIRY
-from slate_async.format.separate_blocks import decode_each, seen_from_of
+from slate_async.format.separate_blocks import open_each, seen_from_of
 from slate_async.types import PUT
 from tests.unit.format.rows import R, columns_of, row_lists, rows_of
 from tests.unit.format.test_joined_blocks import CODECS, laid_out
@@ -35,7 +35,8 @@ def plain(rows: list[R]) -> list[R]:
 @given(st.lists(row_lists | row_lists.map(plain), min_size=1, max_size=5), st.sampled_from(CODECS), st.booleans())
 def test_the_rows_of_each_block(parts: list[list[R]], codec: str, expire: bool) -> None:
     blocks = [encode_block(columns_of(part, with_expire=expire or None), codec) for part in parts]
-    found = decode_each(laid_out(blocks), object_name="o")
+    opened = open_each(laid_out(blocks), object_name="o")
+    found = [raw.columns(seen) for raw, seen in opened]
     assert [rows_of(rows) for rows in found] == parts
     assert [rows.seen_from for rows in found] == [seen_from(part) for part in parts]
     assert [seen_from_of(rows) for rows in found] == [seen_from(part) for part in parts]
@@ -44,7 +45,8 @@ def test_the_rows_of_each_block(parts: list[list[R]], codec: str, expire: bool) 
 def test_what_is_too_large_together_is_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separate_blocks, "MAX_JOINED_BYTES", 100)
     parts = [[R(b"a", b"x" * 90, 7)], [R(b"a", seq=3), R(b"a", seq=2)]]
-    found = decode_each(laid_out([encode_block(columns_of(part)) for part in parts]), object_name="o")
+    opened = open_each(laid_out([encode_block(columns_of(part)) for part in parts]), object_name="o")
+    found = [raw.columns(seen) for raw, seen in opened]
     assert [(rows_of(rows), rows.seen_from) for rows in found] == [(parts[0], 7), (parts[1], None)]
 
 
@@ -52,5 +54,5 @@ def test_the_damaged_block_is_named() -> None:
     blocks = laid_out([encode_block(columns_of([R(b"k%d" % number)])) for number in range(3)])
     blocks[1] = replace(blocks[1], crc=blocks[1].crc ^ 1)
     with pytest.raises(CorruptionError) as caught:
-        decode_each(blocks, object_name="the-name")
+        open_each(blocks, object_name="the-name")
     assert (caught.value.object_name, caught.value.offset) == ("the-name", blocks[1].offset)

@@ -100,7 +100,7 @@ def test_blocks_hold_about_block_bytes_and_a_huge_row_stands_alone() -> None:
     rows = [R(b"%04d" % i, b"v" * 76, i) for i in range(100)]
     rows[50] = rows[50]._replace(value=b"v" * 5000)
     meta = opened(joined(sst_of(rows, block_bytes=960)))
-    assert meta.index.rows == [10] * 5 + [1] + [10] * 4 + [9]
+    assert [*meta.index.rows] == [10] * 5 + [1] + [10] * 4 + [9]
     assert meta.stats.blocks == 11
 
 

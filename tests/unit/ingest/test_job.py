@@ -116,7 +116,7 @@ async def test_writes_that_wait_are_told_when_the_writer_ends(store: MemoryStore
     with db._intake.paused():
         waiting = asyncio.ensure_future(db.put(b"a", b"1"))
         await asyncio.sleep(0)
-        db.fail(slate.FencedError("another one"))
+        db._fail(slate.FencedError("another one"))
         with pytest.raises(slate.FencedError) as error:
             await waiting
         assert error.value.outcome == "not_applied"
@@ -359,7 +359,7 @@ async def test_the_administration_withdraws_what_nobody_goes_on_with(store: Memo
 
 async def test_collectors_spare_a_job_while_it_lives_and_then_take_what_it_left(store: MemoryStore) -> None:
     clock = ManualClock()
-    settings = slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
+    settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
 
     async def collect() -> list[str]:
         async with slate.open_gc(
@@ -453,3 +453,12 @@ async def test_a_large_ingest_becomes_a_run_as_it_is(store: MemoryStore) -> None
         [run] = db._writer.state.runs
         assert [one.global_seq for one in run.ssts] == [1, 1]
         assert await db.get(b"b") == b"2"
+
+
+@pytest.mark.parametrize("given", [lambda rows: table(rows), lambda rows: table(rows).to_batches()[0]])
+async def test_one_table_or_batch_is_taken_as_it_is(store: MemoryStore, given: Any) -> None:
+    async with open_job(store, create=True) as job:
+        await job.write(given({"a": "1", "b": "2"}))
+        await job.commit()
+    async with open_db(store) as db:
+        assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]

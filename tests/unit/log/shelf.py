@@ -20,7 +20,7 @@ from slate_async.format.log_segment import decode_segment, encode_segment
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.names import contiguous_key, epoch_key
-from slate_async.log.protocol import Inherited, LogReader
+from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
 from slate_async.log.register import WriterRegister, decode, encode
 from slate_async.manifest.state import LogProtocol, ManifestState
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
@@ -292,3 +292,24 @@ def names_of(inherited: Inherited) -> list[str]:
         assert columns.keys.to_pylist() == [name.encode()]
         names.append(name)
     return names
+
+
+class Taken:
+    """A replay that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.objects: list[LogObject] = []
+
+    def begin(self, state: ManifestState) -> None:
+        self.objects = []
+
+    async def add(self, one: LogObject) -> None:
+        self.objects.append(one)
+
+
+async def taken_over(log: Log, claimed: ManifestState) -> Inherited:
+    """What ``log`` takes over, with the bytes that it gave to its replay."""
+    replay = Taken()
+    inherited = await log.take_over(claimed, replay)
+    assert [replace(one, data=b"") for one in replay.objects] == list(inherited.objects)
+    return replace(inherited, objects=tuple(replay.objects))

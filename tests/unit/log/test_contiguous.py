@@ -11,7 +11,7 @@ from slate_async.errors import CorruptionError, FencedError, InternalError, Slat
 from slate_async.format.header import HEADER_BYTES, ObjectKind, decode_header
 from slate_async.log.contiguous import LOST_IDS_BEFORE_WAITING, ContiguousLog
 from slate_async.log.names import PREFIX, contiguous_key
-from tests.unit.log.shelf import DEADLINE_MS, POLL_MS, Shelf, Step, names_of, unavailable
+from tests.unit.log.shelf import DEADLINE_MS, POLL_MS, Shelf, Step, names_of, taken_over, unavailable
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def epochs(shelf: Shelf) -> dict[int, str]:
 
 
 async def test_an_empty_log_is_fenced_from_its_start(shelf: Shelf) -> None:
-    inherited = await shelf.contiguous().take_over(shelf.claim(1, fence_width=3))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=3))
     assert names_of(inherited) == []
     assert inherited.next_id == 4
     assert epochs(shelf) == {1: "1|", 2: "1|", 3: "1|"}
@@ -42,7 +42,7 @@ async def test_an_empty_log_is_fenced_from_its_start(shelf: Shelf) -> None:
 
 async def test_the_alternative_manifest_designs_example(shelf: Shelf) -> None:
     shelf.lay("1.0", "1.1", "2.2", "1.3", "3.5")
-    inherited = await shelf.contiguous().take_over(shelf.claim(3, fence_width=2, log_start=1))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(3, fence_width=2, log_start=1))
     assert names_of(inherited) == ["1.1", "2.2"]
     assert epochs(shelf) == {0: "1", 1: "1", 2: "2", 3: "1", 4: "3|", 5: "3"}  # the first free id was 4
 
@@ -50,7 +50,7 @@ async def test_the_alternative_manifest_designs_example(shelf: Shelf) -> None:
 async def test_that_example_under_wide_windows_begins_behind_what_may_still_land(shelf: Shelf) -> None:
     """An object past the gap is no part of the log; the fence is as wide as its writer's window."""
     shelf.lay("1.0", "1.1", "2.2", "1.3", "3.5")
-    inherited = await shelf.contiguous().take_over(shelf.claim(4, fence_width=4, log_start=1))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(4, fence_width=4, log_start=1))
     assert names_of(inherited) == ["1.1", "2.2"]
     assert inherited.next_id == 8
     assert epochs(shelf) == {0: "1", 1: "1", 2: "2", 3: "1", 4: "4|", 5: "3", 6: "4|", 7: "4|"}
@@ -58,31 +58,31 @@ async def test_that_example_under_wide_windows_begins_behind_what_may_still_land
 
 async def test_zombies_and_fences_are_no_rows(shelf: Shelf) -> None:
     shelf.lay("1.1", "2.2|", "1.3", "2.4|", "2.5", "1.6", "2.7")
-    inherited = await shelf.contiguous().take_over(shelf.claim(3, fence_width=2))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(3, fence_width=2))
     assert names_of(inherited) == ["1.1", "2.5", "2.7"]
     assert inherited.next_id == 10
 
 
 async def test_the_manifests_floor_unmasks_zombies_and_the_claimed_epoch_does_not(shelf: Shelf) -> None:
     shelf.lay("1.4", "2.5", "1.6")
-    inherited = await shelf.contiguous().take_over(shelf.claim(9, log_start=4, log_floor=2))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(9, log_start=4, log_floor=2))
     assert names_of(inherited) == ["2.5"]
     again = Shelf()
     again.lay("1.4", "2.5", "1.6")
-    inherited = await again.contiguous().take_over(again.claim(9, log_start=4, log_floor=1))
+    inherited = await taken_over(again.contiguous(), again.claim(9, log_start=4, log_floor=1))
     assert names_of(inherited) == ["1.4", "2.5"]
 
 
 async def test_the_fence_is_as_wide_as_any_window_ever_was(shelf: Shelf) -> None:
     """A writer of epoch 1 had 6 objects in flight; of them 3 and 5 landed behind the gap at 2."""
     shelf.lay("1.1", "1.3", "1.5")
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=6))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=6))
     assert names_of(inherited) == ["1.1"]
     assert epochs(shelf) == {1: "1", 2: "2|", 3: "1", 4: "2|", 5: "1", 6: "2|", 7: "2|"}
     assert inherited.next_id == 8
     shelf.claim(3, fence_width=6)
     assert shelf.head is not None
-    again = await shelf.contiguous().take_over(shelf.head)
+    again = await taken_over(shelf.contiguous(), shelf.head)
     assert names_of(again) == ["1.1"]
     assert again.next_id == 14
 
@@ -90,7 +90,7 @@ async def test_the_fence_is_as_wide_as_any_window_ever_was(shelf: Shelf) -> None
 async def test_an_older_writers_put_that_lands_in_the_window_meanwhile_is_stepped_over(shelf: Shelf) -> None:
     shelf.lay("1.1")
     shelf.store.script("put", contiguous_key(3), Step(before=lambda: shelf.lay("1.3")))
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=3))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=3))
     assert names_of(inherited) == ["1.1"]
     assert epochs(shelf) == {1: "1", 2: "2|", 3: "1", 4: "2|"}
     assert inherited.next_id == 5
@@ -100,21 +100,21 @@ async def test_an_older_writers_put_that_lands_in_the_window_meanwhile_is_steppe
 async def test_a_higher_epoch_met_in_the_walk_fences(shelf: Shelf, where: str) -> None:
     shelf.lay("0.1", where)
     with pytest.raises(FencedError, match="writer epoch 2 took over from epoch 1") as caught:
-        await shelf.contiguous().take_over(shelf.claim(1, fence_width=2))
+        await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=2))
     assert caught.value.outcome == "not_applied"
 
 
 async def test_a_higher_epoch_that_wins_the_fences_id_fences(shelf: Shelf) -> None:
     shelf.store.script("put", contiguous_key(1), Step(before=lambda: shelf.lay("2.1|")))
     with pytest.raises(FencedError, match="writer epoch 2"):
-        await shelf.contiguous().take_over(shelf.claim(1, fence_width=2))
+        await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=2))
     assert epochs(shelf) == {1: "2|"}
 
 
 async def test_a_higher_epoch_met_while_widening_fences(shelf: Shelf) -> None:
     shelf.store.script("put", contiguous_key(2), Step(before=lambda: shelf.lay("2.2")))
     with pytest.raises(FencedError, match="writer epoch 2"):
-        await shelf.contiguous().take_over(shelf.claim(1, fence_width=3))
+        await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=3))
     assert epochs(shelf) == {1: "1|", 2: "2"}
 
 
@@ -122,14 +122,14 @@ async def test_a_newer_claim_seen_in_the_last_look_at_the_head_fences(shelf: She
     claimed = shelf.claim(1)
     shelf.head_steps.append(lambda: shelf.commit(writer_epoch=2, writer_token="of another"))
     with pytest.raises(FencedError, match="writer epoch 2 took over from epoch 1 while it was opening"):
-        await shelf.contiguous().take_over(claimed)
+        await taken_over(shelf.contiguous(), claimed)
 
 
 async def test_a_head_that_is_gone_fences(shelf: Shelf) -> None:
     claimed = shelf.claim(1)
     shelf.head_steps.append(lambda: setattr(shelf, "head", None))
     with pytest.raises(FencedError, match="writer epoch none"):
-        await shelf.contiguous().take_over(claimed)
+        await taken_over(shelf.contiguous(), claimed)
 
 
 async def test_a_log_that_moved_between_the_walk_and_the_last_look_is_walked_again(shelf: Shelf) -> None:
@@ -137,7 +137,7 @@ async def test_a_log_that_moved_between_the_walk_and_the_last_look_is_walked_aga
     shelf.lay("1.1", "1.2", "1.3")
     claimed = shelf.claim(2, fence_width=2)
     shelf.head_steps.append(lambda: shelf.commit(log_start=3, log_floor=1, last_seq=20))
-    inherited = await shelf.contiguous().take_over(claimed)
+    inherited = await taken_over(shelf.contiguous(), claimed)
     assert names_of(inherited) == ["1.3"]
     assert inherited.state is shelf.head
     assert (inherited.state.log_start, inherited.state.last_seq) == (3, 20)
@@ -154,7 +154,7 @@ async def test_a_fence_below_the_logs_new_start_does_not_count(shelf: Shelf) -> 
         shelf.lay("1.5", "1.6")
 
     shelf.head_steps.append(move)
-    inherited = await shelf.contiguous().take_over(claimed)
+    inherited = await taken_over(shelf.contiguous(), claimed)
     assert names_of(inherited) == ["1.5", "1.6"]
     assert inherited.next_id == 8
     assert epochs(shelf)[7] == "2|"
@@ -168,7 +168,7 @@ async def test_an_object_collected_between_listing_and_reading_restarts_the_walk
         shelf.commit(log_start=3, log_floor=1)
 
     shelf.store.script("get", contiguous_key(1), Step(before=collect))
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=2))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=2))
     assert names_of(inherited) == ["1.3"]
     assert inherited.state.log_start == 3
     assert inherited.next_id == 6
@@ -178,14 +178,14 @@ async def test_an_object_deleted_that_still_belongs_to_the_log_is_corruption(she
     shelf.lay("1.1", "1.2", "1.3")
     shelf.store.script("get", contiguous_key(2), Step(before=lambda: shelf.remove("1.2")))
     with pytest.raises(CorruptionError) as caught:
-        await shelf.contiguous().take_over(shelf.claim(2, fence_width=2))
+        await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=2))
     assert caught.value.object_name == contiguous_key(2)
 
 
 async def test_a_gap_no_window_explains_is_corruption(shelf: Shelf) -> None:
     shelf.lay("1.1", "1.2", "1.4", "1.5")
     with pytest.raises(CorruptionError, match=re.escape(contiguous_key(5))) as caught:
-        await shelf.contiguous().take_over(shelf.claim(2, fence_width=2))
+        await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=2))
     assert caught.value.object_name == contiguous_key(3)
     assert epochs(shelf) == {1: "1", 2: "1", 4: "1", 5: "1"}  # nothing was fenced over the loss
 
@@ -196,14 +196,14 @@ async def test_a_gap_in_a_newer_writers_wider_window_fences_and_is_no_corruption
     shelf.lay("2.1|", "2.3")
     shelf.commit(writer_epoch=2, writer_token="of another", fence_width=2)
     with pytest.raises(FencedError, match="writer epoch 2 took over from epoch 1 while it was opening"):
-        await shelf.contiguous().take_over(claimed)
+        await taken_over(shelf.contiguous(), claimed)
 
 
 async def test_a_gap_that_only_the_listing_saw_is_walked_again(shelf: Shelf) -> None:
     """A page may be older than the page behind it: the object was put between the two."""
     shelf.lay("1.1", "1.3", "1.4")
     shelf.store.script("get", contiguous_key(2), Step(before=lambda: shelf.lay("1.2")))
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=2))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=2))
     assert names_of(inherited) == ["1.1", "1.2", "1.3", "1.4"]
 
 
@@ -212,7 +212,7 @@ async def test_ids_lost_to_a_live_writer_are_inherited_and_waited_for(shelf: She
     last = 2 * LOST_IDS_BEFORE_WAITING + 3
     for log_id in range(1, last):
         shelf.store.script("put", contiguous_key(log_id), Step(before=partial(shelf.lay, f"1.{log_id}")))
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=2))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=2))
     assert names_of(inherited) == [f"1.{log_id}" for log_id in range(1, last)]
     assert inherited.next_id == last + 2
     assert shelf.clock.naps.count(POLL_MS / 1000) == 2
@@ -222,7 +222,7 @@ async def test_a_live_writer_that_never_stops_ends_the_opening_at_its_deadline(s
     for log_id in range(1, 2000):
         shelf.store.script("put", contiguous_key(log_id), Step(before=partial(shelf.lay, f"1.{log_id}")))
     with pytest.raises(UnavailableError, match="fencing the log") as caught:
-        await shelf.contiguous().take_over(shelf.claim(2, fence_width=1))
+        await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=1))
     assert caught.value.outcome == "unknown"
     assert len(shelf.objects.objects) < 200
 
@@ -233,7 +233,7 @@ async def test_unknown_outcomes_of_fence_puts_are_read_back(shelf: Shelf) -> Non
     shelf.store.script("put", contiguous_key(2), Step(lost=True))
     shelf.store.script("put", contiguous_key(3), Step(error=unavailable()))
     shelf.store.script("get", contiguous_key(3), Step(lost=True), Step(lost=True))
-    inherited = await shelf.contiguous().take_over(shelf.claim(1, fence_width=3))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=3))
     assert inherited.next_id == 4
     assert epochs(shelf) == {1: "1|", 2: "1|", 3: "1|"}
     assert shelf.store.puts.count(contiguous_key(1)) == 1
@@ -242,7 +242,7 @@ async def test_unknown_outcomes_of_fence_puts_are_read_back(shelf: Shelf) -> Non
 
 async def test_a_lost_fence_put_may_have_lost_its_id_too(shelf: Shelf) -> None:
     shelf.store.script("put", contiguous_key(1), Step(before=lambda: shelf.lay("1.1"), lost=True))
-    inherited = await shelf.contiguous().take_over(shelf.claim(2, fence_width=1))
+    inherited = await taken_over(shelf.contiguous(), shelf.claim(2, fence_width=1))
     assert names_of(inherited) == ["1.1"]
     assert epochs(shelf) == {1: "1", 2: "2|"}
 
@@ -250,7 +250,7 @@ async def test_a_lost_fence_put_may_have_lost_its_id_too(shelf: Shelf) -> None:
 async def test_a_fence_that_cannot_be_put_ends_the_opening(shelf: Shelf) -> None:
     shelf.store.script("put", contiguous_key(1), *[Step(lost=True)] * 1000)
     with pytest.raises(UnavailableError, match="it may still take effect") as caught:
-        await shelf.contiguous().take_over(shelf.claim(1))
+        await taken_over(shelf.contiguous(), shelf.claim(1))
     assert caught.value.outcome == "unknown"
     assert DEADLINE_MS / 1000 <= shelf.clock.now < 2 * DEADLINE_MS / 1000
 
@@ -259,7 +259,7 @@ async def test_a_foreign_object_is_corruption(shelf: Shelf) -> None:
     shelf.lay("1.1")
     shelf.put(contiguous_key(2), shelf.stored(1))
     with pytest.raises(CorruptionError) as caught:
-        await shelf.contiguous().take_over(shelf.claim(2))
+        await taken_over(shelf.contiguous(), shelf.claim(2))
     assert caught.value.object_name == contiguous_key(2)
 
 
@@ -270,7 +270,7 @@ async def test_a_foreign_object_is_corruption(shelf: Shelf) -> None:
 async def live(shelf: Shelf) -> ContiguousLog:
     """The log of epoch 3, open; its first id is 2."""
     log = shelf.contiguous()
-    assert (await log.take_over(shelf.claim(3))).next_id == 2
+    assert (await taken_over(log, shelf.claim(3))).next_id == 2
     return log
 
 

@@ -13,7 +13,7 @@ from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.names import PREFIX, epoch_key
 from slate_async.log.recovery import EpochRange
 from slate_async.log.register import WriterRegister
-from tests.unit.log.shelf import DEADLINE_MS, CasStep, Shelf, Step, names_of, unavailable
+from tests.unit.log.shelf import DEADLINE_MS, CasStep, Shelf, Step, names_of, taken_over, unavailable
 
 MANIFEST_DESIGN = ["1.1", "1.2", "1.3", "2.3", "1.4", "2.4", "2.5", "2.6", "3.6", "3.7"]
 
@@ -36,7 +36,7 @@ def held(shelf: Shelf, ranges: Sequence[tuple[int, int] | tuple[int, int, int]],
 
 async def test_the_first_writer_begins_at_one(shelf: Shelf) -> None:
     log = shelf.epoch_prefixed()
-    inherited = await log.take_over(shelf.claim(1))
+    inherited = await taken_over(log, shelf.claim(1))
     assert (names_of(inherited), inherited.next_id) == ([], 1)
     assert shelf.register.holds() == WriterRegister(1, "token of epoch 1", (EpochRange(1, 1),), 0)
     assert log.key(1) == epoch_key(1, 1)
@@ -45,7 +45,7 @@ async def test_the_first_writer_begins_at_one(shelf: Shelf) -> None:
 async def test_the_manifest_designs_example(shelf: Shelf) -> None:
     shelf.lay(*MANIFEST_DESIGN)
     held(shelf, [(1, 1, 2), (2, 3, 5), (3, 6)], 7)
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(4, log_start=2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(4, log_start=2))
     assert names_of(inherited) == ["1.2", "2.3", "2.4", "2.5", "3.6", "3.7"]
     assert inherited.next_id == 8
     taken = shelf.register.holds()
@@ -58,12 +58,12 @@ async def test_its_compactor_case_sees_only_the_log_and_never_the_zombies(shelf:
     """After 1.3, before 2.3: there is 1.2 to compact. Once it is, later opens never meet 1.3 and 1.4."""
     shelf.lay("1.1", "1.2", "1.3")
     held(shelf, [(1, 1, 2), (2, 3)], 2)
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(3, log_start=2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(3, log_start=2))
     assert names_of(inherited) == ["1.2"]
     later = Shelf("epoch_prefixed")
     later.lay(*MANIFEST_DESIGN)
     held(later, [(1, 1, 2), (2, 3, 5), (3, 6)], 7)
-    inherited = await later.epoch_prefixed().take_over(later.claim(4, log_start=3))
+    inherited = await taken_over(later.epoch_prefixed(), later.claim(4, log_start=3))
     assert names_of(inherited) == ["2.3", "2.4", "2.5", "3.6", "3.7"]
     taken = later.register.holds()
     assert taken is not None
@@ -74,7 +74,7 @@ async def test_a_zombie_never_stands_in_for_the_live_writers_lost_object(shelf: 
     """2.3 never landed and was never committed; nothing above it was acknowledged."""
     shelf.lay("1.2", "1.3", "2.4")
     held(shelf, [(1, 1, 2), (2, 3)], 2)
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(3, log_start=2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(3, log_start=2))
     assert names_of(inherited) == ["1.2"]
     assert inherited.next_id == 3
     taken = shelf.register.holds()
@@ -87,7 +87,7 @@ async def test_a_committed_object_that_is_gone_is_corruption_whatever_a_zombie_l
     shelf.lay("1.2", "1.3", "2.4")
     held(shelf, [(1, 1, 2), (2, 3)], 4)
     with pytest.raises(CorruptionError, match="a committed log object is missing") as caught:
-        await shelf.epoch_prefixed().take_over(shelf.claim(3, log_start=2))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(3, log_start=2))
     assert caught.value.object_name == epoch_key(2, 3)
 
 
@@ -95,7 +95,7 @@ async def test_an_object_under_another_epochs_name_is_corruption(shelf: Shelf) -
     shelf.put(epoch_key(2, 1), shelf.segment(1, 1))
     held(shelf, [(2, 1)], 1)
     with pytest.raises(CorruptionError, match="made by epoch 1") as caught:
-        await shelf.epoch_prefixed().take_over(shelf.claim(3))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(3))
     assert caught.value.object_name == epoch_key(2, 1)
 
 
@@ -103,7 +103,7 @@ async def test_what_landed_without_a_gap_past_the_committed_end_is_inherited(she
     """Rule 17: flushed writes survive a plain crash; what stands behind a gap does not."""
     shelf.lay("1.1", "1.2", "1.3", "1.5")
     held(shelf, [(1, 1)], 1)
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert names_of(inherited) == ["1.1", "1.2", "1.3"]
     assert inherited.next_id == 4
     assert shelf.register.holds() == WriterRegister(2, "token of epoch 2", (EpochRange(1, 1, 3), EpochRange(2, 4)), 3)
@@ -120,7 +120,7 @@ async def test_a_gap_is_waited_for_once(shelf: Shelf, lands: bool, expected: str
             shelf.lay("1.2")
 
     shelf.store.script("list", f"{PREFIX}{1:018}.", Step(), Step(before=while_it_waited))
-    inherited = await shelf.epoch_prefixed(gap_wait_ms=700).take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(gap_wait_ms=700), shelf.claim(2))
     assert names_of(inherited) == expected.split()
     assert shelf.clock.naps == [0.7]
 
@@ -129,28 +129,28 @@ async def test_a_gap_is_waited_for_once(shelf: Shelf, lands: bool, expected: str
 async def test_without_a_gap_nothing_is_waited_for(shelf: Shelf, present: str) -> None:
     shelf.lay("1.1", *present.split())
     held(shelf, [(1, 1)], 1)
-    await shelf.epoch_prefixed(gap_wait_ms=700).take_over(shelf.claim(2))
+    await taken_over(shelf.epoch_prefixed(gap_wait_ms=700), shelf.claim(2))
     assert shelf.clock.naps == []
 
 
 async def test_a_higher_epoch_in_the_register_fences(shelf: Shelf) -> None:
     before = held(shelf, [(3, 1)], 0)
     with pytest.raises(FencedError, match="writer epoch 3 took over from epoch 2 while it was opening"):
-        await shelf.epoch_prefixed().take_over(shelf.claim(2))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert shelf.register.holds() == before
 
 
 async def test_another_owner_of_the_same_epoch_fences(shelf: Shelf) -> None:
     shelf.register.place(WriterRegister(2, "of another", (EpochRange(2, 1),), 0))
     with pytest.raises(FencedError, match="another writer holds epoch 2"):
-        await shelf.epoch_prefixed().take_over(shelf.claim(2))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
 
 
 async def test_a_newer_claim_seen_in_the_last_look_at_the_head_fences(shelf: Shelf) -> None:
     claimed = shelf.claim(1)
     shelf.head_steps.append(lambda: shelf.commit(writer_epoch=2, writer_token="of another"))
     with pytest.raises(FencedError, match="writer epoch 2 took over from epoch 1 while it was opening"):
-        await shelf.epoch_prefixed().take_over(claimed)
+        await taken_over(shelf.epoch_prefixed(), claimed)
 
 
 async def test_a_claim_whose_answer_was_lost_is_recognised(shelf: Shelf) -> None:
@@ -159,7 +159,7 @@ async def test_a_claim_whose_answer_was_lost_is_recognised(shelf: Shelf) -> None
     held(shelf, [(1, 1)], 1)
     shelf.register.steps.append(CasStep(answer=Unknown("no answer")))
     log = shelf.epoch_prefixed()
-    inherited = await log.take_over(shelf.claim(2))
+    inherited = await taken_over(log, shelf.claim(2))
     assert (names_of(inherited), inherited.next_id, shelf.register.attempts) == (["1.1"], 2, 1)
     await log.publish(2)
     taken = shelf.register.holds()
@@ -171,7 +171,7 @@ async def test_a_claim_that_was_lost_on_its_way_is_made_again(shelf: Shelf) -> N
     held(shelf, [(1, 1)], 0)
     unknown = CasStep(answer=Unknown("no answer"), lost=True)
     shelf.register.steps += [unknown, CasStep(error=MetaStoreUnavailableError("throttled"), lost=True), unknown]
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert (inherited.next_id, shelf.register.attempts) == (1, 4)
 
 
@@ -185,7 +185,7 @@ async def test_a_claim_that_meets_a_commit_of_the_older_writer_inherits_it(shelf
         held(shelf, [(1, 1)], 3)
 
     shelf.register.steps.append(CasStep(before=commit))
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert names_of(inherited) == ["1.1", "1.2", "1.3"]
     assert inherited.next_id == 4
 
@@ -193,7 +193,7 @@ async def test_a_claim_that_meets_a_commit_of_the_older_writer_inherits_it(shelf
 async def test_a_register_that_never_answers_ends_the_opening_at_its_deadline(shelf: Shelf) -> None:
     shelf.register.steps += [CasStep(error=MetaStoreUnavailableError("throttled"), lost=True)] * 1000
     with pytest.raises(UnavailableError, match="taking over the writer's register") as caught:
-        await shelf.epoch_prefixed().take_over(shelf.claim(1))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(1))
     assert caught.value.outcome == "unknown"
     assert isinstance(caught.value.__cause__, UnavailableError)
     assert shelf.clock.now == pytest.approx(2 * DEADLINE_MS / 1000)
@@ -204,7 +204,7 @@ async def test_a_register_that_is_gone_is_corruption_and_no_empty_log(shelf: She
     if evidence == "objects":
         shelf.lay("1.1")
     with pytest.raises(CorruptionError) as caught:
-        await shelf.epoch_prefixed().take_over(shelf.claim(2, log_start=1 if evidence == "objects" else 2))
+        await taken_over(shelf.epoch_prefixed(), shelf.claim(2, log_start=1 if evidence == "objects" else 2))
     assert caught.value.object_name == "writer register"
     assert shelf.register.holds() is None
 
@@ -215,7 +215,7 @@ async def test_a_register_written_while_it_was_looked_for_is_no_lost_one(shelf: 
         held(shelf, [(1, 1)], 1)
 
     shelf.store.script("list", PREFIX, Step(before=open_first))
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert names_of(inherited) == ["1.1"]
 
 
@@ -223,7 +223,7 @@ async def test_a_log_that_moved_while_it_was_replayed_is_replayed_again(shelf: S
     shelf.lay("1.1", "1.2", "1.3")
     held(shelf, [(1, 1)], 3)
     shelf.head_steps.append(lambda: shelf.commit(log_start=3, log_floor=1, last_seq=20))
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert names_of(inherited) == ["1.3"]
     assert inherited.state is shelf.head
     assert inherited.next_id == 4
@@ -238,14 +238,14 @@ async def test_objects_compacted_and_collected_while_they_were_read_are_not_lost
         shelf.commit(log_start=3, log_floor=1)
 
     shelf.store.script("get", epoch_key(1, 1), Step(before=collect))
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2))
     assert names_of(inherited) == ["1.3"]
 
 
 async def test_a_writer_begins_behind_what_the_manifest_compacted(shelf: Shelf) -> None:
     """Rule 16: the positions of the register may lie below the manifest's."""
     held(shelf, [(1, 1)], 3)
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(2, log_start=8))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(2, log_start=8))
     assert (names_of(inherited), inherited.next_id) == ([], 8)
     assert shelf.register.holds() == WriterRegister(2, "token of epoch 2", (EpochRange(2, 8),), 7)
 
@@ -257,7 +257,7 @@ async def test_a_writer_begins_behind_what_the_manifest_compacted(shelf: Shelf) 
 async def live(shelf: Shelf) -> EpochPrefixedLog:
     """The log of epoch 3, open; its first id is 1."""
     log = shelf.epoch_prefixed()
-    assert (await log.take_over(shelf.claim(3))).next_id == 1
+    assert (await taken_over(log, shelf.claim(3))).next_id == 1
     shelf.register.attempts = 0
     return log
 
@@ -366,7 +366,7 @@ async def test_what_was_published_is_what_a_successor_inherits(shelf: Shelf, liv
         await live.write(log_id, shelf.segment(3, log_id))
     await live.publish(2)
     shelf.remove("3.3")
-    inherited = await shelf.epoch_prefixed().take_over(shelf.claim(4))
+    inherited = await taken_over(shelf.epoch_prefixed(), shelf.claim(4))
     assert names_of(inherited) == ["3.1", "3.2"]
     with pytest.raises(FencedError):
         await live.publish(3)

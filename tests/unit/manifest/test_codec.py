@@ -76,6 +76,7 @@ def test_full_round_trip() -> None:
         replace(STATE, runs=(SortedRun(1, (sst(1),)), STATE.runs[1])),
         replace(STATE, runs=(STATE.runs[1], LONG.runs[0], STATE.runs[0])),
         replace(STATE, destroyed_at_ms=9),
+        replace(STATE, heartbeat_interval_ms=30_000),
         replace(STATE, checkpoints=(checkpoint(2), checkpoint(1)), seq_times=(SeqTime(7, 8),)),
         replace(STATE, parents=(Parent(UUID(int=3), "file:///parent"),)),
         replace(STATE, unknown={"later": 1}),

@@ -35,6 +35,8 @@ class Moody(PutIfAbsentMetaStore):
 
     async def commit(self, ref: VersionRef, payload: bytes) -> CommitOutcome:
         mood, self.moods = (self.moods[0], self.moods[1:]) if self.moods else ("well", ())
+        if mood == "silent":
+            await asyncio.Event().wait()
         if mood == "throttled":
             raise MetaStoreUnavailableError("slow down")
         if mood == "raced":
@@ -191,6 +193,16 @@ async def test_an_edit_judged_on_a_stale_head_is_judged_again(store: MemoryStore
         await sleeper.commit(add(9, replace(state, log_start=50)))
 
 
+async def test_an_edit_that_is_in_already_is_answered_with_the_head(store: MemoryStore) -> None:
+    one, other = driver_of(store), driver_of(store)
+    await one.create(NEW)
+    claimed = await one.commit(ClaimWriter("t", 1))
+    await other.load()
+    newest = await other.commit(add(1, claimed))
+    assert one.head == claimed
+    assert await one.commit(ClaimWriter("t", 1)) == newest
+
+
 async def test_a_fenced_writers_edit_is_refused(store: MemoryStore) -> None:
     state = await grown(store, 1)
     zombie = driver_of(store)
@@ -240,6 +252,18 @@ async def pauses(store: MemoryStore, mood: str) -> list[float]:
     driver._runtime = replace(driver._runtime, clock=clock, rng=Longest())
     await driver.commit(add(2, state))
     return clock.slept
+
+
+async def test_the_deadline_holds_though_no_request_is_ever_answered(store: MemoryStore) -> None:
+    """Whatever time the metastore gives its requests and their repetitions."""
+    driver = driver_of(store)
+    await driver.create(NEW)
+    silent = driver_of(store, "silent", deadline_ms=30)
+    assert await silent.load() is not None
+    with pytest.raises(UnavailableError) as caught:
+        await silent.commit(ClaimWriter("token", 1))
+    assert caught.value.outcome == "unknown"
+    assert silent.contact.last_ms >= 0
 
 
 async def test_who_lost_many_races_goes_again_sooner_than_newcomers(store: MemoryStore) -> None:

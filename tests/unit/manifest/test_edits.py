@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.manifest.edits import AddL0, ClaimWriter, PinWriter, WriterPin
+from slate_async.manifest.edits import AddL0, ClaimWriter, PassFences, PinWriter, WriterPin
 from slate_async.manifest.naming import SstNames
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
 from tests.unit.manifest.test_codec import sst
@@ -31,7 +31,7 @@ def add(number: int, first: int, last: int, **changes: object) -> AddL0:
     return AddL0(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def apply(edit: AddL0 | ClaimWriter | PinWriter, state: ManifestState) -> ManifestState:
+def apply(edit: AddL0 | ClaimWriter | PassFences | PinWriter, state: ManifestState) -> ManifestState:
     new = edit.apply(state)
     assert new is not None
     check_successor(state, new)
@@ -171,3 +171,27 @@ def test_a_flush_says_when_its_rows_were_written() -> None:
     state = apply(add(1, 1, 5, last_write_ms=77), CLAIMED)
     assert state.seq_times == (SeqTime(19, 77),)
     assert apply(add(2, 6, 9), state).seq_times == state.seq_times
+
+
+def test_a_claim_instead_of_a_writer_fences_nobody_else() -> None:
+    for watched, state in (("me", CLAIMED), ("", NEW)):
+        claimed = apply(ClaimWriter("b", 1, instead_of=watched, heartbeat_interval_ms=7), state)
+        assert (claimed.writer_token, claimed.heartbeat_interval_ms) == ("b", 7)
+        assert ClaimWriter("b", 1, instead_of=watched).apply(claimed) is None, "it is in"
+        with pytest.raises(FencedError) as raised:
+            ClaimWriter("c", 1, instead_of=watched).apply(claimed)
+        assert raised.value.outcome == "not_applied"
+    assert apply(ClaimWriter("d", 1), claimed).heartbeat_interval_ms is None
+
+
+def test_fences_are_passed_over_with_the_floor_of_the_writer_who_saw_them() -> None:
+    state = apply(PassFences("me", 12), replace(CLAIMED, writer_epoch=7, log_start=5, log_floor=3))
+    assert (state.log_start, state.log_last_seen, state.log_floor) == (13, 12, 7)
+    further = replace(state, log_start=20)
+    assert PassFences("me", 12).apply(further) is None
+
+
+@pytest.mark.parametrize("log_start", [5, 13])
+def test_fences_are_passed_over_under_the_newest_claim_only_even_if_it_was_in(log_start: int) -> None:
+    with pytest.raises(FencedError):
+        PassFences("me", 12).apply(replace(CLAIMED, writer_token="another", log_start=log_start))

@@ -134,7 +134,9 @@ BASE = ManifestState(
     history_floor=17,
     expiry_floor_ms=1_749_999_940_999,
     seq_times=(SeqTime(10, 1_750_000_000_200), SeqTime(59, 1_750_000_000_900)),
-    required_features=("ingest",),
+    required_features=("ingest", "marker"),
+    store_id=UUID(int=77),
+    marked=True,
     optional_features=("sparkle",),
     unknown={"later": [1, {"x": b"y"}]},
 )
@@ -244,6 +246,8 @@ async def test_a_pinned_full_manifest_of_before_there_were_ingests_is_read() -> 
         ingest_apps=(),
         ingest_seq=0,
         required_features=(),
+        store_id=None,
+        marked=False,
     )
 
 

@@ -17,7 +17,6 @@ from slate_async.manifest.ingests import (
     AdmitIngests,
     Batch,
     CommitIngest,
-    LogIntoL0,
     RegisterIngest,
     RenewIngest,
     ShowIngests,
@@ -28,6 +27,7 @@ from slate_async.manifest.ingests import (
     untold_ingests,
 )
 from slate_async.manifest.lifecycle import RemoveContents
+from slate_async.manifest.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.manifest.state import ManifestState, SstRef, check_successor, l0_units
 from slate_async.sst.names import sst_key
 
@@ -138,6 +138,22 @@ def test_without_a_wal_the_log_stands_in_l0_below_it() -> None:
     assert (new.log_start, new.log_floor, new.log_last_seen) == (8, 3, 7)
     with pytest.raises(ConflictError, match="compacted"):
         edit.apply(replace(state, log_start=6))
+
+
+def test_an_opening_lets_the_log_stand_in_l0() -> None:
+    state = replace(committed(), wal_enabled=False, writer_token="me", writer_epoch=4, log_floor=2)
+    logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
+    edit = TakeLogIntoL0("me", LogIntoL0(5, 70, logged), 600)
+    new = applied(state, edit)
+    assert [one.max_seq for one in new.l0] == [14, 12, *(one.max_seq for one in state.l0)]
+    assert (new.log_start, new.log_floor, new.log_last_seen, new.last_seq) == (71, 4, 70, 14)
+    assert (new.seq_times[-1].seq, new.seq_times[-1].time_ms) == (14, 600)
+    assert edit.apply(new) is None
+    with pytest.raises(ConflictError, match="compacted"):
+        edit.apply(replace(state, log_start=6))
+    for log_start in (5, 71):
+        with pytest.raises(FencedError):
+            edit.apply(replace(state, writer_token="another", log_start=log_start))
 
 
 def test_asked_twice_the_first_answer_stands() -> None:

@@ -119,7 +119,7 @@ FINISHED = replace(
 
 
 def test_detaching_remembers_the_checkpoint_until_it_is_given_back() -> None:
-    detached = applied(DetachParents(SOURCE, frozenset()), FINISHED)
+    detached = applied(DetachParents(SOURCE, FINISHED.version), FINISHED)
     assert detached.parents == (Parent(GRAND, "memory://grand", PIN, detached=True),)
     assert applied(ForgetParent(SOURCE, PIN), detached).parents == ()
 
@@ -140,13 +140,19 @@ def test_a_parent_that_is_still_named_is_not_forgotten() -> None:
 )
 def test_who_may_still_name_a_parents_sst_is_not_detached(state: ManifestState) -> None:
     with pytest.raises(ConflictError):
-        DetachParents(SOURCE, frozenset({VersionRef(4, "read")})).apply(state)
+        DetachParents(SOURCE, 6, frozenset({VersionRef(4, "read")})).apply(state)
 
 
 def test_a_checkpoint_that_was_read_stands_not_in_the_way() -> None:
     ref = VersionRef(5, "read")
     state = replace(FINISHED, checkpoints=(Checkpoint(USERS, ref, NOW, "user", 1),))
-    applied(DetachParents(SOURCE, frozenset({ref})), state)
+    applied(DetachParents(SOURCE, 6, frozenset({ref})), state)
+
+
+def test_a_checkpoint_of_a_version_behind_a_free_head_stands_not_in_the_way() -> None:
+    """A writer pins anew with every flush; what it pins then is the clone's own."""
+    state = replace(FINISHED, checkpoints=(Checkpoint(USERS, VersionRef(6, "unread"), NOW, "writer", 1),))
+    applied(DetachParents(SOURCE, 6), state)
 
 
 def claimed() -> ManifestState:

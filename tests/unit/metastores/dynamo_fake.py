@@ -19,8 +19,10 @@ def answered(code: str, status: int = 400, message: str = "no") -> ClientError:
 
 
 class FakeDynamo:
-    """The calls `DynamoTable` sends. Replicas share ``items``: the copy between regions is taken as instant, so
-    what is tested here is who may write, not what a race of regions does."""
+    """The calls `DynamoTable` sends, answered by one replica. Replicas that share ``items`` are copies at every moment,
+    as those of a strong table; those of an eventual one have items of their own, and whoever tests copies them.
+
+    legacy: whether DescribeGlobalTable knows the table"""
 
     def __init__(
         self, items: dict[tuple[str, str], Json], region: str = "us-east-1", description: Json | None = None
@@ -29,6 +31,7 @@ class FakeDynamo:
         self.meta = SimpleNamespace(region_name=region)
         keys = [{"AttributeName": "name", "KeyType": "HASH"}, {"AttributeName": "item", "KeyType": "RANGE"}]
         self.description = {"TableStatus": "ACTIVE", "KeySchema": keys, **(description or {})}
+        self.legacy = False
         self.asked: list[str] = []
         self.failures: list[tuple[str, Callable[[Callable[[], Json]], Json]]] = []
 
@@ -53,6 +56,14 @@ class FakeDynamo:
     async def describe_table(self, **_: Any) -> Json:
         return self._answer("describe_table", lambda: {"Table": self.description})
 
+    async def describe_global_table(self, **_: Any) -> Json:
+        def known() -> Json:
+            if self.legacy:
+                return {"GlobalTableDescription": {"GlobalTableStatus": "ACTIVE"}}
+            raise answered("GlobalTableNotFoundException")
+
+        return self._answer("describe_global_table", known)
+
     async def get_item(self, *, Key: Json, ConsistentRead: bool, **_: Any) -> Json:
         assert ConsistentRead
         found = self.items.get(_key(Key))
@@ -62,6 +73,12 @@ class FakeDynamo:
         return self._answer("put_item", lambda: self._put(Item, arguments))
 
     def _put(self, item: Json, arguments: Json) -> Json:
+        self.check_condition(item, arguments)
+        self.items[_key(item)] = item
+        return {}
+
+    def check_condition(self, item: Json, arguments: Json) -> None:
+        """Raise the service's answer if the put's condition does not hold."""
         old = self.items.get(_key(item))
         condition = arguments.get("ConditionExpression", "")
         wanted = arguments.get("ExpressionAttributeValues", {})
@@ -72,15 +89,15 @@ class FakeDynamo:
         )
         if not holds:
             raise answered("ConditionalCheckFailedException")
-        self.items[_key(item)] = item
-        return {}
 
     async def query(self, *, ExpressionAttributeValues: Json, **_: Any) -> Json:
         name, prefix = (ExpressionAttributeValues[each]["S"] for each in (":name", ":prefix"))
-        found = [
-            {"item": {"S": item}} for owner, item in sorted(self.items) if owner == name and item.startswith(prefix)
-        ]
-        return self._answer("query", lambda: {"Items": found})
+        return self._answer("query", lambda: self.found(name, prefix))
+
+    def found(self, name: str, prefix: str) -> Json:
+        """What a query finds."""
+        keys = [item for owner, item in sorted(self.items) if owner == name and item.startswith(prefix)]
+        return {"Items": [{"item": {"S": item}} for item in keys]}
 
     async def batch_write_item(self, *, RequestItems: Json) -> Json:
         ((table, requests),) = RequestItems.items()

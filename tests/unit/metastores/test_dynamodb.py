@@ -9,11 +9,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import CredentialRetrievalError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
 from metastores import names
 from metastores.dynamodb import DynamoDBMetaStore, DynamoRegister, create_table
 from metastores.dynamodb_failures import translate
+from metastores.dynamodb_kind import TableKind
 from metastores.dynamodb_table import ATTEMPTS, DynamoTable
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
 from metastores.factories import DynamoDBFactory
@@ -26,14 +27,12 @@ from metastores.testing.metastore_suite import commit, ref
 from tests.unit.metastores.dynamo_fake import FakeDynamo, answered
 
 NAME = "s3://bucket/db"
-EVENTUAL = {"Replicas": [{"RegionName": "eu-west-1"}]}
-STRONG = {**EVENTUAL, "MultiRegionConsistency": "STRONG"}
+STRONG = {"Replicas": [{"RegionName": "eu-west-1"}], "MultiRegionConsistency": "STRONG"}
 TIMEOUT = ReadTimeoutError(endpoint_url="http://x")
 THROTTLED = (
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "RequestLimitExceeded",
-    "ReplicatedWriteConflictException",
 )
 
 
@@ -121,7 +120,7 @@ async def test_a_missing_table_names_the_command() -> None:
 async def test_credentials_never_reach_a_message() -> None:
     client = FakeDynamo({})
     register = DynamoRegister(table_of(client), NAME)
-    for code in ("InvalidSignatureException", "UnrecognizedClientException", "ExpiredTokenException"):
+    for code in ("InvalidSignatureException", "UnrecognizedClientException", "InvalidClientTokenId"):
         client.fail("get_item", answered(code, 400, "signed x-amz-security-token:hunter2" if code[0] != "U" else "no"))
         with pytest.raises(MetaStoreInvalidError) as caught:
             await register.read()
@@ -135,22 +134,6 @@ async def test_a_table_with_other_keys_is_refused() -> None:
     client = FakeDynamo({}, description={"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]})
     with pytest.raises(MetaStoreInvalidError, match="other keys"):
         await DynamoRegister(table_of(client), NAME).compare_and_set(None, b"x")
-
-
-async def test_an_eventual_global_table_has_one_home() -> None:
-    items: dict[tuple[str, str], Any] = {}
-    home, away = FakeDynamo(items, "us-east-1", EVENTUAL), FakeDynamo(items, "eu-west-1", EVENTUAL)
-    objects = MemoryObjects()
-    writer, stranger = store_of(home, objects), store_of(away, objects)
-    await commit(writer, 1, b"x")
-    head = await stranger.latest()
-    assert head is not None
-    for handle in (stranger, store_of(away, objects)):
-        with pytest.raises(MetaStoreInvalidError, match="us-east-1"):
-            await handle.commit(ref(2), b"y")
-    with pytest.raises(MetaStoreInvalidError, match="us-east-1"):
-        await DynamoRegister(table_of(away), NAME, "head").compare_and_set(None, b"y")
-    await commit(writer, 2, b"y")
 
 
 async def test_a_strong_global_table_is_written_from_anywhere() -> None:
@@ -168,15 +151,15 @@ async def test_a_strong_global_table_is_written_from_anywhere() -> None:
 async def test_large_bodies_are_objects_stored_before_their_item() -> None:
     client, objects = FakeDynamo({}), MemoryObjects()
     store = store_of(client, objects)
-    small, large = await commit(store, 1, b"x" * 299_000), await commit(store, 2, b"x" * 300_001)
+    small, large = await commit(store, 1, b"x" * 8_000), await commit(store, 2, b"x" * 8_193)
     assert names.body_key(small) not in objects.objects
     assert names.body_key(large) in objects.objects
-    assert max(len(item.get("value", {}).get("B", b"")) for item in client.items.values()) < 300_001
+    assert max(len(item.get("value", {}).get("B", b"")) for item in client.items.values()) < 8_192
     await commit(store, 3, b"z")
     client.fail("put_item", answered("AccessDeniedException"))
     orphan = ref(4)
     with pytest.raises(MetaStoreInvalidError):
-        await store.commit(orphan, b"x" * 400_000)
+        await store.commit(orphan, b"x" * 10_000)
     assert names.body_key(orphan) in objects.objects
     await commit(store, 4, b"z")
     assert await store.collect([]) == 4
@@ -231,7 +214,7 @@ async def test_create_table_twice_and_with_capacity(s3_endpoint: str, aws_enviro
     table = DynamoTable("provisioned", **where)
     description = (await table.call("describe_table", TableName="provisioned"))["Table"]
     assert description["ProvisionedThroughput"]["WriteCapacityUnits"] == 6
-    assert not await table.is_eventual()
+    assert await table.kind() is TableKind.SINGLE
     await table.close()
     absent = DynamoDBFactory("absent", **where)
     with pytest.raises(MetaStoreInvalidError, match="create-table"):
@@ -349,3 +332,91 @@ async def test_a_silent_conditional_write_is_sent_once_and_its_outcome_unknown()
 def test_a_connection_error_of_unknown_cause_is_unknown() -> None:
     error = EndpointConnectionError(endpoint_url="http://x", error=ConnectionResetError())
     assert isinstance(translate(error, "t"), OutcomeUnknownError)
+
+
+EXPIRED = (
+    answered("ExpiredTokenException", message="The security token included in the request is expired"),
+    answered("RequestExpired"),
+    answered("InvalidSignatureException", message="Signature expired: 20260101T000000Z is now earlier than"),
+    RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
+    CredentialRetrievalError(provider="process", error_msg="the helper failed"),
+)
+
+
+@pytest.mark.parametrize("error", EXPIRED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("operation", ["get_item", "put_item"])
+async def test_expired_credentials_are_waited_out(error: Exception, operation: str) -> None:
+    client, pauses = FakeDynamo({}), Pauses()
+    register = DynamoRegister(table_of(client, pauses), NAME)
+    client.fail(operation, error, times=3)
+    assert isinstance(await register.compare_and_set(None, b"x"), Committed)
+    assert len(pauses.slept) == 3
+    assert register.stats.throttles == 0
+    client.fail("put_item", error, times=100)
+    won = await register.read()
+    assert won is not None
+    with pytest.raises(MetaStoreUnavailableError):
+        await register.compare_and_set(won.tag, b"y")
+    assert await register.read() == won
+
+
+async def test_a_write_conflict_between_regions_is_sent_again_and_counted_apart() -> None:
+    client = FakeDynamo({})
+    register = DynamoRegister(table_of(client), NAME)
+    client.fail("put_item", answered("ReplicatedWriteConflictException"), times=3)
+    assert isinstance(await register.compare_and_set(None, b"x"), Committed)
+    assert (register.stats.write_conflicts, register.stats.throttles, register.stats.retries) == (3, 0, 3)
+
+
+async def test_a_table_just_created_may_be_unknown_for_a_while() -> None:
+    client = FakeDynamo({})
+
+    async def create(**_: object) -> dict[str, object]:
+        return {}
+
+    client.create_table = create  # type: ignore[attr-defined]
+    client.fail("describe_table", answered("ResourceNotFoundException"), times=5)
+    assert await create_table(table_of(client), None) is True
+    client.fail("describe_table", answered("AccessDeniedException"))
+    with pytest.raises(MetaStoreInvalidError, match="AccessDenied"):
+        await create_table(table_of(client), None)
+
+
+async def test_deletes_go_on_while_they_get_something_done() -> None:
+    client = FakeDynamo({})
+    store = store_of(client)
+    for version in range(1, 22):
+        await commit(store, version, b"x")
+    assert await store.collect([]) == 20
+    assert client.asked.count("batch_write_item") == 20 > ATTEMPTS
+    assert sum(item.startswith("body#") for _, item in client.items) == 1
+
+
+async def test_deletes_that_get_nothing_done_are_given_up() -> None:
+    client = FakeDynamo({})
+    store = store_of(client)
+    for version in (1, 2):
+        await commit(store, version, b"x")
+
+    async def idle(*, RequestItems: dict[str, Any]) -> dict[str, Any]:
+        client.asked.append("batch_write_item")
+        return {"UnprocessedItems": RequestItems}
+
+    client.batch_write_item = idle  # type: ignore[method-assign]
+    with pytest.raises(MetaStoreUnavailableError, match="unprocessed"):
+        await store.collect([])
+    assert client.asked.count("batch_write_item") == ATTEMPTS
+
+
+async def test_a_request_in_back_off_does_not_outlive_its_client() -> None:
+    client = FakeDynamo({})
+    client.fail("get_item", answered(THROTTLED[0]), times=100)
+
+    async def closing(seconds: float) -> None:
+        await table.close()
+
+    table = DynamoTable("table", runtime=MetaRuntime(sleep=closing), client=client)
+    with pytest.raises(MetaStoreInvalidError, match="closed"):
+        await DynamoRegister(table, NAME).read()
+    assert client.asked.count("get_item") == 1
+    assert table._client is None

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import CredentialRetrievalError
 
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.objectstore.protocol import CREATE
+from slate_async.objectstore.s3 import AiobotocoreS3Store
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.system import system_runtime
 
@@ -102,3 +105,32 @@ async def test_an_unknown_profile_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     for client in CLIENTS:
         with pytest.raises(InvalidError, match="nobody"):
             await _put(f"s3://bucket?client={client}&region=us-east-1")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
+        CredentialRetrievalError(provider="process", error_msg="the helper failed"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_credentials_that_could_not_be_renewed_are_waited_for(error: Exception) -> None:
+    async def signing(client: object) -> None:
+        raise error
+
+    store = AiobotocoreS3Store("bucket", system_runtime(), region="eu-west-1")
+    with pytest.raises(UnavailableError) as raised:
+        await store._send("key", CREATE, signing)
+    assert raised.value.outcome == "not_applied"
+    await store.close()
+
+
+async def test_another_runtime_error_is_a_bug() -> None:
+    async def broken(client: object) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    store = AiobotocoreS3Store("bucket", system_runtime(), region="eu-west-1")
+    with pytest.raises(RuntimeError, match="event loop"):
+        await store._send("key", CREATE, broken)
+    await store.close()

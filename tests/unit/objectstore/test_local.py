@@ -23,6 +23,7 @@ from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.protocol import CREATE, Match, ObjectChangedError, ObjectNotFoundError, Span
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
+from tests.engine import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -408,3 +409,17 @@ async def test_a_cancelled_put_leaves_no_temporary_file_behind_for_long(store: L
     await store.put("b", b"")
     await store.close()
     assert [name for name in _files(tmp_path) if name.startswith("%tmp")] == []
+
+
+async def test_a_beginning_that_was_cancelled_is_begun_again(tmp_path: Path, runtime: Runtime) -> None:
+    """All puts of a store share it, so its end must not be theirs."""
+    store = LocalStore(tmp_path / "db", runtime)
+    putting = asyncio.ensure_future(store.put("a", b"1"))
+    await until(lambda: store._opening is not None, "the beginning")
+    assert store._opening is not None
+    store._opening.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await putting
+    await store.put("b", b"2")
+    assert (await store.get("b")).data == b"2"
+    await store.close()

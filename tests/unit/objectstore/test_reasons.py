@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slate_async.errors import InvalidError, UnavailableError
+from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.objectstore.failures import plain, reason, refused
 from slate_async.objectstore.obstore_store import S3, ObstoreStore
 from slate_async.objectstore.protocol import CREATE
@@ -130,3 +131,20 @@ async def test_an_operation_that_keeps_failing_is_told_to_the_log_once(
     assert len(told) == (1 if attempts > 3 else 0)
     assert all("get failed 3 times" in text and "connection refused" in text for text in told)
     await store.close()
+
+
+async def test_a_client_that_is_made_while_the_store_is_closed_is_not_kept() -> None:
+    made = asyncio.Event()
+
+    async def slowly() -> object:
+        await made.wait()
+        return object()
+
+    store = ObstoreStore(slowly, S3, "s3://bucket")
+    reading = asyncio.ensure_future(store.get("a"))
+    await asyncio.sleep(0)
+    await store.close()
+    made.set()
+    with pytest.raises(ClosedError):
+        await reading
+    assert store._client is None

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from slate_async.errors import InvalidError, SlateError, UnavailableError
+from slate_async.errors import ConfigError, InvalidError, NotFoundError, SlateError, UnavailableError
 from slate_async.objectstore.protocol import (
     CREATE,
     OVERWRITE,
@@ -148,11 +148,11 @@ async def test_a_connection_refused_was_not_applied(client: str, monkeypatch: py
         (409, "ConditionalRequestConflict", CREATE, UnavailableError, "not_applied"),
         (409, "ConditionalRequestConflict", Match('"e"'), UnavailableError, "not_applied"),
         (404, "NoSuchKey", Match('"e"'), ObjectChangedError, "not_applied"),
-        (404, "NoSuchBucket", Match('"e"'), InvalidError, "not_applied"),
-        (404, "NoSuchBucket", CREATE, InvalidError, "not_applied"),
-        (403, "AccessDenied", CREATE, InvalidError, "not_applied"),
-        (403, "SignatureDoesNotMatch", OVERWRITE, InvalidError, "not_applied"),
-        (501, "NotImplemented", CREATE, InvalidError, "not_applied"),
+        (404, "NoSuchBucket", Match('"e"'), NotFoundError, "not_applied"),
+        (404, "NoSuchBucket", CREATE, NotFoundError, "not_applied"),
+        (403, "AccessDenied", CREATE, ConfigError, "not_applied"),
+        (403, "SignatureDoesNotMatch", OVERWRITE, ConfigError, "not_applied"),
+        (501, "NotImplemented", CREATE, ConfigError, "not_applied"),
         (503, "SlowDown", CREATE, UnavailableError, "not_applied"),
     ],
 )
@@ -180,8 +180,8 @@ async def test_answers_to_puts(
     ("status", "code", "kind"),
     [
         (404, "NoSuchKey", ObjectNotFoundError),
-        (404, "NoSuchBucket", InvalidError),
-        (403, "AccessDenied", InvalidError),
+        (404, "NoSuchBucket", NotFoundError),
+        (403, "AccessDenied", ConfigError),
         (416, "InvalidRange", InvalidError),
     ],
 )

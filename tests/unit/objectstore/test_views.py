@@ -25,7 +25,9 @@ async def test_conditions_become_none() -> None:
     assert await objects.replace("a", b"5", first) is None
     assert await objects.get("a") == StoredObject(b"4", second)
     third = await objects.put("b", b"6")
-    assert [found async for found in objects.list("")] == [ListedObject("a", second), ListedObject("b", third)]
+    listed = [found async for found in objects.list("")]
+    times = [info.last_modified_ms async for info in store.list()]
+    assert listed == [ListedObject("a", second, times[0]), ListedObject("b", third, times[1])]
     assert [found.key async for found in objects.list("", "a")] == ["b"]
     await objects.delete(["a", "b", "c"])
     assert [info async for info in store.list()] == []

@@ -104,7 +104,7 @@ async def test_scans_that_look_and_scans_that_stream_agree(seed: int, monkeypatc
 
 
 async def test_a_short_scan_of_cached_blocks_opens_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = StoredTables()
+    stored = StoredTables(1 << 20)
     rows = [Version(b"%04d" % i, b"v%d" % i, i + 1) for i in range(500)]
     view = ReadView([memtable_of([Version(b"0100", b"new", 1000)])], [stored.table(rows, (9,))], [], turns=turns())
     await stored.upload()

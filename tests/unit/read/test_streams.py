@@ -15,9 +15,8 @@ from slate_async.read.scan import Scan
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import RunStream
 from slate_async.read.view import ReadView
-from slate_async.runtime.turns import FairTurns
 from slate_async.types import MAX_SEQ
-from tests.read_model import StillClock, turns
+from tests.read_model import free_turns, turns
 from tests.unit.format.rows import R, rows_of, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
 
@@ -93,18 +92,11 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
     assert [row for batch in batches for row in rows_of(batch)] == [row for row in rows if row.seq <= max_seq]
 
 
-class StoppedClock(StillClock):
-    """A clock whose monotonic time stands, so that nobody is ever due for a turn."""
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
 @pytest.mark.parametrize("limit", [None, 1500])
 async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
     rows = rows_from(0)
     run, _ = run_of(rows)
-    free = FairTurns(StoppedClock())
+    free = free_turns()
     view = ReadView([], [], [run], turns=free)
     scan = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, lambda: None, limit=limit)
     batches = [batch async for batch in scan.batches(max_rows=700)]
@@ -115,7 +107,7 @@ async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
 
 async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> None:
     run, _ = run_of(rows_from(0))
-    free = FairTurns(StoppedClock())
+    free = free_turns()
     fenced = False
 
     def check() -> None:

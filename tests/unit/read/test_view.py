@@ -14,7 +14,7 @@ from slate_async.read import KeyRange, ReadView, Run, Table
 from slate_async.read.together import AT_ONCE, together
 from slate_async.runtime.turns import CALLS_PER_LOOK
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
-from tests.read_model import FakeTable, Version, run, table, tombstone, turns, versions
+from tests.read_model import FakeTable, Version, free_turns, run, table, tombstone, turns, versions
 
 
 def memtable(*rows: Version) -> Memtable:
@@ -53,7 +53,9 @@ def test_memory_answers_without_the_store() -> None:
 
 async def test_tables_are_skipped_by_key_range() -> None:
     low, high = table([Version(b"a", b"1", 1), Version(b"c", b"1", 2)]), table([Version(b"x", b"1", 3)])
-    view = ReadView([], [high, low], [run([Version(b"b", b"r", 0), Version(b"y", b"r", 0)], tables=2)], turns=turns())
+    view = ReadView(
+        [], [high, low], [run([Version(b"b", b"r", 0), Version(b"y", b"r", 0)], tables=2)], turns=free_turns()
+    )
     assert view.get_now(b"d", 0) is None
     assert await view.get(b"0", 0) is None
     assert view.get_now(b"a", 0) is NEEDS_IO

@@ -74,7 +74,7 @@ async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> l
 async def test_each_change_is_in_one_micro_batch_whoever_plans(kind: Kind, tmp_path: Path) -> None:
     """Planners come and go, done or not done with a micro-batch, while everything is compacted and collected."""
     rng = random.Random(3)
-    settings = kind.settings(manifest_poll_interval_ms=20, gc_min_age_ms=0, retention_ms=3_600_000)
+    settings = kind.settings(manifest_poll_interval_ms=20, gc_min_age_ms=0, version_keep_ms=0, retention_ms=3_600_000)
     async with slate.open(tmp_path, settings=settings) as db:
         await write(db, rng, 10)
         async with planning(tmp_path) as planner:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slate_async.errors import CorruptionError
 from slate_async.format.filter import key_hash
@@ -57,6 +59,52 @@ async def test_a_short_scan_reads_a_block_at_hand(reverse: bool) -> None:
     wanted = [rows[number].key for number in ((KEY - 1, KEY - 2, KEY - 3) if reverse else (KEY, KEY + 1, KEY + 2))]
     assert look(True) == look(False) == wanted
     assert (store.read_at_once, len(store.reads)) == (1, 1)
+
+
+BRIEF = st.integers(97, 116).map(lambda letter: bytes([letter]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    rows=st.lists(st.tuples(BRIEF, st.integers(1, 9)), min_size=1, max_size=20, unique=True),
+    start=st.none() | BRIEF,
+    end=st.none() | BRIEF,
+    count=st.integers(1, 30),
+    max_seq=st.integers(0, 10),
+    reverse=st.booleans(),
+    reading=st.integers(0, 8),
+)
+async def test_the_first_rows_of_several_blocks(
+    rows: list[tuple[bytes, int]],
+    start: bytes | None,
+    end: bytes | None,
+    count: int,
+    max_seq: int,
+    reverse: bool,
+    reading: int,
+) -> None:
+    """What a look finds are the first live rows, however many blocks it may read; it ends only where they do."""
+    stored = sorted(
+        (R(key, b"%d" % seq, seq, kind=seq % 5 == 0) for key, seq in rows), key=lambda row: (row.key, -row.seq)
+    )
+    stored = [row._replace(value=b"") if row.kind else row for row in stored]
+    reader = reader_of(StoreAtHand(), sst_of(stored, block_bytes=60), cache=BlockCache(64 << 20))
+    await reader.load()
+    reader.drop_cached()
+    newest = {row.key: row for row in sorted(stored, key=lambda row: row.seq) if row.seq <= max_seq}
+    inside = [
+        (key, None if row.kind else row.value)
+        for key, row in sorted(newest.items(), reverse=reverse)
+        if (start is None or key >= start) and (end is None or key < end)
+    ]
+    found = reader.first_rows(start, end, count, max_seq, 0, reverse, False, reading)
+    if found is not None:
+        pairs, hides, ended = found
+        assert pairs == inside[: len(pairs)]
+        assert len(pairs) <= count
+        assert hides or None not in [value for _, value in pairs]
+        assert len(pairs) == len(inside) or not ended
+        assert pairs or (ended and not inside)
 
 
 async def test_scans_read_what_is_at_hand() -> None:

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slate_async.errors import InvalidError
-from slate_async.format.block import decode_block
+from slate_async.format.block import open_block
 from slate_async.format.block_encoding import encode_block
 from slate_async.format.columns import NO_EXPIRY
-from slate_async.sst.cache import BlockCache
+from slate_async.sst.cache import BLOCKS_PER_INDEX, BlockCache
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.types import PUT, RowHit
 from tests.unit.format.rows import R, columns_of, row_lists, sample_rows, sorted_rows
 
 
 def block_of(rows: list[R]) -> LoadedBlock:
-    return LoadedBlock(decode_block(encode_block(columns_of(rows)), object_name="o"))
+    return LoadedBlock(open_block(encode_block(columns_of(rows)), object_name="o"))
 
 
 def blocks(count: int) -> list[LoadedBlock]:
@@ -127,6 +127,68 @@ def test_retired_lookups_go_before_blocks_and_others_bit_by_bit() -> None:
     assert cache.stats().blocks == 3
 
 
+class Held:
+    """An index of somebody."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.used = False
+        self.dropped = False
+
+    def drop_index(self) -> None:
+        self.dropped = True
+
+
+def test_indexes_count_and_go_when_there_are_too_many() -> None:
+    cache = BlockCache(10_000)
+    indexes = [Held(2_500) for _ in range(4)]
+    for index in indexes[:3]:
+        cache.keep_index(index)
+    assert (cache.stats().bytes, cache.stats().index_bytes) == (7_500, 7_500)
+    indexes[0].used = indexes[2].used = True
+    indexes[1].used = False
+    cache.keep_index(indexes[3])
+    assert [index.dropped for index in indexes] == [False, True, False, False]
+    assert (cache.stats().index_bytes, cache.stats().index_evictions) == (7_500, 1)
+    cache.keep_index(indexes[3])
+    assert cache.stats().index_bytes == 7_500, "the same one is kept once"
+
+
+def test_blocks_make_room_for_indexes_and_keep_a_quarter() -> None:
+    (block,) = blocks(1)
+    cache = BlockCache(4 * block.nbytes)
+    for number in range(4):
+        cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
+    cache.keep_index(Held(2 * block.nbytes))
+    assert (cache.stats().blocks, cache.stats().bytes) == (2, 4 * block.nbytes)
+    large = Held(100 * block.nbytes)
+    cache.keep_index(large)
+    assert not large.dropped, "one alone stays, or every read would read it anew"
+    assert cache.stats().blocks == 1
+
+
+def test_an_index_nobody_uses_goes_as_blocks_come_and_go() -> None:
+    (block,) = blocks(1)
+    used, idle = Held(100), Held(100)
+    cache = BlockCache(2 * block.nbytes + 200)
+    cache.keep_index(idle)
+    cache.keep_index(used)
+    for number in range(4 * BLOCKS_PER_INDEX):
+        used.used = True
+        cache.put(b"o", number, block_of([R(b"k%06d" % number, b"v" * 997)]))
+    assert (used.dropped, idle.dropped) == (False, True)
+    assert cache.stats().index_bytes == 100
+    for number in range(4 * BLOCKS_PER_INDEX):
+        cache.put(b"p", number, block_of([R(b"k%06d" % number, b"v" * 997)]))
+    assert not used.dropped, "the last one stays"
+
+
+def test_a_cache_without_capacity_counts_no_index() -> None:
+    cache, index = BlockCache(0), Held(100)
+    cache.keep_index(index)
+    assert (cache.stats().bytes, index.dropped) == (0, False)
+
+
 def test_a_lookup_larger_than_its_share_is_not_kept() -> None:
     cache, large = BlockCache(1000), Made(501)
     cache.keep(large)
@@ -158,7 +220,7 @@ def test_lookups_agree_with_a_search_by_hand(unsorted: list[R], probe: bytes, ma
     rows = sorted_rows(unsorted)
     block = block_of(rows)
     for key in {probe, *(row.key for row in rows)}:
-        assert block.lower_bound(key) == sum(row.key < key for row in rows)
+        assert block.raw.lower_bound(key) == sum(row.key < key for row in rows)
         visible = [at for at, row in enumerate(rows) if row.key == key and row.seq <= max_seq]
         found = block.find(key, max_seq)
         if visible:

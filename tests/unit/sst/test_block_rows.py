@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_async.format.columns import NO_EXPIRY
+from slate_async.format.block import open_block
+from slate_async.format.block_encoding import encode_block
+from slate_async.format.columns import NO_EXPIRY, Columns
 from slate_async.sst import block_rows
 from slate_async.sst.block_rows import GROUP_ROWS, MOST_BYTES, WORTH_LOOKS, BlockRows
 from slate_async.sst.cache import BlockCache
@@ -15,7 +17,7 @@ from tests.unit.format.rows import R, sst_of
 from tests.unit.sst.support import CountingStore, reader_of
 
 CACHE = BlockCache(1 << 20)
-KEYS = st.binary(max_size=2)
+KEYS = st.binary(min_size=1, max_size=2)
 PUTS = st.tuples(KEYS, st.binary(max_size=3), st.integers(1, 20)).map(lambda row: Version(*row))
 MORTAL = st.tuples(KEYS, st.just(b""), st.integers(1, 20), st.sampled_from([PUT, DELETE]), st.just(5))
 ROWS = st.lists(
@@ -25,6 +27,11 @@ ROWS = st.lists(
     unique_by=lambda row: (row.key, row.seq),
 )
 DISTINCT_PUTS = st.lists(PUTS, min_size=1, max_size=60, unique_by=lambda row: row.key)
+
+
+def block_of(rows: Columns) -> BlockRows:
+    """``rows`` as a block holds them."""
+    return BlockRows(open_block(encode_block(rows), object_name="o"))
 
 
 def shown(rows: list[Version], max_seq: int, now_ms: int) -> dict[bytes, bytes | None]:
@@ -58,7 +65,7 @@ def test_first_rows(
 ) -> None:
     if start is not None and end is not None and start >= end:
         return
-    block = BlockRows(columns(newest_first(rows)))
+    block = block_of(columns(newest_first(rows)))
     found = (block.last if reverse else block.first)(start, end, count, max_seq, now_ms, whole, at_edge, CACHE)
     inside = {
         key: value
@@ -87,27 +94,27 @@ def test_first_rows(
 
 def test_what_every_reader_sees() -> None:
     plain = [Version(b"%d" % i, b"", 10 - i) for i in range(5)]
-    assert BlockRows(columns(plain)).columns.seen_from == 10
-    assert BlockRows(columns(plain, with_expiry=True)).columns.seen_from == 10
+    assert block_of(columns(plain)).seen_from == 10
+    assert block_of(columns(plain, with_expiry=True)).seen_from == 10
     for odd in (Version(b"9", b"", 1, DELETE), Version(b"9", b"", 1, PUT, 5), Version(b"4", b"", 1)):
-        assert BlockRows(columns([*plain, odd])).columns.seen_from is None
+        assert block_of(columns([*plain, odd])).seen_from is None
 
 
 def test_few_rows_become_objects() -> None:
     rows = [Version(b"%04d" % i, b"v", 1) for i in range(1000)]
-    found = BlockRows(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, False, True, CACHE)
+    found = block_of(columns(rows)).first(b"0500", None, 3, MAX_SEQ, 0, False, True, CACHE)
     assert found == ([(b"0500", b"v"), (b"0501", b"v"), (b"0502", b"v")], False, False)
     assert block_rows.SAMPLE_EVERY < 1000
 
 
 def test_a_merge_operand_is_not_for_a_look() -> None:
     rows = columns([Version(b"a", b"+1", 5, MERGE, NO_EXPIRY)])
-    assert BlockRows(rows).first(None, None, 1, 9, 0, False, True, CACHE) is None
-    assert BlockRows(rows).last(None, None, 1, 9, 0, False, True, CACHE) is None
+    assert block_of(rows).first(None, None, 1, 9, 0, False, True, CACHE) is None
+    assert block_of(rows).last(None, None, 1, 9, 0, False, True, CACHE) is None
 
 
 def test_backwards_a_key_whose_newest_version_was_cut_off_is_left_out() -> None:
-    rows = BlockRows(columns([Version(b"a", b"", 9), Version(b"b", b"new", 3), Version(b"b", b"old", 2)]))
+    rows = block_of(columns([Version(b"a", b"", 9), Version(b"b", b"new", 3), Version(b"b", b"old", 2)]))
     assert rows.last(None, None, 1, 9, 0, False, True, CACHE) is None
     assert rows.last(None, None, 2, 9, 0, False, True, CACHE) == ([(b"b", b"new")], True, False)
 
@@ -124,7 +131,7 @@ def test_backwards_a_key_whose_newest_version_was_cut_off_is_left_out() -> None:
 def test_groups_say_what_the_block_says(
     first: int, count: int, length: int, asked: int, edge: bool, open_start: bool, open_end: bool
 ) -> None:
-    made = BlockRows(columns([Version(b"%03d" % i, b"v%d" % i, 1) for i in range(0, 2 * count, 2)]))
+    made = block_of(columns([Version(b"%03d" % i, b"v%d" % i, 1) for i in range(0, 2 * count, 2)]))
     start, end = (None if open_start else b"%03d" % first), (None if open_end else b"%03d" % (first + length + 1))
     for look in (made.first, made.last):
         made._looks, made._keeps = WORTH_LOOKS - 2, False
@@ -159,7 +166,7 @@ async def test_a_block_that_is_read_in_part_again_keeps_groups_of_rows() -> None
 
 async def test_groups_that_the_cache_has_no_room_for_are_not_kept() -> None:
     rows = [R(b"%0500d" % i, b"v") for i in range(20)]
-    cache = BlockCache(15_000)
+    cache = BlockCache(17_000)
     reader = reader_of(CountingStore(), sst_of(rows, block_bytes=40_000), cache=cache)
     (block,) = await reader.load_blocks([0], fill_cache=True)
     assert cache.stats().blocks == 1
@@ -170,7 +177,7 @@ async def test_groups_that_the_cache_has_no_room_for_are_not_kept() -> None:
 
 
 def test_groups_are_not_made_of_blocks_with_large_rows() -> None:
-    rows = BlockRows(columns([Version(b"a", b"v" * MOST_BYTES, 1)]))
+    rows = block_of(columns([Version(b"a", b"v" * MOST_BYTES, 1)]))
     for _ in range(WORTH_LOOKS + 1):
         assert rows.first(None, None, 1, MAX_SEQ, 0, False, True, CACHE) is not None
     assert not rows.groups

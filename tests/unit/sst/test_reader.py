@@ -379,3 +379,27 @@ async def test_readers_of_one_content_share_its_blocks_and_of_another_do_not() -
     assert await got(readers[0], key) == await got(readers[1], key)
     assert [len(store.reads) for store in stores] == [2, 1, 0]
     assert (await got(readers[2], rows[12].key)) == hit(rows[12]._replace(value=rows[12].value[::-1]))
+
+
+async def test_an_index_that_had_to_go_is_read_again_and_every_answer_stays_right() -> None:
+    """Two SSTs whose indexes do not fit together, read in turn, by single keys and scans."""
+    rows, store = big_rows(), CountingStore()
+    encoded = big_sst(rows)
+    meta = await reader_of(CountingStore(), encoded).load()
+    cache = BlockCache(2 * meta.nbytes)
+    one, two = (reader_of(store, encoded, cache=cache, key=key) for key in ("sst/one", "sst/two"))
+    for number in range(0, len(rows), 400):
+        row = rows[number]
+        scan = one.scan(row.key, None)
+        first = await anext(scan)
+        assert await got(one, row.key) == hit(row)
+        assert (one.loaded, two.loaded) == (True, False)
+        assert await got(two, row.key) == hit(row)
+        assert (one.loaded, two.loaded) == (False, True)
+        assert one.probe(row.key, key_hash(row.key), LATEST, True) is NEEDS_IO
+        assert first.keys[0].as_py() == row.key
+        assert (await anext(scan)).keys[0].as_py() > row.key, "what goes on has the index still"
+        await scan.aclose()
+        two.drop_index()
+    assert cache.stats().index_evictions >= 5
+    assert cache.stats().bytes <= cache.capacity_bytes

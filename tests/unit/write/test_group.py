@@ -26,8 +26,8 @@ async def test_a_crowd_is_told_of_once() -> None:
 async def test_a_failure_is_untold_until_each_write_was_told() -> None:
     group = CommitGroup()
     group.writes = 3
-    waiting = asyncio.create_task(group.wait())
-    cancelled = asyncio.create_task(group.wait())
+    waiting = asyncio.create_task(group.wait(1))
+    cancelled = asyncio.create_task(group.wait(2))
     await asyncio.sleep(0)
     group.fail(lambda: ClosedError("closed"))
     cancelled.cancel()  # in the turn in which it failed: it has not heard
@@ -35,8 +35,24 @@ async def test_a_failure_is_untold_until_each_write_was_told() -> None:
         await waiting
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()
-    for _ in range(2):
+    for write in (2, 3):
         assert group.untold
         with pytest.raises(ClosedError):
-            await group.wait()
+            await group.wait(write)
+    assert not group.untold
+
+
+async def test_waits_are_not_counted_but_writes_that_were_told() -> None:
+    group = CommitGroup()
+    group.writes = 2
+    waiting = [asyncio.create_task(group.wait(write)) for write in (1, 1, None)]
+    await asyncio.sleep(0)
+    group.fail(lambda: ClosedError("closed"))
+    assert [type(end) for end in await asyncio.gather(*waiting, return_exceptions=True)] == [ClosedError] * 3
+    for write in (1, None):
+        with pytest.raises(ClosedError):
+            await group.wait(write)
+    assert group.untold
+    with pytest.raises(ClosedError):
+        await group.wait(2)
     assert not group.untold

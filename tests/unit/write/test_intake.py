@@ -10,6 +10,7 @@ import pytest
 from slate_async.errors import ClosedError
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
+from slate_async.write import intake
 from slate_async.write.admission import Admission
 from slate_async.write.batch import WriteBatch, rows_of
 from slate_async.write.intake import Intake
@@ -41,6 +42,7 @@ class Bench:
     flush: int = 10_000
     segment: int = 10_000
     skip: int = 10_000
+    most: int = 1 << 30
     clock: TurnedClock = field(default_factory=TurnedClock)
     told: list[str] = field(default_factory=list)
 
@@ -52,6 +54,7 @@ class Bench:
             admission=self.admission,
             last_seq=0,
             tick_ms=0,
+            most_bytes=self.most,
             skip_bytes=self.skip,
             flush_bytes=self.flush,
             clock=self.clock,
@@ -208,3 +211,62 @@ async def test_refused_writes_change_nothing() -> None:
         await bench.row(1)
     assert bench.intake.last_seq == 1
     assert bench.admission.used == ROW
+
+
+async def test_a_row_that_the_log_object_before_it_cannot_hold_begins_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "MAX_BATCH_BYTES", 100)
+    bench = Bench()
+    for number in range(3):
+        await bench.row(number, b"x" * 56)
+    assert [segment.nbytes for segment in bench.tables.queue] == [60, 60]
+    bench = Bench()
+    await bench.row(0, b"x" * 36)
+    await bench.row(1, b"x" * 56)
+    assert not bench.tables.queue
+
+
+async def test_a_log_object_holds_no_more_than_may_be_decoded() -> None:
+    bench = Bench(most=3 * (60 + intake.STORED_ROW_BYTES))
+    for number in range(4):
+        await bench.row(number, b"x" * 56)
+    assert [segment.nbytes for segment in bench.tables.queue] == [180]
+
+
+async def test_a_full_log_lets_no_row_in_until_something_leaves_it() -> None:
+    bench = Bench()
+    full = True
+    bench.admission._full = lambda: full
+    await bench.row(0)  # nothing else is in
+    assert not bench.now(1)
+    waiting = asyncio.create_task(bench.row(1))
+    await asyncio.sleep(0)
+    assert (bench.admission.waiting, bench.told[-1]) == (1, "relieve")
+    full = False
+    bench.admission.release(ROW)
+    await waiting
+
+
+async def test_a_life_begins_by_the_own_clock_where_the_last_write_time_is_far_ahead() -> None:
+    bench = Bench()
+    year = 365 * 86_400_000
+    bench.intake.tick_ms = bench.clock.ms + year  # inherited
+    batch = WriteBatch()
+    batch.put(b"batch", b"v", ttl=5)
+    await bench.intake.batch(rows_of(batch))
+    await bench.intake.row(b"row", b"v", PUT, 5000)
+    assert bench.intake.row_now(b"now", b"v", PUT, 5000) is not None
+    for key in (b"batch", b"row", b"now"):
+        hit = bench.tables.active.table.get(key, MAX_SEQ)
+        assert hit is not None
+        assert (hit.create_ms, hit.expire_ms) == (1000 + year, 1000 + intake.CLOCK_SKEW_MS + 5000)
+
+
+async def test_a_life_begins_with_the_write_time_where_the_own_clock_is_a_little_behind() -> None:
+    bench = Bench()
+    bench.intake.tick_ms = bench.clock.ms + intake.CLOCK_SKEW_MS
+    await bench.intake.row(b"row", b"v", PUT, 5000)
+    hit = bench.tables.active.table.get(b"row", MAX_SEQ)
+    assert hit is not None
+    assert hit.expire_ms == hit.create_ms + 5000

@@ -53,6 +53,16 @@ def test_enough_bytes_a_crowd_or_force_end_the_wait() -> None:
     assert delay(forced=True) == 0
 
 
+def test_without_at_once_only_the_interval_bytes_and_force_count() -> None:
+    patient = replace(POLICY, at_once=False)
+    assert delay(patient, in_flight=0) == pytest.approx(0.08)
+    assert delay(patient, in_flight=0, last_start=NEVER) == 0, "the first write after a pause goes at once"
+    assert delay(patient, waiting=10 * CROWD) == pytest.approx(0.08)
+    assert delay(patient, in_flight=0, waking=True) == pytest.approx(0.08)
+    assert delay(patient, pending_bytes=1000) == delay(patient, forced=True) == 0
+    assert delay(replace(patient, min_gap_s=0.5), in_flight=0) == pytest.approx(0.48)
+
+
 def test_who_is_being_told_of_a_flush_may_write_for_the_next_one() -> None:
     assert delay(in_flight=0, waking=True, last_start=NEVER) == pytest.approx(0.1)
     assert delay(waking=True, last_start=4.0) == pytest.approx(0.1)

@@ -29,12 +29,18 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 ENGINE: Sequence[Scenario] = tuple(
-    engine_scenario(f"engine-{name}", f"the engine with the log {name}, all faults", **fixed)
+    engine_scenario(f"engine-{name}", f"the engine with the log {name}, all faults", early_flushes=True, **fixed)
     for name, fixed in KINDS.items()
 )
 
 INGEST: Sequence[Scenario] = tuple(
-    engine_scenario(f"engine-ingest-{name}", f"the same with the log {name}, and bulk ingests", ingesters=2, **fixed)
+    engine_scenario(
+        f"engine-ingest-{name}",
+        f"the same with the log {name}, and bulk ingests",
+        ingesters=2,
+        early_flushes=True,
+        **fixed,
+    )
     for name, fixed in KINDS.items()
 )
 

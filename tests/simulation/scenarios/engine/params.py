@@ -28,6 +28,7 @@ class Params:
     lag: how many log positions a follower reads at most in one round
     bite: how many log positions a compactor takes at most, where it takes the log
     ingesters: drivers of bulk ingests; only where a scenario says so
+    early_flushes: whether some writers flush to L0 after few log objects or milliseconds; only where a scenario says so
     """
 
     protocol: LogProtocol
@@ -55,6 +56,7 @@ class Params:
     l0_rows: int
     l0_flushes: float
     ingesters: int = 0
+    early_flushes: bool = False
 
     @classmethod
     def draw(cls, rng: random.Random, fixed: Mapping[str, Any]) -> Params:
@@ -108,7 +110,15 @@ class Params:
             "skip_memtable_bytes": rng.choice((8, 1_000)),
             "manifest_full_every": rng.choice((1, 2, 3, 8)),
             "manifest_poll_interval_ms": rng.choice((400, 2_000)) if poll_ms is None else poll_ms,
+            **(_early_flushes(random.Random(rng.getstate()[1][0])) if self.early_flushes else {}),
         }
+
+
+def _early_flushes(rng: random.Random) -> dict[str, Any]:
+    """When some writers flush to L0 besides. Of a generator of its own: what else a seed draws stays as it is."""
+    if rng.random() < 0.7:
+        return {}
+    return {"l0_flush_objects": rng.choice((3, 12)), "l0_flush_interval_ms": rng.choice((0, 300))}
 
 
 @functools.cache
@@ -125,6 +135,7 @@ def small_settings(**chosen: Any) -> Settings:
         "request_timeout_ms": 5_000,
         "takeover_deadline_ms": 60_000,
         "compactor": False,
+        "auto_gc": False,
         "l0_max_ssts": 100_000,
     }
     return Settings(**{**usual, **chosen})

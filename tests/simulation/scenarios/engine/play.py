@@ -61,9 +61,10 @@ def world_of(seed: int, keep_trace: bool, params: Params) -> World:
 
 
 class Play:
-    """One seed's run. ``skew_ms``: how wrong clocks are."""
+    """One seed's run. ``skew_ms``: how wrong clocks are; ``act``: what writers do."""
 
     skew_ms = SKEW_MS
+    act: Act = staticmethod(live)
 
     def __init__(self, world: World, params: Params) -> None:
         self.world = world
@@ -81,7 +82,7 @@ class Play:
         at_once = world.rng.uniform(0, 0.2)
         for number in range(params.writers):
             start = at_once if params.same_instant else world.rng.uniform(0, params.active_seconds * 0.8)
-            self._start(f"writer{number}", start, live, lives=params.lives)
+            self._start(f"writer{number}", start, self.act, lives=params.lives)
         self._start_helpers()
         await asyncio.sleep(params.active_seconds)
         await self._end()
@@ -109,7 +110,7 @@ class Play:
         for _ in range(lives):
             if self.site.over:
                 return
-            node = self._node(name, 1.0 if act is live else HELPERS)
+            node = self._node(name, 1.0 if act is self.act else HELPERS)
             try:
                 await node.run(act(self.site, node), "act")
                 return

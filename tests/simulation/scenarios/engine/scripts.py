@@ -9,8 +9,10 @@ from slate_async.log.names import PREFIX, contiguous_key, epoch_key, parse_conti
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.history import Kind
+from tests.simulation.scenarios.engine.clocks import CLOCK_SCRIPTS
 from tests.simulation.scenarios.engine.compactor import Compactor
 from tests.simulation.scenarios.engine.follower import Follower
+from tests.simulation.scenarios.engine.passed import PASSED_SCRIPTS
 from tests.simulation.scenarios.engine.stage import Stage, scripted
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.hold import Hold
@@ -45,8 +47,11 @@ async def behind_a_stale_fence(
     await poll()
     fence, stale = await _fence_under_way(stage)
     opener = stage.session("opener")
-    listing = stage.hold(opener.node, "list", PREFIX)
+    looking = stage.hold(opener.node, "list", PREFIX)
     opening = stage.begin(opener.node, opener.open())
+    await looking.caught()
+    listing = stage.hold(opener.node, "list", PREFIX)  # the one after its claim
+    looking.release()
     await listing.caught()
 
     await stage.write(owner, stage.rng.randint(2, 5))
@@ -197,4 +202,6 @@ SCRIPTS: Sequence[Scenario] = (
     scripted("flush-ahead", flush_ahead, wal=True),
     scripted("flush-ahead-then-crash", flush_ahead_then_crash, **EPOCHS, wal=True),
     scripted("late-publish", late_publish, **EPOCHS, wal=True, metadata="server"),
+    *PASSED_SCRIPTS,
+    *CLOCK_SCRIPTS,
 )

@@ -12,7 +12,10 @@ from metastores.bodies import ObjectBodies
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.register_store import RegisterMetaStore
 from slate_async.log.protocol import LogReader
+from slate_async.manifest.creation import features_of, kept_elsewhere
 from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.marker import Ground
+from slate_async.manifest.marking import settle_place
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
@@ -114,7 +117,7 @@ class Site:
         except BaseException:
             await to_the_end(environment.close())
             raise
-        db.on_closed(environment.close)
+        db._on_closed(environment.close)
         return db
 
     def handle(self, node: Node) -> Handle:
@@ -137,8 +140,14 @@ class Site:
             wal_enabled=self.params.wal,
             created_ms=node.clock.now_ms(),
             properties=MappingProxyType({}),
+            required_features=features_of(self.factory(node)),
         )
-        await node.run(handle.driver.create(state))
+        await node.run(self._create(handle, state))
+
+    async def _create(self, handle: Handle, state: ManifestState) -> None:
+        ground = Ground(handle.store, self.name, kept_elsewhere(self.factory(handle.node)))
+        made = await handle.driver.create(state)
+        await settle_place(ground, handle.driver, made, None, handle.node.runtime.ids.uuid)
 
 
 def node_failure(cause: BaseException) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from slate_async.errors import ConflictError, FencedError
 from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import CREATE, ObjectInfo
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
@@ -91,6 +92,22 @@ class Stage:
         """Delete log objects, in that order."""
         self.site.collected.update(dict.fromkeys(keys))
         await self._helper.node.run(self._helper.store.delete(keys))
+
+    async def listed(self, prefix: str) -> list[ObjectInfo]:
+        """The objects that are there."""
+
+        async def work() -> list[ObjectInfo]:
+            return [info async for info in self._helper.store.list(prefix)]
+
+        return await self._helper.node.run(work())
+
+    async def read(self, key: str) -> bytes:
+        """A whole object."""
+        return bytes((await self._helper.node.run(self._helper.store.get(key))).data)
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Make an object that is not there."""
+        await self._helper.node.run(self._helper.store.put(key, data, mode=CREATE))
 
     async def end(self) -> Stats:
         """A fresh writer takes over when nothing is under way any more; what it finds is the final order."""

@@ -54,7 +54,7 @@ class Session:
         self._began = self.history.now()
         attempt = self._attempt = self.site.attempts.begin(self.node.name, self._began)
         try:
-            self._db = await self.site.open(self.node, self._poll_ms)
+            self._db = await self._opened()
         except (FencedError, UnavailableError):
             self.site.count("failed-openings")
             return False
@@ -64,6 +64,9 @@ class Session:
         self.epoch = attempt.epoch = self.db.status().epoch
         await self.look(Kind.OPENED)
         return True
+
+    async def _opened(self) -> slate.Db:
+        return await self.site.open(self.node, self._poll_ms)
 
     async def look(self, kind: Kind) -> bool:
         """Scan everything; whether the answer came."""
@@ -91,6 +94,7 @@ class Session:
             await self.db.close()
         except EXPECTED:
             self.site.count("failed-closes")
+        self.site.count("collected-beside", self.db.metrics()["gc.objects"])
 
     def check_end(self) -> None:
         """A database that closed itself had a reason that this world can give."""
@@ -111,6 +115,10 @@ class Session:
             self.site.count("lost-moments")
             raise UnavailableError("collected") from error
 
+    @property
+    def _ended(self) -> bool:
+        return self.db.status().state not in ("open", "degraded")
+
     # ---- what its tasks do
 
     async def work(self, rounds: int) -> None:
@@ -123,7 +131,7 @@ class Session:
                 with self._reading():
                     await step()
             except EXPECTED:
-                if self.db.status().state != "open":
+                if self._ended:
                     return
             if self.rng.random() < 0.6:
                 await self.node.runtime.clock.sleep(self.rng.uniform(0, 0.15))
@@ -150,7 +158,7 @@ class Session:
                 write.refused = True
             if not isinstance(error, EXPECTED):
                 raise
-            if self.db.status().state != "open":
+            if self._ended:
                 raise
         except TimeoutError:
             return
@@ -166,6 +174,7 @@ class Session:
             changes[self.rng.choice(CONTENDED_KEYS)] = value
         if self.rng.random() < 0.1:
             expiring[EXPIRING + b"%d" % self.rng.randrange(2)] = self.rng.choice((None, b"%d" % number))
+        self.epoch = self.db.status().epoch  # another one after each outage
         write = self.history.begin(self.node.name, self.epoch, changes)
         write.expiring = expiring
         return write
@@ -205,8 +214,11 @@ class Session:
         """Read one snapshot twice, with time between."""
         self.snapshots += 1
         name = f"{self.node.name}/{self.epoch}/{self.snapshots}"  # a process may open it more than once
-        async with self.db.snapshot(durable=self.rng.random() < 0.5) as snapshot:
+        durable = self.rng.random() < 0.5
+        async with self.db.snapshot(durable=durable) as snapshot:
             for _ in range(2):
+                if not durable and self.db.status().outage is not None:
+                    return  # what is in memory alone may have been undone
                 rows = [(row.key, row.seq) async for row in snapshot.scan(prefix=CONTENDED).rows()]
                 self.history.snapshot_read(name, "contended", rows)
                 key = CONTENDED + b"0"

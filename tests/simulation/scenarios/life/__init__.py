@@ -25,3 +25,32 @@ FEEDS: Sequence[Scenario] = tuple(
     life_scenario(f"feed-{name}", f"consumers of the change feed: the log {name}, all faults", **fixed, **_CONSUMED)
     for name, fixed in KINDS.items()
 )
+
+_MIRRORED = {
+    "mirrorers": 3,
+    "keepers": 2,
+    "cloners": 0,
+    "readers": 0,
+    "collectors": 0,
+    "rounds": 6,
+    "active_seconds": 6.0,
+}
+
+MIRRORS: Sequence[Scenario] = tuple(
+    life_scenario(f"mirror-{name}", f"mirrors of checkpoints: the log {name}, all faults", **fixed, **_MIRRORED)
+    for name, fixed in KINDS.items()
+)
+
+ALONE: Sequence[Scenario] = tuple(
+    life_scenario(
+        f"alone-{name}",
+        f"writers that compact and collect by themselves: the log {name}, all faults",
+        **fixed,
+        collectors=0,
+        active_seconds=4.0,
+        rounds=10,
+        own_gc=True,
+        resident=True,
+    )
+    for name, fixed in KINDS.items()
+)

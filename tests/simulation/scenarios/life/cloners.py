@@ -12,7 +12,7 @@ from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life.beside import CALM, nap, writes_of
-from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, rows_of
+from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, lasting, rows_of
 
 WRITES = 6
 SHORT_PATIENCE_SECONDS = 1.2
@@ -78,7 +78,7 @@ async def see(estate: Estate, chosen: Clone, node: Node) -> None:
     chosen.base = rows
     record_view(estate.source.history, node.name, Kind.DURABLE, rows)
     source = chosen.source
-    if source is not None and rows != source.rows:
+    if source is not None and lasting(rows) != lasting(source.rows or []):
         raise Violation("clone", f"{chosen.site.name} holds {rows}, its source {source.rows}")
     missing = {write.id for write in chosen.acked}.difference(writes_of(rows))
     if source is None and missing:

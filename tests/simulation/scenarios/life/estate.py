@@ -1,4 +1,4 @@
-"""All databases of a life: the source and its clones; how a process opens parts of them; what must stay of them."""
+"""All databases of a life: the source, its clones and its mirror; how a process opens parts of them; what must stay."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ EXPECTED = (FencedError, ClosedError, UnavailableError)
 """What anything open may raise in a world like this."""
 Rows = list[tuple[bytes, bytes, int]]
 """(key, value, sequence number), as a scan shows them."""
+EXPIRED = b"expired"
+"""What `put_expiring` writes where it gives no time."""
 IDS_OF_A_CLONE = 100_000
 """Writes of different databases have different ids."""
 
@@ -80,8 +82,10 @@ class Estate:
         self.params = params
         self.source = Site(world, params, History(world.loop.time), "memory://source", "source")
         self.clones = [Clone(self._clone_site(number)) for number in range(1, params.clones + 1)]
+        self.mirrors = [self._mirror_site(number) for number in range(1, min(params.mirrorers, 1) + 1)]
         for clone in self.clones:
             clone.site.neighbours = list(self.sites())
+        self.mirrored: dict[UUID, Kept] = {}
         self.kept: dict[UUID, Kept] = {}
         self.consumers = [Consumed(f"hold{n}" if n % 3 == 0 else None, pin=n % 3 != 1) for n in range(params.feeds)]
         node, cloud = world.node("eye"), nearby(world)
@@ -94,10 +98,15 @@ class Estate:
         history = History(self.world.loop.time, ids_from=number * IDS_OF_A_CLONE)
         return Site(self.world, self.params, history, f"memory://clone{number}", f"clone{number}")
 
+    def _mirror_site(self, number: int) -> Site:
+        history = History(self.world.loop.time, ids_from=(len(self.clones) + number) * IDS_OF_A_CLONE)
+        return Site(self.world, self.params, history, f"memory://mirror{number}", f"mirror{number}")
+
     def sites(self) -> Iterator[Site]:
         """All of them."""
         yield self.source
         yield from (clone.site for clone in self.clones)
+        yield from self.mirrors
 
     def eye(self, site: Site) -> Eye:
         """Who sees that database."""
@@ -225,3 +234,8 @@ async def rows_of(readable: slate.DbReader) -> Rows:
     """Everything that is there."""
     async with readable.snapshot() as snapshot:
         return [(row.key, row.value, row.seq) async for row in snapshot.scan().rows()]
+
+
+def lasting(rows: Rows) -> Rows:
+    """``rows`` without those that have hardly any time to live: whether they are seen depends on the reader's clock."""
+    return [row for row in rows if row[1] != EXPIRED]

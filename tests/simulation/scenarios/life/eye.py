@@ -25,6 +25,7 @@ from slate_async.log.names import PREFIX as LOG_PREFIX
 from slate_async.log.names import parse_epoch_prefixed
 from slate_async.log.register import EMPTY, decode
 from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.marker import MARKER
 from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
@@ -147,6 +148,8 @@ class Eye:
                 return f"which version {head.version} keeps as an SST"
             if self._is_live_log(head, key):
                 return f"a part of the log that version {head.version} needs"
+        elif key == MARKER:
+            return "which proves the place"
         elif key.startswith(MANIFEST):
             needed = self.kept_versions(head)
             body = body_ref(key)
@@ -210,8 +213,9 @@ def _pinned(head: ManifestState) -> list[VersionRef]:
 
 
 def _is_compactors(before: ManifestState, state: ManifestState) -> bool:
-    """Whether only a compactor makes this step. Copying a clone's contents and removing a database are others'."""
-    if not before.initialized or state.removed != before.removed:
+    """Whether only a compactor makes this step. Copying a clone's contents, showing the next checkpoint in a mirror and
+    removing a database are others'."""
+    if not before.initialized or state.removed != before.removed or state.mirrored != before.mirrored:
         return False
     l0_gone = {sst.object_id for sst in before.l0} - {sst.object_id for sst in state.l0}
     return bool(l0_gone) or before.runs != state.runs or before.compactions != state.compactions

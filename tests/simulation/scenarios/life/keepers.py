@@ -39,11 +39,19 @@ class Keeper:
         await step()
 
     async def _create(self) -> None:
+        await self._create_for(self._lifetime())
+
+    async def create(self) -> Kept:
+        """One for ever, and read it."""
+        return await self._create_for(None)
+
+    async def _create_for(self, lifetime: float | None) -> Kept:
         acked = self._estate.acknowledged()
         async with self._estate.admin(self._node, self._site) as admin:
-            info = await admin.create_checkpoint(lifetime=self._lifetime())
+            info = await admin.create_checkpoint(lifetime=lifetime)
         kept = self._note(info)
         await self._read(kept, acked)
+        return kept
 
     async def _copy(self) -> None:
         source = self._any()

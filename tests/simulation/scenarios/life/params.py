@@ -27,9 +27,11 @@ class LifeParams(Params):
     width: SSTs in L0, or sorted runs, that start a compaction
     sst_bytes: at which compactions begin the next SST: small ones cut a compaction into ranges
     retention_ms: how long old versions stay
-    min_age_ms: of collectors
+    min_age_ms, stalled_ms: of collectors; impatient ones take compactions from compactors that are at work
     impatient: whether collectors remove clones soon that nobody goes on making
     feeds: consumers of the change feed: every third one with a hold by name, one that holds nothing, one as it comes
+    own_gc: whether writers collect garbage
+    mirrorers: processes that mirror checkpoints, all to one place
     """
 
     collectors: int = 0
@@ -43,14 +45,21 @@ class LifeParams(Params):
     sst_bytes: int = 1_000
     retention_ms: int = 0
     min_age_ms: int = 0
+    stalled_ms: int = DAY_MS
     impatient: bool = False
     feeds: int = 0
+    mirrorers: int = 0
+    own_gc: bool = False
 
     def chosen(self, rng: random.Random, poll_ms: int | None) -> dict[str, Any]:
         """See `Params.chosen`."""
         # no super(): a class with slots is made twice, and super() would know the first one
         more = {
             "compactor": self.resident,
+            # Those that have a polling interval of their own open at the end, with clocks far ahead of all others: what
+            # they collected by them would be gone before its time.
+            "auto_gc": self.own_gc and poll_ms is None,
+            "gc_interval_ms": 300,
             "compaction": self.style,
             "compaction_width": 2,
             "level_base_bytes": 2_000,
@@ -60,6 +69,7 @@ class LifeParams(Params):
             "block_bytes": 64,
             "retention_ms": self.retention_ms,
             "gc_min_age_ms": self.min_age_ms,
+            "gc_stalled_compaction_ms": self.stalled_ms,
             "gc_clock_skew_ms": GC_SKEW_MS,
             "gc_destroy_grace_ms": 0 if self.impatient else DAY_MS,
         }
@@ -98,6 +108,7 @@ def draw_life(rng: random.Random, fixed: Mapping[str, Any]) -> LifeParams:
         retention_ms=rng.choice((0, 0, 500, 100_000)),
         min_age_ms=rng.choice((0, 0, 300)),
         impatient=rng.random() < 0.5,
+        stalled_ms=rng.choice((1, 300, DAY_MS, DAY_MS)),
     )
     return replace(drawn, **fixed)
 

@@ -23,13 +23,14 @@ from tests.simulation.scenarios.engine.play import FINAL_SKEW_MS, Act, Play, wor
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
-from tests.simulation.scenarios.life import cloners
+from tests.simulation.scenarios.life import cloners, mirrorers
 from tests.simulation.scenarios.life.beside import collect, compact, follow, writes_of
 from tests.simulation.scenarios.life.cloners import clone
 from tests.simulation.scenarios.life.consumed import check_consumed
 from tests.simulation.scenarios.life.consumers import consume, finish
-from tests.simulation.scenarios.life.estate import Clone, Estate, rows_of
+from tests.simulation.scenarios.life.estate import Clone, Estate, lasting, rows_of
 from tests.simulation.scenarios.life.keepers import Keeper, keep
+from tests.simulation.scenarios.life.mirrorers import mirror
 from tests.simulation.scenarios.life.params import GC_SKEW_MS, LIFETIME_MS, SKEW_MS, LifeParams, draw_life
 from tests.simulation.scenarios.life.replacers import ingest_or_replace
 from tests.simulation.scenarios.protocol import Scenario
@@ -61,6 +62,7 @@ class LifePlay(Play):
             (params.readers, "reader", follow),
             (params.keepers, "keeper", keep),
             (params.cloners, "cloner", clone),
+            (params.mirrorers, "mirrorer", mirror),
         )
         ingesting: Act = functools.partial(ingest_or_replace, self.estate)
         for number in range(params.ingesters):
@@ -85,6 +87,8 @@ class LifePlay(Play):
                 left.append(chosen)
             elif chosen.begun:
                 await self._end_of(chosen, destroyed=rng.random() < 0.5)
+        if self.estate.mirrors:
+            await self._end_of_mirror(self.estate.mirrors[0])
         node = self.world.node("caretaker")
         for number, consumed in enumerate(self.estate.consumers):
             await node.run(finish(self.estate, self.site, node, consumed))
@@ -126,6 +130,18 @@ class LifePlay(Play):
             except InvalidError:
                 if self.estate.eye(chosen.site).head is not None:
                     raise
+
+    async def _end_of_mirror(self, site: Site) -> None:
+        """A last checkpoint is mirrored, whatever was begun before; then the mirror is a database like any other."""
+        node = self.world.node("heir")
+        kept = await node.run(Keeper(self.estate, self.site, node).create())
+        if not await node.run(mirrorers.mirror_one(self.estate, node, kept)):
+            raise Violation("stuck", f"{site.name} could not be made to show checkpoint {kept.id}")
+        rows = await node.run(mirrorers.look(self.estate, node))
+        if rows is None or lasting(rows) != lasting(kept.rows or []):
+            raise Violation("mirror", f"{site.name} holds {rows}, the checkpoint {kept.rows}")
+        await self._judge_clone(Clone(site, base=rows))
+        await self._tidy(site)
 
     def _check_let_go(self, left: list[Clone]) -> None:
         """What clones that nobody goes on making held in the source has been given back."""

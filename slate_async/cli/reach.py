@@ -1,0 +1,76 @@
+"""Whether anybody listens where a URL or the environment names an endpoint: a store that is not there is told within
+seconds, with the cause, where the engine would try on for as long as a restart takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from urllib.parse import parse_qs, urlsplit
+
+from slate_async.errors import InvalidError, UnavailableError
+from slate_async.objectstore.url import parse_url
+
+REFUSED_S = 3.0
+PAUSE_S = 0.25
+VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "dynamodb": ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"),
+}
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+def endpoints_of(path: str | None, metastore: str | None) -> list[str]:
+    """The endpoints that are named, of the store and of the metastore. What cannot be read is somebody else's to
+    refuse."""
+    named: list[str | None] = []
+    if path:
+        try:
+            place = parse_url(path)
+        except InvalidError:
+            return []
+        named.append(place.endpoint_url or _from_environment(place.scheme))
+    if metastore is not None and metastore.startswith("dynamodb://"):
+        given = parse_qs(urlsplit(metastore).query).get("endpoint_url")
+        named.append(given[0] if given else _from_environment("dynamodb"))
+    return [endpoint for endpoint in named if endpoint]
+
+
+async def check_reachable(endpoints: Iterable[str]) -> None:
+    """Raise `UnavailableError` for the first one whose host is not known, or that refuses connections for
+    `REFUSED_S`. One that is silent may be slow, and one behind a proxy is the proxy's to reach."""
+    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES):
+        return
+    for endpoint in dict.fromkeys(endpoints):
+        parts = urlsplit(endpoint)
+        if parts.hostname is None:
+            continue
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            continue
+        await _listens(endpoint, parts.hostname, port)
+
+
+async def _listens(endpoint: str, host: str, port: int) -> None:
+    refusal: OSError | None = None
+    try:
+        async with asyncio.timeout(REFUSED_S):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(host, port)
+                except OSError as error:
+                    refusal = error
+                else:
+                    writer.close()
+                    return
+                await asyncio.sleep(PAUSE_S)
+    except TimeoutError:
+        if refusal is not None:
+            why = "connection refused" if isinstance(refusal, ConnectionRefusedError) else refusal.strerror or refusal
+            raise UnavailableError(f"no answer from {endpoint}: {why}") from refusal
+
+
+def _from_environment(scheme: str) -> str | None:
+    return next((os.environ[name] for name in VARIABLES.get(scheme, ()) if os.environ.get(name)), None)

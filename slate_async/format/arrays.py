@@ -1,0 +1,56 @@
+"""Arrow arrays over Python and numpy data, made from buffers.
+
+`pyarrow.array` takes its memory from a pool that gives little of it back, and imports pandas, where that is installed,
+as soon as it is given anything: 50 MiB and most of a second. So does reading binary arrays as lists; see `prepare`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_OFFSETS: dict[Any, Any] = {pa.binary(): np.int32, pa.large_binary(): np.int64, pa.string(): np.int32}
+
+
+def binary_array(items: list[bytes], kind: pa.DataType = pa.binary()) -> pa.Array:  # noqa: B008 - a constant
+    """``items``, which together are below 2 GiB, or of any size as ``large_binary``; also ``string``, of UTF-8."""
+    offsets = np.zeros(len(items) + 1, _OFFSETS[kind])
+    np.cumsum(np.fromiter(map(len, items), offsets.dtype, len(items)), out=offsets[1:])
+    return pa.Array.from_buffers(kind, len(items), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(items))])
+
+
+def number_array(
+    numbers: npt.NDArray[Any], kind: pa.DataType | None = None, *, missing: Mask | None = None
+) -> pa.Array:
+    """``numbers`` without a copy, where they lie one after another. ``kind``: a type of as many bits that they are read
+    as, such as a timestamp; ``missing``: where there is none"""
+    data = np.ascontiguousarray(numbers)
+    kind = pa.from_numpy_dtype(data.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(data), [_bits(missing, invert=True), pa.py_buffer(data)])
+
+
+def mask_array(mask: Mask) -> pa.BooleanArray:
+    """``mask`` as booleans."""
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, _bits(mask)])
+
+
+def _bits(mask: Mask | None, *, invert: bool = False) -> pa.Buffer | None:
+    if mask is None:
+        return None
+    return pa.py_buffer(np.packbits(~mask if invert else mask, bitorder="little"))
+
+
+def prepare() -> None:
+    """Let Arrow find out whether pandas is installed, which it does when it first makes Python objects of an array:
+    importing that takes most of a second, in which an event loop would stand still. Call it in another thread."""
+    binary_array([b""]).to_numpy(zero_copy_only=False)
+
+
+def release_memory() -> None:
+    """Give back to the system what Arrow keeps of the memory this thread has freed: a fraction of a millisecond."""
+    pa.default_memory_pool().release_unused()

@@ -1,0 +1,50 @@
+"""Whether a round of a collector beside a writer would find anything: pure, from two states of the manifest, so that
+nothing is asked of the store where nothing was made garbage.
+
+Whoever makes garbage commits: a flush moves ``log_start``, a compaction changes L0 and the runs and ends, a checkpoint
+or an ingest goes. Every commit leaves a version behind; those alone are worth a round only when there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from slate_async.manifest.collection import registered_bases
+from slate_async.manifest.state import ManifestState, SortedRun
+
+MANY_VERSIONS = 64
+"""Manifest versions are small; a round lists all there is."""
+
+
+def made_garbage(before: ManifestState, after: ManifestState) -> bool:
+    """Whether what was committed between two states, the earlier one first, may have made garbage worth a round."""
+    if after.version - before.version >= MANY_VERSIONS:
+        return True
+    return (
+        after.log_start > before.log_start
+        or after.last_run_id != before.last_run_id
+        or len(after.l0) < len(before.l0)
+        or _shape(after.runs) != _shape(before.runs)
+        or _gone((one.id for one in before.checkpoints), (one.id for one in after.checkpoints))
+        or _gone((one.id for one in before.compactions), (one.id for one in after.compactions))
+        or _gone((one.id for one in before.ingests), (one.id for one in after.ingests))
+    )
+
+
+def _shape(runs: Sequence[SortedRun]) -> list[tuple[int, int]]:
+    return [(run.id, len(run.ssts)) for run in runs]
+
+
+def _gone(before: Iterable[object], after: Iterable[object]) -> bool:
+    return not set(before).issubset(after)
+
+
+def ended(state: ManifestState, before_ms: int) -> bool:
+    """Whether something in ``state`` expired before then: it goes with the next round."""
+    jobs = (one.expire_ms for one in state.ingests if not one.pending)
+    return any(one.expired(before_ms) for one in state.checkpoints) or any(expire_ms <= before_ms for expire_ms in jobs)
+
+
+def held_back(state: ManifestState) -> bool:
+    """Whether what waits to be old enough waits for registered work to end first: that shows in a later state."""
+    return min(registered_bases(state), default=state.sst_floor + 1) <= state.sst_floor

@@ -1,0 +1,166 @@
+"""Opening a database again, in the process that has it open as its writer, once the store answers after an outage.
+
+Ordering rule: look at the head, which must still name this process -> prove that the place is its own: the last log
+object it acknowledged is there -> claim, which applies iff the head still names one of this process's own claims ->
+take the log over as any opener does. Nobody else is ever fenced by that: another writer's claim, before or after, ends
+this one. See ``docs/decisions``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from slate_async.errors import ConfigError, CorruptionError, SlateError, UnavailableError
+from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.edits import ClaimWriter, WriterPin, overtaken
+from slate_async.manifest.skipped import SkipSeqs
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.opening import Opened, take_over
+from slate_async.place import Place
+from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.write.pins import WriterPins
+
+logger = logging.getLogger(__name__)
+MOST_LOOKS = 16
+"""Under way at a time. One begins at each poll, answered or not: a store that swallowed requests is noticed when it
+takes them again, not when the last one is given up."""
+
+
+@dataclass(slots=True)
+class Reopening:
+    """What one process knows of its own claims.
+
+    tokens: of all that it ever sent, of which any may be in
+    outage: why the store is not used, while it is not; last: why the last outage began
+    """
+
+    place: Place
+    supervisor: Supervisor
+    tokens: dict[str, None] = field(default_factory=dict)
+    outage: SlateError | None = None
+    last: SlateError | None = None
+
+    def is_own(self, head: ManifestState) -> bool:
+        """Whether the writer that ``head`` names is this process."""
+        return head.writer_token in self.tokens
+
+    async def run(self, opened: Opened) -> Opened:
+        """Open the database of ``opened``, whose writer is suspended and stopped, as soon as that is possible.
+
+        Raises `FencedError` when another writer took over, and what else an opening raises."""
+        while True:
+            await self._until_back(opened)
+            try:
+                return await self._open(opened)
+            except UnavailableError as error:
+                self._still_out(error)
+
+    def _still_out(self, cause: SlateError) -> None:
+        logger.info("%s: the store is still out of reach: %s", self.place.name, cause)
+        self.outage = cause
+
+    async def _until_back(self, opened: Opened) -> None:
+        """Return once one of the looks at store and metadata, a poll interval apart, finds all in its place."""
+        runtime, interval = self.place.runtime, opened.settings.manifest_poll_interval_ms / 1000
+        looks: dict[asyncio.Task[None], None] = {}
+        due = runtime.clock.monotonic()
+        try:
+            while True:
+                due += runtime.rng.uniform(interval / 2, interval)
+                while (left := due - runtime.clock.monotonic()) > 0:
+                    if not looks:
+                        await runtime.clock.sleep(left)
+                        continue
+                    done, _ = await asyncio.wait(looks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                    for look in done:
+                        del looks[look]
+                        try:
+                            return look.result()
+                        except UnavailableError as error:
+                            self._still_out(error)
+                if len(looks) < MOST_LOOKS:
+                    look = self.supervisor.spawn("look at the store", self._look(opened), critical=False)
+                    looks[look] = None
+        finally:
+            for look in looks:
+                look.cancel()
+
+    async def _look(self, opened: Opened) -> None:
+        """Look once, for no longer than a request may take. Nothing is written."""
+        patience = opened.settings.request_timeout_ms / 1000
+        with anyio.move_on_after(patience):
+            head = await opened.driver.load()
+            if head is None:
+                raise UnavailableError("the manifest is not there: the store is empty, or another one")
+            if not self.is_own(head):
+                raise overtaken(head)
+            return await self._prove_place(opened, head)
+        raise UnavailableError(f"no answer within {patience:g} s")
+
+    async def _prove_place(self, opened: Opened, head: ManifestState) -> None:
+        """What comes back may be another place: a disk that is not mounted is an empty folder. The log is fenced only
+        where this process's own last object is; its SSTs are looked at, too."""
+        writer, store = opened.writer, self.place.store
+        try:
+            await self.place.ground.check_again(head, opened.driver.load)
+        except ConfigError as error:
+            raise UnavailableError(f"this is not the store that went away: {error}") from error
+        key = writer.last_log_key
+        if key is not None:
+            try:
+                await store.head(key)
+            except ObjectNotFoundError as error:
+                newest = await opened.driver.load()
+                if newest is None or newest.log_start <= writer.flusher.acknowledged_end:
+                    raise UnavailableError(
+                        f"{key}, which was acknowledged, is not there: is this the store?"
+                    ) from error
+        try:
+            await check_belonging(store, head, opened.driver.load)
+        except CorruptionError as error:
+            raise UnavailableError(f"this is not the store that went away: {error}") from error
+
+    async def _open(self, opened: Opened) -> Opened:
+        runtime, settings, driver, before = self.place.runtime, opened.settings, opened.driver, opened.writer.pins
+        pin = WriterPin(runtime.ids.uuid(), runtime.clock.now_ms())
+        token = runtime.ids.token()
+        claim = ClaimWriter(
+            token,
+            settings.flush_parallelism,
+            pin,
+            own=frozenset(self.tokens),
+            keep=before.kept(),
+            heartbeat_interval_ms=settings.heartbeat_interval_ms or None,
+            log_end=opened.writer.flusher.published_end,
+        )
+        self.tokens[token] = None  # from here on the claim may be in, whatever the answer
+        claimed = await driver.commit(claim)
+        logger.info("%s: the store is back; claimed writer epoch %d", self.place.name, claimed.writer_epoch)
+        if opened.heartbeat is not None:
+            opened.heartbeat.epoch = claimed.writer_epoch
+        pins = WriterPins(claimed, pin.id, driver, runtime, before)
+        again = await take_over(
+            self.place, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.turns
+        )
+        try:
+            await self._skip(again, opened.writer.intake.last_seq)
+        except BaseException:
+            await to_the_end(again.writer.stop())
+            raise
+        driver.contact.found()
+        return replace(again, heartbeat=opened.heartbeat)
+
+    async def _skip(self, again: Opened, given: int) -> None:
+        """Before the first row above them is written, note the numbers that this process has given, up to ``given``,
+        and that no row has: change feeds take every other gap for lost rows."""
+        writer = again.writer
+        if given > writer.intake.last_seq:
+            state = await again.driver.commit(SkipSeqs(writer.epoch, writer.intake.last_seq + 1, given))
+            async with writer.pins.lock:
+                writer.adopt(await writer.pins.cover(state))

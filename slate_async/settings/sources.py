@@ -1,0 +1,112 @@
+"""Where settings come from besides keywords: environment variables and TOML files; and how a bad one is reported."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from slate_async.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+ENV_PREFIX = "SLATE_"
+OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", "SLATE_SLICE_SEED"})
+"""Variables with our prefix that the ``slate`` command and the project's test run read; they are not settings."""
+
+MOST_EDITS = 3
+LETTERS_AN_EDIT = 4
+
+_SERVICE_LINK = re.compile(
+    r"SLATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+"""Variables Kubernetes sets in every container for a service whose name starts with "slate"; not ours."""
+
+
+def check_variables(environment: Mapping[str, str], fields: Iterable[str]) -> None:
+    """Look at the variables with our prefix that name no setting. A near miss of a name would silently leave a default
+    in place: it raises `ConfigError`. Any other is an application's own, and logged as a warning, once a process."""
+    known = {ENV_PREFIX + name.upper() for name in fields} | OTHER_VARIABLES
+    for name in sorted(environment):
+        upper = name.upper()
+        if not upper.startswith(ENV_PREFIX) or upper in known or _SERVICE_LINK.fullmatch(upper):
+            continue
+        meant = _near_miss(upper, known)
+        if meant is not None:
+            raise ConfigError(f"environment variable {name} names no setting of slate_async; is {meant} meant?")
+        _warn_of(name)
+
+
+@functools.cache
+def _warn_of(name: str) -> None:
+    logger.warning("environment variable %s names no setting of slate_async; it is ignored", name)
+
+
+def _near_miss(name: str, known: Iterable[str]) -> str | None:
+    """The known name that ``name`` is probably meant to be: the nearest within one edit per `LETTERS_AN_EDIT` letters
+    behind the prefix, at least one and at most `MOST_EDITS`."""
+    allowed = max(1, min(MOST_EDITS, (len(name) - len(ENV_PREFIX)) // LETTERS_AN_EDIT))
+    distances = {candidate: _edits(name, candidate, allowed) for candidate in known}
+    nearest = min(sorted(distances), key=distances.__getitem__, default=None)
+    return nearest if nearest is not None and distances[nearest] <= allowed else None
+
+
+def _edits(one: str, other: str, limit: int) -> int:
+    """How many letters must be put in, left out, exchanged or swapped with a neighbour to make ``other`` of ``one``
+    (optimal string alignment distance); above ``limit`` some number above it."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    above = list(range(len(other) + 1))
+    for row, letter in enumerate(one, start=1):
+        here = [row]
+        for column, another in enumerate(other, start=1):
+            edits = min(above[column] + 1, here[-1] + 1, above[column - 1] + (letter != another))
+            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == another:
+                edits = min(edits, before[column - 2] + 1)
+            here.append(edits)
+        if min(here) > limit:
+            return limit + 1
+        before, above = above, here
+    return above[-1]
+
+
+def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"settings file {os.fspath(path)!r} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"settings file {os.fspath(path)!r} is not TOML: {error}") from error
+    if "slate" not in document:
+        return document
+    table = document["slate"]
+    if not isinstance(table, dict):
+        raise ConfigError(f"settings file {os.fspath(path)!r}: 'slate' must be a table")
+    stray = sorted(set(document) & set(fields))
+    if stray:
+        raise ConfigError(f"settings file {os.fspath(path)!r}: {stray[0]} stands outside its [slate] table")
+    return table
+
+
+def explain(error: ValidationError) -> str:
+    """One line per bad setting, each starting with its name."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        if problem["type"] == "default_factory_not_called":  # follows from another problem in the list
+            continue
+        names = [str(part) for part in problem["loc"] if isinstance(part, str)]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            message = "there is no such setting"
+        elif names:
+            message = f"{message} (got {problem['input']!r})"
+        lines.append(f"{names[0]}: {message}" if names else message)
+    return "bad settings: " + "; ".join(dict.fromkeys(lines))

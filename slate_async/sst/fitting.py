@@ -1,0 +1,49 @@
+"""Reading blocks of which nobody knows beforehand how much they hold: as many of them as may be decoded at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from slate_async.format.block import stored_raw_bytes
+from slate_async.format.block_parts import StoredBlock
+from slate_async.format.sst import SstMeta
+
+T = TypeVar("T")
+DECODED_BYTES = 64 << 20
+"""Several blocks that hold more than this once they are decoded are not decoded at once, however few bytes they are."""
+
+
+class TooLargeError(Exception):
+    """Blocks that were read hold too much to be decoded together. ``sizes``: what each of them holds, by its number; of
+    others, which are decoded already, nothing is said."""
+
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        super().__init__(f"{len(sizes)} blocks hold {sum(sizes.values())} bytes")
+        self.sizes = sizes
+
+
+async def load_fitting(load: Callable[[list[int]], Awaitable[T]], numbers: list[int]) -> tuple[T, list[int]]:
+    """What ``load`` gives for the first of the blocks ``numbers``, one at least, and the numbers that are left.
+
+    Those that do not fit are read again, which costs little: many bytes of few are highly compressed."""
+    try:
+        return await load(numbers), []
+    except TooLargeError as error:
+        sizes = error.sizes
+    fitting, nbytes = 0, 0
+    while fitting < len(numbers) and (not fitting or nbytes + sizes.get(numbers[fitting], 0) <= DECODED_BYTES):
+        nbytes += sizes.get(numbers[fitting], 0)
+        fitting += 1
+    return await load(numbers[:fitting]), numbers[fitting:]
+
+
+def raw_bytes_of(meta: SstMeta, numbers: Sequence[int], blocks: Sequence[StoredBlock]) -> int:
+    """What the ``blocks`` of these ``numbers`` hold once they are decoded, as they say themselves; one that says more
+    than all may hold is damaged, and decoding will tell. Raises `TooLargeError`."""
+    most = meta.stats.raw_block_bytes
+    sizes = [min(stored_raw_bytes(block.data), most) for block in blocks]
+    nbytes = sum(sizes)
+    if len(sizes) > 1 and nbytes > DECODED_BYTES:
+        raise TooLargeError(dict(zip(numbers, sizes, strict=True)))
+    return min(nbytes, most)

@@ -1,0 +1,106 @@
+"""Opening a database as its writer once nobody else writes it.
+
+A standby reads the manifest's head every poll, so it is connected, knows the newest state, and sees a writer's closing
+within one poll; and it watches the writer's beats. It takes over by a claim that fences only the writer it watched: of
+two standbys that find it gone at once the second one's claim meets the first one's token, and it goes on waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from slate_async.errors import FencedError, UnavailableError
+from slate_async.liveness.observer import LOOKS_PER_BEAT, WriterLife, WriterLiveness
+from slate_async.manifest.driver import ManifestDriver
+from slate_async.manifest.edits import check_usable
+from slate_async.manifest.state import ManifestState
+from slate_async.opening import Opened, open_writer
+from slate_async.place import Place
+from slate_async.runtime.polling import SPREAD
+from slate_async.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+async def stand_by(
+    place: Place, supervisor: Supervisor, *, create: bool, properties: Mapping[str, str] | None = None
+) -> Opened:
+    """Wait until no writer lives, then claim and recover the database at ``place``; see `open_writer`.
+
+    While the store does not answer it goes on waiting. May be cancelled. Raises what `open_writer` raises, but no
+    `FencedError`: whoever is first is waited for."""
+    driver = place.driver(supervisor)
+    try:
+        watch = _Watch(place, driver)
+        while True:
+            token = await watch.until_free(create=create)
+            try:
+                return await open_writer(
+                    place, supervisor, create=create, properties=properties, instead_of=token or ""
+                )
+            except FencedError as error:
+                logger.info("%s: standing by again: %s", place.name, error)
+    finally:
+        await driver.close()
+
+
+class _Watch:
+    """What a standby has seen."""
+
+    def __init__(self, place: Place, driver: ManifestDriver) -> None:
+        self._place = place
+        self._driver = driver
+        self._runtime = place.runtime
+        self._liveness = WriterLiveness(place.store, place.runtime.clock)
+        self._life: WriterLife | None = None
+        self._head: ManifestState | None = None
+        self._next_look = 0.0
+        self._cut_off = False
+
+    async def until_free(self, *, create: bool) -> str | None:
+        """Wait; the token of the writer that does not live any more, ``None`` if there is no database yet."""
+        waiting = False
+        while True:
+            try:
+                head = await self._driver.load()
+                if head is None or (head.removed and create):
+                    return None
+                check_usable(head)
+                life = await self._look(head)
+                self._cut_off = False
+                if life.free:
+                    logger.info("%s: writer epoch %d is %s; taking over", self._place.name, life.epoch, life.state)
+                    return head.writer_token
+                if not waiting:
+                    waiting = True
+                    self._note_waiting(life)
+            except UnavailableError as error:
+                self._note_unavailable(error)
+            await self._runtime.clock.sleep(self._pause_s() * self._runtime.rng.uniform(1 - SPREAD, 1))
+
+    def _pause_s(self) -> float:
+        poll_s = self._place.settings.manifest_poll_interval_ms / 1000
+        if self._life is None or self._life.interval_ms is None:
+            return poll_s
+        return min(poll_s, self._life.interval_ms / 1000 / LOOKS_PER_BEAT)
+
+    def _note_waiting(self, life: WriterLife) -> None:
+        silent = "" if life.interval_ms is not None else ", which does not say that it lives: only its close is noticed"
+        logger.info("%s: standing by for writer epoch %d%s", self._place.name, life.epoch, silent)
+
+    async def _look(self, head: ManifestState) -> WriterLife:
+        """What the head says; what the beats say, a few times for each."""
+        now = self._runtime.clock.monotonic()
+        if self._life is None or head is not self._head or now >= self._next_look:
+            self._life = await self._liveness.look(head)
+            self._head = head
+            if self._life.interval_ms is not None:
+                self._next_look = now + self._life.interval_ms / 1000 / LOOKS_PER_BEAT
+        return self._life
+
+    def _note_unavailable(self, error: UnavailableError) -> None:
+        self._life = None
+        if not self._cut_off:
+            logger.warning("%s: standing by, but the store does not answer: %s", self._place.name, error)
+        self._cut_off = True

@@ -1,0 +1,49 @@
+"""The engine without ``await``: for scripts, notebooks, threads, and libraries that know nothing of asyncio.
+
+>>> import slate_async as slate
+>>> with slate.sync.open("file:///data/db") as db:
+...     db.put(b"user:1", b"Alice")
+...     db.get(b"user:1")
+
+Names, arguments, results and errors are those of `slate_async`. One thread runs one event loop for all that a process
+opens; every handle may be used from any thread but that one. A call that is interrupted (``KeyboardInterrupt``) is
+cancelled. What is still open when the interpreter ends is closed then. A process that forks opens its own.
+"""
+
+from slate_async.sync.admin import Admin
+from slate_async.sync.compactor import DbCompactor
+from slate_async.sync.db import Db, WriteHandle
+from slate_async.sync.environment import Environment
+from slate_async.sync.feed import ChangeFeed
+from slate_async.sync.garbage_collector import GarbageCollector
+from slate_async.sync.ingest import IngestJob, IngestTask
+from slate_async.sync.opening import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
+from slate_async.sync.opening import open_database as open
+from slate_async.sync.reader import DbReader
+from slate_async.sync.reads import Readable, Snapshot
+from slate_async.sync.scan import Scan
+from slate_async.write.batch import WriteBatch
+
+__all__ = [
+    "Admin",
+    "ChangeFeed",
+    "Db",
+    "DbCompactor",
+    "DbReader",
+    "Environment",
+    "GarbageCollector",
+    "IngestJob",
+    "IngestTask",
+    "Readable",
+    "Scan",
+    "Snapshot",
+    "WriteBatch",
+    "WriteHandle",
+    "open",
+    "open_admin",
+    "open_compactor",
+    "open_gc",
+    "open_ingest",
+    "open_ingest_task",
+    "open_reader",
+]

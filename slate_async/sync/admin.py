@@ -1,0 +1,183 @@
+"""`Admin`: work on a database that needs no writer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from uuid import UUID
+
+from metastores.protocol import MetaStoreFactory
+from slate_async import admin as engine
+from slate_async.changes.ahead import ReadAhead
+from slate_async.changes.feed import BATCH_ROWS
+from slate_async.changes.hold import FeedPlace
+from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.checkpoint.manage import Scope
+from slate_async.clone.info import CloneInfo
+from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.ingest.manage import IngestInfo
+from slate_async.ingest.orphans import IngestObject
+from slate_async.inspection.log import LogInspection
+from slate_async.inspection.manifest import ManifestInspection, RunInspection
+from slate_async.inspection.sst import SstInspection
+from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.past import Moment
+from slate_async.read.bounds import BytesLike
+from slate_async.read.record_batch import RecordBatch
+from slate_async.sync.handle import Handle
+from slate_async.verify.report import VerifyProgress, VerifyReport
+from slate_async.write.rows import Duration
+
+
+class Admin(Handle[engine.Admin]):
+    """Made by `slate_async.sync.open_admin`, never directly. Methods and errors are those of `slate_async.Admin`.
+
+    Callbacks are called in the loop's thread: they must not call what is opened here."""
+
+    def create_checkpoint(
+        self,
+        *,
+        scope: Scope = "all",
+        force_flush: bool = True,
+        lifetime: Duration | None = None,
+        source: UUID | str | None = None,
+        name: str | None = None,
+    ) -> CheckpointInfo:
+        """Keep the database as it is now readable: everything that is acknowledged by the call, and no less."""
+        return self._loop.run(
+            self._member.create_checkpoint,
+            scope=scope,
+            force_flush=force_flush,
+            lifetime=lifetime,
+            source=source,
+            name=name,
+        )
+
+    def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
+        """Let a checkpoint live for ``lifetime`` from now."""
+        return self._loop.run(self._member.refresh_checkpoint, checkpoint, lifetime)
+
+    def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
+        """Remove a checkpoint; what only it kept is then collected."""
+        self._loop.run(self._member.delete_checkpoint, checkpoint, force=force)
+
+    def list_checkpoints(self) -> list[CheckpointInfo]:
+        """All checkpoints in the order they were made."""
+        return self._loop.run(self._member.list_checkpoints)
+
+    def seq_to_time(self, seq: int) -> float:
+        """When sequence number ``seq`` was written, in seconds since the epoch."""
+        return self._loop.run(self._member.seq_to_time, seq)
+
+    def time_to_seq(self, time: Moment) -> int:
+        """The highest sequence number known to be written at ``time`` or before."""
+        return self._loop.run(self._member.time_to_seq, time)
+
+    def list_ingests(self) -> list[IngestInfo]:
+        """Bulk ingests on their way, the oldest first; then the last ones that have ended."""
+        return self._loop.run(self._member.list_ingests)
+
+    def withdraw_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
+        """End an ingest that was not admitted yet."""
+        return self._loop.run(self._member.withdraw_ingest, job_id, unless_committed=unless_committed)
+
+    def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
+        """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""
+        return self._loop.run(self._member.list_ingest_objects, job_id)
+
+    def forget_ingest_app(self, app_id: str) -> None:
+        """Forget the last batch of a stream that has ended."""
+        self._loop.run(self._member.forget_ingest_app, app_id)
+
+    def inspect_manifest(self) -> ManifestInspection:
+        """The newest version of the manifest as it is stored."""
+        return self._loop.run(self._member.inspect_manifest)
+
+    def inspect_log(self) -> LogInspection:
+        """Every object of the log and what it is to the database, and the writer's register."""
+        return self._loop.run(self._member.inspect_log)
+
+    def inspect_sst(self, wanted: str) -> SstInspection:
+        """One SST, by its key or its object id."""
+        return self._loop.run(self._member.inspect_sst, wanted)
+
+    def inspect_runs(self) -> list[RunInspection]:
+        """L0, SST by SST, then the sorted runs, newest first."""
+        return self._loop.run(self._member.inspect_runs)
+
+    def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
+        """Read everything and compare. What is wrong is in the report, and raises nothing."""
+        return self._loop.run(self._member.verify, on_progress=on_progress)
+
+    def mirror(
+        self,
+        checkpoint: UUID | str,
+        path: str | os.PathLike[str],
+        *,
+        metastore: str | MetaStoreFactory | None = None,
+        prune: bool = False,
+        on_progress: Callable[[MirrorProgress], None] | None = None,
+    ) -> MirrorReport:
+        """Copy what a checkpoint keeps to ``path``, an empty place or an earlier mirror of this database."""
+        return self._loop.run(
+            self._member.mirror, checkpoint, path, metastore=metastore, prune=prune, on_progress=on_progress
+        )
+
+    def clone(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        checkpoint: UUID | str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> CloneInfo:
+        """Make the database at ``path`` a clone of this one."""
+        return self._loop.run(self._member.clone, path, checkpoint=checkpoint, properties=properties)
+
+    def destroy(self, *, soft: bool = False) -> None:
+        """Destroy the database: its writer is fenced, and all of it is deleted but a small tombstone."""
+        self._loop.run(self._member.destroy, soft=soft)
+
+    def detach(self) -> bool:
+        """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more."""
+        return self._loop.run(self._member.detach)
+
+    def adopt_place(self) -> None:
+        """Say that the database is here, of one whose metadata is kept elsewhere; see the `adopt_place` of `Admin`."""
+        self._loop.run(self._member.adopt_place)
+
+    def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
+        """Run one key range of a compaction, for the compactor of this database, which is elsewhere."""
+        return self._loop.run(self._member.merge_range, task, progress)
+
+    def read_changes(
+        self,
+        hold: str,
+        after: FeedPlace,
+        until_seq: int,
+        *,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        max_rows: int = BATCH_ROWS,
+        ahead: ReadAhead | None = None,
+    ) -> Iterator[RecordBatch]:
+        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name
+        ``hold``."""
+        batches = self._loop.call(
+            self._member.read_changes,
+            hold,
+            after,
+            until_seq,
+            start=start,
+            end=end,
+            max_rows=max_rows,
+            ahead=ahead,
+        )
+
+        async def step() -> RecordBatch | None:
+            return await anext(batches, None)
+
+        try:
+            while (batch := self._loop.run(step)) is not None:
+                yield batch
+        finally:
+            self._loop.run(batches.aclose)

@@ -1,0 +1,166 @@
+"""`Db` and `WriteHandle`: a database as its writer."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from slate_async import db as engine
+from slate_async.changing import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
+from slate_async.checkpoint.info import CheckpointInfo
+from slate_async.checkpoint.manage import Scope
+from slate_async.compaction.progress import EventSink
+from slate_async.past import Moment
+from slate_async.runtime.loop_thread import LoopThread
+from slate_async.status import Status
+from slate_async.sync.feed import ChangeFeed
+from slate_async.sync.handle import Handle
+from slate_async.sync.reads import Reads, Snapshot
+from slate_async.write import group
+from slate_async.write.batch import WriteBatch
+from slate_async.write.rows import BytesLike, Duration
+
+
+class WriteHandle:
+    """What a write returns. ``seq``: sequence number of the last row written."""
+
+    __slots__ = ("_handle", "_loop", "seq")
+
+    def __init__(self, loop: LoopThread, handle: group.WriteHandle) -> None:
+        self._loop = loop
+        self._handle = handle
+        self.seq = handle.seq
+
+    @property
+    def create_time(self) -> float:
+        """Seconds since the Unix epoch, the creation time of its rows."""
+        return self._handle.create_time
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the write is in the object store for good already."""
+        return self._handle.is_durable
+
+    def durable(self) -> None:
+        """Wait until the write is in the object store for good. Raises as `slate_async.WriteHandle.durable`."""
+        self._loop.run(self._handle.durable)
+
+    def __repr__(self) -> str:
+        return repr(self._handle).replace("<", "<sync ", 1)
+
+
+class Db(Handle[engine.Db], Reads):
+    """Made by `slate_async.sync.open`, never directly. Methods and errors are those of `slate_async.Db`."""
+
+    def __init__(self, loop: LoopThread, db: engine.Db) -> None:
+        Handle.__init__(self, loop, db)
+        Reads.__init__(self, loop, db)
+
+    def put(
+        self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
+    ) -> WriteHandle:
+        """Set ``key`` to ``value``. Returns once that is durable, or visible in memory with
+        ``await_durable=False``."""
+        made = self._loop.run(self._member.put, key, value, ttl=ttl, await_durable=await_durable)
+        return WriteHandle(self._loop, made)
+
+    def delete(self, key: BytesLike, *, await_durable: bool = True) -> WriteHandle:
+        """Remove ``key``; no error if it is not there. Otherwise as `put`."""
+        return WriteHandle(self._loop, self._loop.run(self._member.delete, key, await_durable=await_durable))
+
+    def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
+        """Apply the rows of ``batch`` atomically."""
+        return WriteHandle(self._loop, self._loop.run(self._member.write, batch, await_durable=await_durable))
+
+    def flush(self, *, l0: bool = False) -> None:
+        """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
+        self._loop.run(self._member.flush, l0=l0)
+
+    def compact(
+        self,
+        *,
+        full: bool = False,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        level: int | None = None,
+        progress: EventSink | None = None,
+    ) -> int:
+        """Flush to L0 and compact now; how many compactions and moves that took. ``progress`` is called in the loop's
+        thread."""
+        return self._loop.run(self._member.compact, full=full, start=start, end=end, level=level, progress=progress)
+
+    def snapshot(self, *, durable: bool = False) -> Snapshot:
+        """A stable view of everything written so far (with ``durable``: acknowledged so far)."""
+        return Snapshot(self._loop, self._loop.call(self._member.snapshot, durable=durable))
+
+    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+        """The database as it was at an earlier moment."""
+        return Snapshot(self._loop, self._loop.call(self._member.at, seq=seq, time=time))
+
+    def confirm(self) -> None:
+        """Check that this is still the database's writer right now."""
+        self._loop.run(self._member.confirm)
+
+    def changes(
+        self,
+        *,
+        from_seq: FromSeq = None,
+        until_seq: int | None = None,
+        follow: bool = True,
+        initial: Initial = "snapshot",
+        hold: str | None = None,
+        hold_lifetime: Duration | None = None,
+        room_bytes: int = ROOM_BYTES,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> ChangeFeed:
+        """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
+        feed = self._loop.call(
+            self._member.changes,
+            from_seq=from_seq,
+            until_seq=until_seq,
+            follow=follow,
+            initial=initial,
+            hold=hold,
+            hold_lifetime=hold_lifetime,
+            room_bytes=room_bytes,
+            spill_bytes=spill_bytes,
+        )
+        return ChangeFeed(self._loop, feed)
+
+    def create_checkpoint(
+        self,
+        *,
+        scope: Scope = "all",
+        force_flush: bool = True,
+        lifetime: Duration | None = None,
+        source: UUID | str | None = None,
+        name: str | None = None,
+    ) -> CheckpointInfo:
+        """Keep the database as it is now readable until the checkpoint expires or is deleted."""
+        return self._loop.run(
+            self._member.create_checkpoint,
+            scope=scope,
+            force_flush=force_flush,
+            lifetime=lifetime,
+            source=source,
+            name=name,
+        )
+
+    def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
+        """Let a checkpoint live for ``lifetime`` from now."""
+        return self._loop.run(self._member.refresh_checkpoint, checkpoint, lifetime)
+
+    def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
+        """Remove a checkpoint; what only it kept is then collected."""
+        self._loop.run(self._member.delete_checkpoint, checkpoint, force=force)
+
+    def list_checkpoints(self) -> list[CheckpointInfo]:
+        """All checkpoints in the order they were made."""
+        return self._loop.run(self._member.list_checkpoints)
+
+    def status(self) -> Status:
+        """The database at this moment. Works after closing, too."""
+        return self._loop.call(self._member.status)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name."""
+        return self._loop.call(self._member.metrics)

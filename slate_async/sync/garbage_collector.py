@@ -1,0 +1,39 @@
+"""`GarbageCollector`: deletes what nothing needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from slate_async import collector as engine
+from slate_async.gc.report import CollectionProgress, CollectionReport
+from slate_async.sync.handle import Handle
+
+
+class GarbageCollector(Handle[engine.GarbageCollector]):
+    """Made by `slate_async.sync.open_gc`, never directly. Methods and errors are those of
+    `slate_async.GarbageCollector`."""
+
+    @property
+    def last(self) -> CollectionReport | None:
+        """What the last round did; ``None`` before the first one."""
+        return self._member.last
+
+    def collect(
+        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
+    ) -> CollectionReport:
+        """Do one round now. ``on_progress`` is called in the loop's thread."""
+        return self._loop.run(self._member.collect, dry_run=dry_run, on_progress=on_progress)
+
+    def rounds(self) -> Iterator[CollectionReport]:
+        """The report of each round that ends from now on, until the collector is closed."""
+        rounds = self._loop.call(self._member.rounds)
+
+        async def step() -> CollectionReport | None:
+            return await anext(rounds, None)
+
+        while (report := self._loop.run(step)) is not None:
+            yield report
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name."""
+        return self._loop.call(self._member.metrics)

@@ -1,0 +1,89 @@
+"""`DbReader`: a database, read beside its writer."""
+
+from __future__ import annotations
+
+from slate_async import reader as engine
+from slate_async.changing import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
+from slate_async.liveness.observer import WriterLife
+from slate_async.past import Moment
+from slate_async.runtime.loop_thread import LoopThread
+from slate_async.status import ReaderStatus
+from slate_async.sync.feed import ChangeFeed
+from slate_async.sync.handle import Handle
+from slate_async.sync.reads import Reads, Snapshot
+from slate_async.write.rows import Duration
+
+
+class DbReader(Handle[engine.DbReader], Reads):
+    """Made by `slate_async.sync.open_reader`, never directly. Methods and errors are those of
+    `slate_async.DbReader`."""
+
+    def __init__(self, loop: LoopThread, reader: engine.DbReader) -> None:
+        Handle.__init__(self, loop, reader)
+        Reads.__init__(self, loop, reader)
+
+    def snapshot(self, *, durable: bool = False) -> Snapshot:
+        """A stable view of what the reader shows now."""
+        return Snapshot(self._loop, self._loop.call(self._member.snapshot, durable=durable))
+
+    def stored_snapshot(self) -> Snapshot:
+        """As `snapshot`, with the rows that have expired, as long as they are stored."""
+        return Snapshot(self._loop, self._loop.call(self._member.stored_snapshot))
+
+    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+        """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""
+        return Snapshot(self._loop, self._loop.call(self._member.at, seq=seq, time=time))
+
+    def seq_to_time(self, seq: int) -> float:
+        """When sequence number ``seq`` was written, in seconds since the epoch."""
+        return self._loop.call(self._member.seq_to_time, seq)
+
+    def time_to_seq(self, time: Moment) -> int:
+        """The highest sequence number known to be written at ``time`` or before; 0 if there was none."""
+        return self._loop.call(self._member.time_to_seq, time)
+
+    def refresh(self) -> None:
+        """Catch up now: afterwards everything is here that was durable at the call."""
+        self._loop.run(self._member.refresh)
+
+    def wait_for(self, seq: int) -> None:
+        """Wait until sequence number ``seq`` is here."""
+        self._loop.run(self._member.wait_for, seq)
+
+    def writer_life(self) -> WriterLife:
+        """Whether the database has a writer that lives, and of which epoch."""
+        return self._loop.run(self._member.writer_life)
+
+    def changes(
+        self,
+        *,
+        from_seq: FromSeq = None,
+        until_seq: int | None = None,
+        follow: bool = True,
+        initial: Initial = "snapshot",
+        hold: str | None = None,
+        hold_lifetime: Duration | None = None,
+        room_bytes: int = ROOM_BYTES,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> ChangeFeed:
+        """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
+        feed = self._loop.call(
+            self._member.changes,
+            from_seq=from_seq,
+            until_seq=until_seq,
+            follow=follow,
+            initial=initial,
+            hold=hold,
+            hold_lifetime=hold_lifetime,
+            room_bytes=room_bytes,
+            spill_bytes=spill_bytes,
+        )
+        return ChangeFeed(self._loop, feed)
+
+    def status(self) -> ReaderStatus:
+        """The reader at this moment. Works after closing, too."""
+        return self._loop.call(self._member.status)
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since opening, by dotted name."""
+        return self._loop.call(self._member.metrics)

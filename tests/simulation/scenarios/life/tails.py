@@ -1,0 +1,195 @@
+"""Scripts of the log's end: what an opening's listing misses was compacted and collected meanwhile, or it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slate_async.errors import CorruptionError, FencedError
+from slate_async.format.header import HEADER_BYTES
+from slate_async.log.names import PREFIX, position_of
+from tests.simulation.checkers import Violation
+from tests.simulation.scenarios.engine.site import Handle, Site
+from tests.simulation.scenarios.engine.stage import NO_POLLS_MS
+from tests.simulation.scenarios.engine.workload import Session
+from tests.simulation.scenarios.life.estate import Rows, lasting, rows_of
+from tests.simulation.scenarios.life.scripts import LifeStage, scripted
+from tests.simulation.scenarios.protocol import Scenario
+
+
+async def flushed_under_a_look(stage: LifeStage) -> None:
+    """The log is flushed or compacted, and collected, between an opening's head and its listing of the log."""
+    owner = await _known_log(stage)
+    opener = stage.session("opener")
+    listing = stage.hold(opener.node, "list", PREFIX)
+    opening = stage.begin(opener.node, opener.open())
+    await listing.caught()
+    await _take_out_of_log(stage, owner)
+    listing.release()
+    await opener.node.join(opening)
+    await stage.write(opener, 1)
+
+
+async def flushed_under_a_judgement(stage: LifeStage) -> None:
+    """A log object is lost; its rows are flushed, and the log collected, between an opening's listing and judging."""
+    owner = await _known_log(stage)
+    lost = await _lose(stage, stage.site)
+    if not lost:
+        return
+    opener = stage.session("opener")
+    listing = stage.hold(opener.node, "list", PREFIX)
+    opening = stage.begin(opener.node, opener.open())
+    await listing.caught()
+    if (await stage.head()).log_start > min(map(position_of, lost)):  # flushed by itself: it need not be missed
+        listing.release()
+        await opener.node.join(opening)
+        return
+    judging = stage.hold(opener.node, "manifest-latest")
+    listing.release()
+    await judging.caught()
+    await _take_out_of_log(stage, owner)
+    judging.release()
+    await opener.node.join(opening)
+    await stage.write(opener, 1)
+
+
+async def lost_tail_of_a_clone(stage: LifeStage) -> None:
+    """Log objects that a clone has as copies are deleted under its writer; another one opens the clone."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 4))
+    target = stage.estate.clones[0].site
+    node = stage.world.node("cloner")
+
+    async def clone() -> None:
+        async with stage.estate.admin(node, stage.site) as admin:
+            await admin.clone(target.name)
+
+    await node.run(clone())
+    await _refused_and_nobody_fenced(stage, target, writes=stage.rng.randint(0, 2))
+
+
+async def lost_tail_of_a_mirror(stage: LifeStage) -> None:
+    """A mirror is opened to write; what its first writer put into its log is deleted under the next one."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 4))
+    target = stage.estate.mirrors[0]
+    node = stage.world.node("mirrorer")
+
+    async def mirror() -> None:
+        async with stage.estate.admin(node, stage.site) as admin:
+            kept = await admin.create_checkpoint()
+            await admin.mirror(kept.id, target.name, metastore=target.factory(node))
+
+    await node.run(mirror())
+    if await node.run(_rows_in_log(target.handle(node))):
+        raise Violation("mirror", "there is a log in a mirror that nobody has opened to write")
+    first = await _writer(stage, target, "first")
+    await stage.write(first, stage.rng.randint(1, 4))
+    first.node.crash()  # closing may leave nothing in the log
+    await _refused_and_nobody_fenced(stage, target, writes=stage.rng.randint(0, 2))
+
+
+async def _known_log(stage: LifeStage) -> Session:
+    """A writer, in whose log another one's objects lie: the manifest knows those."""
+    first = await stage.writer("first")
+    await stage.write(first, stage.rng.randint(1, 4))
+    first.node.crash()
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(0, 3))
+    return owner
+
+
+async def _take_out_of_log(stage: LifeStage, owner: Session) -> None:
+    """Write more, move all rows out of the log, and have it collected."""
+    await stage.write(owner, stage.rng.randint(0, 3))
+    helper = stage.world.node("collector")
+    if stage.site.params.wal:
+        await owner.node.run(owner.flush_l0())
+        start = (await stage.head()).log_start
+        await stage.write(owner, stage.rng.randint(0, 2))
+    else:
+        await stage.compact_all(helper)
+        start = (await stage.head()).log_start
+        await owner.node.run(owner.close())  # it reads from what was compacted until it polls
+    await stage.collect_all(helper)
+    lister = stage.site.handle(helper)
+    left = [key for key in await helper.run(_rows_in_log(lister)) if position_of(key) < start]
+    if left:
+        raise Violation("stuck", f"{left} were not collected")
+
+
+async def _refused_and_nobody_fenced(stage: LifeStage, site: Site, *, writes: int) -> None:
+    """Lose a part of the log's known end under a writer: an opening tells, and the writer goes on; once the objects are
+    there again, another opening finds every row."""
+    writer = await _writer(stage, site, "living")
+    await stage.write(writer, writes)
+    rows = await _rows(stage, site)
+    lost = await _lose(stage, site)
+    if not lost:
+        return
+    opener = Session(site, stage.world.node("opener"), NO_POLLS_MS)
+    try:
+        await opener.node.run(opener.open())
+    except CorruptionError as error:
+        if error.object_name not in lost:
+            raise
+    else:
+        raise Violation("lost", f"{site.name} was opened without {', '.join(lost)}")
+    try:
+        await writer.node.run(writer.db.confirm())
+    except FencedError as error:
+        raise Violation("fenced", "a writer was fenced by an opening that failed") from error
+    helper = site.handle(stage.world.node("healer"))
+    for key, data in lost.items():
+        await helper.node.run(helper.store.put(key, data))
+    await _writer(stage, site, "next")
+    if (found := await _rows(stage, site)) != rows:
+        raise Violation("lost", f"{site.name} held {rows}, and holds {found}")
+
+
+async def _lose(stage: LifeStage, site: Site) -> dict[str, bytes]:
+    """Delete the last objects with rows, some or all, that the manifest knows to be in the log. There may be none: a
+    writer that has no room for rows in memory puts them into L0."""
+    helper = site.handle(stage.world.node("operator"))
+
+    async def lose() -> dict[str, bytes]:
+        state = await helper.driver.load()
+        assert state is not None
+        known = range(state.log_start, state.log_last_seen + 1)
+        rows = [key for key in await _rows_in_log(helper) if position_of(key) in known]
+        doomed = rows[stage.rng.randrange(len(rows)) :] if rows else []
+        lost = {key: (await helper.store.get(key)).data for key in doomed}
+        await helper.store.delete(doomed)
+        return lost
+
+    return await helper.node.run(lose())
+
+
+async def _rows_in_log(helper: Handle) -> list[str]:
+    """The keys of all log objects that are more than fences, which stay."""
+    return [info.key async for info in helper.store.list(PREFIX) if info.size > HEADER_BYTES]
+
+
+async def _writer(stage: LifeStage, site: Site, name: str) -> Session:
+    session = Session(site, stage.world.node(name), NO_POLLS_MS)
+    if not await session.node.run(session.open()):
+        raise Violation("stuck", f"{name} could not take over {site.name}")
+    return session
+
+
+async def _rows(stage: LifeStage, site: Site) -> Rows:
+    node = stage.world.node("reader")
+
+    async def rows() -> Rows:
+        async with stage.estate.reader(node, site, pin=False) as reader:
+            return lasting(await rows_of(reader))
+
+    return await node.run(rows())
+
+
+TAILS: Sequence[Scenario] = (
+    scripted("flushed-under-a-look", flushed_under_a_look, wal=True),
+    scripted("compacted-under-a-look", flushed_under_a_look, wal=False),
+    scripted("flushed-under-a-judgement", flushed_under_a_judgement, by_hand=True, wal=True, metadata="server"),
+    scripted("lost-tail-of-a-clone", lost_tail_of_a_clone, by_hand=True),
+    scripted("lost-tail-of-a-mirror", lost_tail_of_a_mirror, by_hand=True, mirrorers=1),
+)

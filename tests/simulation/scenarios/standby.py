@@ -1,0 +1,176 @@
+"""Standbys: several processes of which one writes and the others wait for its end; they write, close, die and freeze.
+
+``standby``: all faults; whoever is called gone may only be frozen, and wakes as a zombie. ``standby-calm``: no trouble,
+so nobody is ever fenced: each hands over by closing. ``standby-slept``: a standby that stood still finds an old beat,
+and must not take over from a writer that lives. ``standby-frozen-writer``: one that takes over from one that wakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import slate_async as slate
+from slate_async.liveness.heartbeat import ALIVE_KEY
+from slate_async.log.names import PREFIX
+from tests.simulation.checkers import Violation
+from tests.simulation.history import Kind
+from tests.simulation.loop import SimTask
+from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
+from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.stage import Stage, scripted
+from tests.simulation.scenarios.engine.workload import Session, check_quiet
+from tests.simulation.scenarios.protocol import Scenario, Stats
+
+HEARTBEAT_MS = 400
+HEARTBEAT_S = HEARTBEAT_MS / 1000
+BOUND_HEARTBEATS = 12
+"""Three beats missed, looks between them, a slow poll, and the opening."""
+TROUBLED: Mapping[str, Any] = {"ack": "committed", "writers": 4, "lives": 2, "active_seconds": 12.0, "rounds": 12}
+HANDED_OVER: Mapping[str, Any] = {
+    "ack": "committed",
+    "writers": 4,
+    "lives": 1,
+    "rounds": 4,
+    "active_seconds": 12.0,
+    "faults": 0.0,
+    "crashes": 0.0,
+    "freezes": 0.0,
+    "same_instant": True,
+    "create_by_writers": True,
+    "compactors": 0,
+    "metadata": "server",
+}
+
+
+class StandbySession(Session):
+    """A `Session` whose database is opened once nobody else writes it."""
+
+    async def _opened(self) -> slate.Db:
+        site, node = self.site, self.node
+        settings = site.params.settings(self.rng, self._poll_ms).replace(heartbeat_interval_ms=HEARTBEAT_MS)
+        return await slate.open(
+            site.store(node),
+            name=site.name,
+            metastore=site.factory(node),
+            settings=settings,
+            runtime=node.runtime,
+            standby=True,
+        )
+
+
+async def stand_by(site: Site, node: Node) -> None:
+    """Wait, write for a while, then hand over, or stay."""
+    session = StandbySession(site, node)
+    opening = asyncio.create_task(session.open(), name="standing by")
+    while not opening.done():
+        await asyncio.wait([opening], timeout=0.5)
+        if site.over and not opening.done():
+            opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    if opening.cancelled() or not opening.result():
+        check_quiet(node)
+        return
+    site.count("took-over" if session.epoch > 1 else "was-first")
+    await session.work(site.params.rounds)
+    session.check_end()
+    if session.db.status().state == "fenced" and not site.over:
+        site.count("fenced")
+    if node.rng.random() < 0.9 or site.over:
+        await session.close()
+        check_quiet(node)
+    else:
+        await session.db.wait_closed()
+
+
+class StandbyPlay(Play):
+    """`Play` whose writers are standbys."""
+
+    act = staticmethod(stand_by)
+
+    def _stats(self) -> Stats:
+        counts = super()._stats()
+        params = self.site.params
+        if not (params.faults or params.crashes or params.freezes) and counts.get("fenced"):
+            raise Violation("needless", "a writer that lived was fenced by a standby")
+        return counts
+
+
+def _scenario(name: str, summary: str, fixed: Mapping[str, Any]) -> Scenario:
+    return Scenario(
+        name,
+        summary,
+        lambda seed, keep: make_world(seed, keep, fixed),
+        lambda world: StandbyPlay(world, drawn_params(world.seed, fixed)).run(),
+    )
+
+
+async def slept(stage: Stage) -> None:
+    """A machine sleeps for many heartbeats with a writer and a standby, which wakes with an old beat before its eyes"""
+    writer, standby, opening = await _pair(stage)
+    await asyncio.sleep(stage.rng.uniform(0, 2 * HEARTBEAT_S))
+    for one in (standby, writer):
+        one.node.freeze()
+    await asyncio.sleep(stage.rng.uniform(4, 20) * HEARTBEAT_S)
+    beat = stage.hold(writer.node, "put", ALIVE_KEY)
+    for one in (standby, writer):
+        one.node.thaw()
+    await asyncio.sleep(HEARTBEAT_S)
+    beat.release()
+    await asyncio.sleep(5 * HEARTBEAT_S)
+    if opening.done() or not await writer.node.run(writer.look(Kind.DURABLE)):
+        raise Violation("needless", "a writer that lives was called gone")
+    await stage.write(writer, 2)
+    await writer.node.run(writer.close())
+    await _took_over(stage, standby, opening)
+
+
+async def frozen_writer(stage: Stage) -> None:
+    """A writer stands still with log objects on their way; a standby takes over; the writer wakes, and they land"""
+    writer, standby, opening = await _pair(stage)
+    await stage.write(writer, stage.rng.randint(1, 3))
+    put = stage.hold(writer.node, "put", PREFIX)
+    writing = stage.begin(writer.node, writer.work(stage.rng.randint(2, 6)))
+    await asyncio.sleep(stage.rng.uniform(0, HEARTBEAT_S))
+    writer.node.freeze()
+    await _took_over(stage, standby, opening)
+    put.release()
+    writer.node.thaw()
+    await writer.node.join(writing)
+    await stage.write(standby, 2)
+    if not await standby.node.run(standby.look(Kind.DURABLE)):
+        raise Violation("needless", "a writer was undone by the one that it took over from")
+
+
+async def _pair(stage: Stage) -> tuple[Session, Session, SimTask]:
+    """A writer, and a standby that has looked at it."""
+    writer, standby = (StandbySession(stage.site, stage.world.node(name)) for name in ("writer", "standby"))
+    if not await writer.node.run(writer.open()):
+        raise Violation("stuck", "the first writer could not open a calm database")
+    opening = standby.node.spawn(standby.open())
+    await asyncio.sleep(2 * HEARTBEAT_S)
+    return writer, standby, opening
+
+
+async def _took_over(stage: Stage, standby: Session, opening: SimTask) -> None:
+    """The standby writes; within a few heartbeats."""
+    try:
+        async with asyncio.timeout(BOUND_HEARTBEATS * HEARTBEAT_S):
+            opened = await standby.node.join(opening)
+    except TimeoutError as error:
+        raise Violation("stuck", "the standby did not take over") from error
+    if not opened:
+        raise Violation("stuck", "the standby could not open a calm database")
+    await stage.write(standby, 2)
+
+
+STANDBY: Sequence[Scenario] = (
+    _scenario("standby", "standbys wait for one another; all faults", TROUBLED),
+    _scenario("standby-calm", "standbys hand over to one another; no faults, so nobody is fenced", HANDED_OVER),
+)
+STANDBY_SCRIPTS: Sequence[Scenario] = (
+    scripted("standby-slept", slept),
+    scripted("standby-frozen-writer", frozen_writer),
+)

@@ -1,0 +1,130 @@
+"""Few stored bytes that become many: scans and compactions decode a bounded part of them at once, and a block that is
+too large by itself is refused before anything is allocated for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import slate_async as slate
+from slate_async.runtime.memory_budget import MemoryBudget
+from slate_async.settings import Settings
+from slate_async.sst import fitting, reader
+from tests.engine import KINDS, Kind, memory_store, runtime
+
+VALUE = bytes(1 << 20)  # a few dozen bytes once it is stored
+KEYS = [b"%03d" % number for number in range(40)]
+MOST = 3 << 20
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What was asked for, of every decoding in a thread; two blocks may be decoded together, not three."""
+    asked: list[int] = []
+    hold = MemoryBudget.hold
+
+    @asynccontextmanager
+    async def counted(self: MemoryBudget, nbytes: int, what: str) -> AsyncIterator[None]:
+        asked.append(nbytes)
+        async with hold(self, nbytes, what):
+            yield
+
+    monkeypatch.setattr(MemoryBudget, "hold", counted)
+    for module in (fitting, reader):
+        monkeypatch.setattr(module, "DECODED_BYTES", MOST)
+    return asked
+
+
+async def filled(folder: Path) -> None:
+    async with slate.open(folder) as db:
+        for key in KEYS:
+            await db.put(key, VALUE, await_durable=False)
+        await db.flush(l0=True)
+    assert sum(file.stat().st_size for file in (folder / "sst").iterdir()) < len(VALUE) / 10
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20, 1 << 30])
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_scans(tmp_path: Path, held: list[int], reverse: bool, cache_bytes: int) -> None:
+    await filled(tmp_path)
+    async with slate.open(tmp_path, settings=Settings(block_cache_bytes=cache_bytes)) as db:
+        held.clear()
+        rows = [key async for key, value in db.scan(reverse=reverse) if value == VALUE]
+        assert rows == (KEYS[::-1] if reverse else KEYS)
+        batches = [batch.num_rows async for batch in db.scan(b"005", b"035", reverse=reverse).batches()]
+        assert sum(batches) == 30
+    assert held
+    assert max(held) <= MOST
+
+
+async def test_compactions(tmp_path: Path, held: list[int]) -> None:
+    await filled(tmp_path)
+    async with slate.open(tmp_path) as db:
+        await db.put(KEYS[7], b"new")
+        await db.compact(full=True)
+        assert held
+        assert max(held) <= MOST
+        assert [(key, len(value)) async for key, value in db.scan()] == [
+            (key, 3 if key == KEYS[7] else len(VALUE)) for key in KEYS
+        ]
+
+
+async def test_one_that_is_too_large_is_refused_and_others_are_read(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db:
+        await db.put(b"small", b"1")
+        await db.put(b"x-large", bytes(2 << 20))
+        await db.flush(l0=True)
+    little = Settings(max_value_bytes=1000, decode_memory_bytes=1 << 20)
+    async with slate.open_reader(tmp_path, settings=little) as db:
+        for _ in range(2):
+            with pytest.raises(slate.ConfigError, match=r"sst/.* takes \d+ bytes .*decode_memory_bytes allows 1048576"):
+                await db.get(b"x-large")
+        assert await db.get(b"small") == b"1"
+    async with slate.open_reader(tmp_path) as db:
+        assert await db.get(b"x-large") == bytes(2 << 20)
+
+
+async def test_log_objects_that_are_too_large_are_refused_to_whoever_replays_them(tmp_path: Path) -> None:
+    little = Settings(max_value_bytes=1000, decode_memory_bytes=1 << 20)
+    refusal = r"log/.* takes \d+ bytes .*decode_memory_bytes allows 1048576"
+    async with slate.open(tmp_path) as db:
+        await db.put(b"x-large", bytes(2 << 20))
+        with pytest.raises(slate.ConfigError, match=refusal):
+            await slate.open_reader(tmp_path, settings=little)
+        async with slate.open_admin(tmp_path, settings=little) as admin:
+            assert ["decode_memory_bytes" in one.what for one in (await admin.verify()).findings] == [True]
+        assert await db.get(b"x-large") == bytes(2 << 20)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_what_a_writer_acknowledges_is_replayed_with_its_settings(kind: Kind) -> None:
+    """It dies with a log object as large as it takes: the next opening decodes that, or it is refused at once."""
+    store, left = memory_store(), memory_store()
+    settings = kind.settings(max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20)
+    async with slate.open(store, name="memory://db", settings=settings, runtime=runtime()) as db:
+        taken = 0
+        for rows in (10, 20, 40):
+            batch = slate.WriteBatch()
+            for number in range(rows):
+                batch.put(b"%03d" % number, bytes([rows]) * 50_000)
+            with contextlib.suppress(slate.InvalidError):
+                await db.write(batch)
+                taken = rows
+        async for info in store.list(""):
+            await left.put(info.key, (await store.get(info.key)).data)
+    assert taken == 20
+    async with slate.open(left, name="memory://db", settings=settings, runtime=runtime()) as db:
+        assert [value[0] async for _, value in db.scan()] == [20] * 20
+
+
+async def test_a_writer_that_could_not_replay_its_own_log_is_refused(tmp_path: Path) -> None:
+    for settings in (
+        Settings(max_value_bytes=1 << 20, decode_memory_bytes=1 << 20),
+        Settings(max_value_bytes=1000, flush_bytes=1 << 20, decode_memory_bytes=1 << 20),
+    ):
+        with pytest.raises(slate.ConfigError, match="replay its own log"):
+            await slate.open(tmp_path, settings=settings)

@@ -1,0 +1,194 @@
+"""An opening that fails has fenced nobody; a log whose tail is gone is told before anything is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import slate_async as slate
+from metastores.memory import MemoryFactory
+from slate_async.format.header import HEADER_BYTES
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import OVERWRITE, Buffer, ObjectInfo, ObjectStore, PutMode
+from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, open_db, runtime
+from tests.unit.clone.support import Life, MortalStore
+
+NAME = "s3://bucket/db"
+
+
+@dataclass
+class Forbidding(MortalStore):
+    """A store with credentials that do not allow everything."""
+
+    put_of: str | None = None
+    list_of: str | None = None
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        if self.put_of is not None and key.startswith(self.put_of):
+            raise slate.ConfigError("these credentials may not put", outcome="not_applied")
+        return await self.inner.put(key, data, mode=mode, metadata=metadata)
+
+    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        if self.list_of is not None and prefix.startswith(self.list_of):
+            raise slate.ConfigError("these credentials may not list")
+        async for info in self.inner.list(prefix, start_after=start_after):
+            yield info
+
+
+Damage = Callable[[MemoryStore], Awaitable[ObjectStore]]
+
+
+async def _one(store: ObjectStore, prefix: str, at: int = 0) -> str:
+    return [info.key async for info in store.list(prefix) if info.size > HEADER_BYTES][at]
+
+
+async def missing_sst(store: MemoryStore) -> ObjectStore:
+    await store.delete([await _one(store, "sst/")])
+    return store
+
+
+async def foreign_sst(store: MemoryStore) -> ObjectStore:
+    other = memory_store()
+    async with open_db(other) as db:
+        await db.put(b"k", b"v")
+        await db.flush(l0=True)
+    await store.put(await _one(store, "sst/"), (await other.get(await _one(other, "sst/"))).data)
+    return store
+
+
+async def foreign_log(store: MemoryStore) -> ObjectStore:
+    key = await _one(store, "log/", -1)
+    data = bytearray((await store.get(key)).data)
+    data[20] ^= 1
+    await store.put(key, bytes(data))
+    return store
+
+
+async def no_put(store: MemoryStore) -> ObjectStore:
+    return Forbidding(store, Life(), put_of="")
+
+
+async def no_list(store: MemoryStore) -> ObjectStore:
+    return Forbidding(store, Life(), list_of="log/")
+
+
+async def as_it_is(store: MemoryStore) -> ObjectStore:
+    return store
+
+
+FAILING: dict[str, tuple[Damage, dict[str, Any]]] = {
+    "missing-sst": (missing_sst, {}),
+    "foreign-sst": (foreign_sst, {}),
+    "foreign-log": (foreign_log, {}),
+    "no-put": (no_put, {}),
+    "no-list": (no_list, {}),
+    "other-log": (as_it_is, {"log_protocol": "other"}),
+    "other-wal": (as_it_is, {"wal_enabled": "other"}),
+}
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+@pytest.mark.parametrize("failing", FAILING)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["beside", "elsewhere"])
+async def test_an_opening_that_fails_has_fenced_nobody(kind: Kind, failing: str, elsewhere: bool) -> None:
+    store, factory = memory_store(), MemoryFactory() if elsewhere else None
+    damage, wrong = FAILING[failing]
+
+    def opened(place: ObjectStore, **settings: Any) -> Any:
+        return slate.open(place, name=NAME, metastore=factory, settings=kind.settings(**settings), runtime=runtime())
+
+    async with opened(store) as db:
+        for number in range(3):
+            await db.put(b"%d" % number, b"v")
+            if number == 1:
+                await db.flush(l0=True)
+        damaged = await damage(store)
+        if "log_protocol" in wrong:
+            other = "contiguous" if kind.log_protocol == "epoch_prefixed" else "epoch_prefixed"
+            mistaken = Kind(other, kind.wal_enabled).settings()  # type: ignore[arg-type]
+        else:
+            mistaken = Kind(kind.log_protocol, kind.wal_enabled is not ("wal_enabled" in wrong)).settings()
+        before = db.status().epoch
+        with pytest.raises((slate.InvalidError, slate.CorruptionError)):
+            await slate.open(damaged, name=NAME, metastore=factory, settings=mistaken, runtime=runtime())
+        await db.put(b"more", b"v")
+        await db.confirm()
+        assert db.status().epoch == before
+
+
+# ---- the end of the log
+
+
+async def data_objects(store: ObjectStore) -> list[str]:
+    return [info.key async for info in store.list("log/") if info.size > HEADER_BYTES]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_tail_that_is_gone_is_corruption_and_nobody_is_fenced(kind: Kind) -> None:
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        for number in range(5):
+            await db.put(b"%d" % number, b"v")
+    tail = await data_objects(store)
+    kept = {key: (await store.get(key)).data for key in tail}
+    assert kept
+    for lost in (tail, tail[-1:], tail[:1]):
+        await store.delete(lost)
+        for _ in range(2):
+            with pytest.raises(slate.CorruptionError, match="missing") as caught:
+                await open_db(store, kind)
+            assert caught.value.object_name == lost[0]
+        looks = (slate.open_reader, slate.open_admin) if kind.log_protocol == "contiguous" else (slate.open_reader,)
+        for opening in looks:  # an epoch-prefixed log's end is in the register, so a checkpoint needs no look at it
+            with pytest.raises(slate.CorruptionError):
+                async with opening(store, settings=kind.settings(), runtime=runtime(), name="memory://test") as other:
+                    await other.create_checkpoint()  # type: ignore[union-attr]
+        for key in lost:
+            await store.put(key, kept[key])
+    async with open_db(store, kind) as db:
+        assert len(await contents(db)) == 5
+        assert db.status().epoch == 2
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_tail_that_was_flushed_and_collected_under_the_look_is_no_damage(kind: Kind) -> None:
+    """Between the listing of the log and its judgement the rows go into SSTs, and a collector takes the log."""
+    store = memory_store()
+    async with open_db(store, kind) as db:
+        for number in range(5):
+            await db.put(b"%d" % number, b"v")
+    collected: list[int] = []
+
+    @dataclass
+    class Slow(MortalStore):
+        async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+            if prefix.startswith("log/") and not collected:
+                collected.append(0)
+                async with open_db(store, kind) as other:
+                    await (other.flush(l0=True) if kind.wal_enabled else other.compact())
+                ended = slate.open_gc(
+                    store,
+                    name="memory://test",
+                    settings=kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0),
+                    runtime=runtime(),
+                    periodic=False,
+                )
+                async with ended as collector:
+                    collected.append(len((await collector.collect()).objects))
+            async for info in self.inner.list(prefix, start_after=start_after):
+                yield info
+
+    async with open_db(Slow(store, Life()), kind) as db:
+        assert len(await contents(db)) == 5
+    [_, objects] = collected
+    assert objects or not kind.wal_enabled

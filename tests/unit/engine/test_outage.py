@@ -1,0 +1,414 @@
+"""The store goes away for longer than a writer tries: reads go on, writes are refused, and the database opens itself
+again, unless another writer has taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import slate_async as slate
+from slate_async.errors import UnavailableError
+from slate_async.objectstore.protocol import (
+    OVERWRITE,
+    Buffer,
+    ByteRange,
+    GetResult,
+    ObjectInfo,
+    ObjectStore,
+    PutMode,
+    Span,
+)
+from tests.engine import (
+    CONTIGUOUS,
+    CONTIGUOUS_SST,
+    EPOCHS_SST,
+    Kind,
+    contents,
+    memory_store,
+    open_db,
+    runtime,
+    starts,
+    until,
+)
+
+SHORT: dict[str, Any] = {
+    "on_outage": "reopen",
+    "retry_deadline_ms": 200,
+    "request_timeout_ms": 100,
+    "takeover_deadline_ms": 5000,
+    "manifest_poll_interval_ms": 20,
+}
+
+
+class Outages:
+    """A store that goes away on request. ``landing``: of what is sent meanwhile, which puts land all the same."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.down = False
+        self.landing: Callable[[str], bool] = lambda key: False
+
+    def _check(self) -> None:
+        if self.down:
+            raise UnavailableError("the store is away")
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        if self.down:
+            if self.landing(key):
+                await self.inner.put(key, data, mode=mode, metadata=metadata)
+            raise UnavailableError("the store is away", outcome="unknown")
+        return await self.inner.put(key, data, mode=mode, metadata=metadata)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        self._check()
+        return await self.inner.get(key, byte_range)
+
+    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
+        self._check()
+        return await self.inner.get_ranges(key, spans)
+
+    async def head(self, key: str) -> ObjectInfo:
+        self._check()
+        return await self.inner.head(key)
+
+    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        self._check()
+        async for info in self.inner.list(prefix, start_after=start_after):
+            yield info
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self._check()
+        await self.inner.delete(keys)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def outages() -> Outages:
+    return Outages(memory_store())
+
+
+async def out(db: slate.Db) -> None:
+    """Wait until the writer has given its log up."""
+    await until(lambda: db.status().outage is not None, "the writer to give up")
+
+
+async def back(db: slate.Db) -> None:
+    """Wait until writes are taken again."""
+    await until(lambda: db.status().outage is None, "the database to open itself again")
+    assert db.status().state == "open"  # whether or not anybody writes
+
+
+async def failed(write: asyncio.Future[Any]) -> str | None:
+    """The outcome of a write that fails for want of a store."""
+    with pytest.raises(slate.UnavailableError) as caught:
+        await write
+    return caught.value.outcome
+
+
+async def test_reads_go_on_writes_are_refused_and_the_database_comes_back(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"a", b"1")
+        assert await contents(db) == {b"a": b"1"}  # so that it is at hand where the log holds SSTs
+        before = db.status()
+        assert before.state == "open"
+        store.down = True
+        (sent,) = starts(db.put(b"b", b"1"))
+        assert await failed(sent) == "unknown"
+        assert (db.status().state, db.status().epoch) == ("degraded", before.epoch)
+        assert await db.get(b"a") == b"1"
+        assert await db.get(b"a", durable=True) == b"1"
+        assert await db.get(b"b", durable=True) is None
+        batch = slate.WriteBatch()
+        batch.put(b"c", b"1")
+        for call in (db.put(b"c", b"1"), db.write(batch, await_durable=False)):
+            with pytest.raises(slate.UnavailableError) as caught:
+                await call
+            assert caught.value.outcome == "not_applied"
+        with pytest.raises(slate.UnavailableError) as caught:
+            await db.flush()
+        assert caught.value.outcome == "unknown"
+        store.down = False
+        await back(db)
+        assert db.status().epoch > before.epoch
+        handle = await db.put(b"d", b"1")
+        assert handle.seq > 2
+        assert await contents(db) == {b"a": b"1", b"d": b"1"}
+        assert db.status().state == "open"
+    async with open_db(store, kind) as again:
+        assert await contents(again) == {b"a": b"1", b"d": b"1"}
+
+
+async def test_what_did_not_land_leaves_memory_at_once_and_what_landed_stays(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, flush_parallelism=1, flush_interval_ms=0, **SHORT) as db:
+        await db.put(b"old", b"1")
+        await db.put(b"key", b"1")
+        assert len(await contents(db)) == 2
+        store.down, store.landing = True, lambda key: key.startswith("log/")
+        (landing,) = starts(db.put(b"landed", b"1"))
+        await until(lambda: db.status().flushes_in_flight == 1, "the first object to be sent")
+        waiting = starts(db.put(b"key", b"2"), db.delete(b"old"), db.put(b"new", b"1"))
+        await until(lambda: db.status().last_seq == 6, "them to be applied")
+        assert await contents(db) == {b"key": b"2", b"landed": b"1", b"new": b"1"}
+        snapshot = db.snapshot()
+        assert [await failed(one) for one in waiting] == ["not_applied"] * 3
+        left = {b"key": b"1", b"landed": b"1", b"old": b"1"}
+        assert await contents(db) == left
+        assert {key: value async for key, value in snapshot.scan()} == left
+        assert await snapshot.get_many([b"key", b"old", b"new"]) == [b"1", b"1", None]
+        assert await db.get(b"key") == b"1"
+        assert await failed(landing) == "unknown"
+        assert await db.get(b"landed", durable=True) is None
+        store.down = False
+        await back(db)
+        assert await contents(db) == left
+        assert await db.get(b"landed", durable=True) == b"1"
+        assert (await db.put(b"new", b"2")).seq > 6
+        assert {key: value async for key, value in snapshot.scan()} == left
+        snapshot.close()
+
+
+async def test_what_was_sent_and_is_not_found_leaves_snapshots_too(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"key", b"1")
+        assert await db.get(b"key") == b"1"
+        store.down = True
+        (sent,) = starts(db.put(b"key", b"2"))
+        await until(lambda: db.status().last_seq == 2, "it to be applied")
+        snapshot = db.snapshot()
+        assert await failed(sent) == "unknown"
+        assert await snapshot.get(b"key") == b"2"
+        store.down = False
+        await back(db)
+        assert (await snapshot.get(b"key"), await db.get(b"key")) == (b"1", b"1")
+        await db.put(b"key", b"3")
+        assert (await snapshot.get(b"key"), await db.get(b"key")) == (b"1", b"3")
+        snapshot.close()
+
+
+async def test_who_took_over_meanwhile_is_never_fenced(kind: Kind) -> None:
+    store = outages()
+    older = await open_db(store, kind, **SHORT)
+    await older.put(b"a", b"1")
+    store.down = True
+    (sent,) = starts(older.put(b"lost", b"1"))
+    assert await failed(sent) == "unknown"
+    async with open_db(store.inner, kind) as newer:
+        await newer.put(b"b", b"1")
+        store.down = False
+        with pytest.raises(slate.FencedError):
+            await older.wait_closed()
+        assert older.status().state == "fenced"
+        await older.close()
+        await newer.put(b"c", b"1")
+        await newer.confirm()
+        assert await contents(newer) == {b"a": b"1", b"b": b"1", b"c": b"1"}
+
+
+async def test_a_claim_whose_answer_was_lost_is_its_own(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"a", b"1")
+        store.down = True
+        (sent,) = starts(db.put(b"b", b"1"))
+        await failed(sent)
+        versions = db.status().manifest_version
+
+        def claims(key: str) -> bool:
+            return key.startswith(("manifest/", "log/"))
+
+        def newest() -> int:
+            assert db._driver.head is not None
+            return db._driver.head.version
+
+        for _ in range(3):  # goes away again in the middle of it
+            store.down = False
+            await until(lambda before=versions: newest() > before, "a claim")  # type: ignore[misc]
+            versions = newest()
+            store.down, store.landing = True, claims
+            await asyncio.sleep(0.05)
+        store.down = False
+        await back(db)
+        await db.put(b"c", b"1")
+        assert await contents(db) == {b"a": b"1", b"c": b"1"}
+    async with open_db(store, kind) as again:
+        assert await contents(again) == {b"a": b"1", b"c": b"1"}
+
+
+async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
+    """What a snapshot reads stays pinned over the claims of its own process, whoever compacts."""
+    store = outages()
+    settings = {**SHORT, "l0_compact_ssts": 2, "l0_max_ssts": 100, "compactor": True}
+    async with open_db(store, kind, **settings) as db:
+        snapshots = []
+        for number in range(4):
+            await db.put(b"key", b"%d" % number)
+            await db.flush(l0=True)
+            snapshots.append(db.snapshot())
+            store.down = True
+            (sent,) = starts(db.put(b"never", b"1"))
+            await failed(sent)
+            store.down = False
+            await back(db)
+            await db.compact(full=True)
+        for number, snapshot in enumerate(snapshots):
+            assert await snapshot.get(b"key") == b"%d" % number
+        pins = [one for one in db._writer.state.checkpoints if one.owner == "writer"]
+        assert len(pins) >= 4
+        for snapshot in snapshots:
+            snapshot.close()
+        await until(
+            lambda: len([x for x in db._writer.state.checkpoints if x.owner == "writer"]) == 1, "idle pins to go"
+        )
+        assert db.metrics()["log.flushes"] >= 4
+
+
+async def test_closing_in_an_outage_tells_of_what_nobody_was_told() -> None:
+    store = outages()
+    db = await open_db(store, CONTIGUOUS, **SHORT)
+    store.down = True
+    handle = await db.put(b"a", b"1", await_durable=False)
+    await out(db)
+    with pytest.raises(slate.UnavailableError) as caught:
+        await db.close()
+    assert caught.value.outcome == "unknown"
+    db = await open_db(store.inner, CONTIGUOUS, **SHORT)
+    await db.close()
+    assert not handle.is_durable
+
+
+async def test_a_loss_in_an_outage_that_is_over_is_told_by_flush_and_close(kind: Kind) -> None:
+    store = outages()
+    db = await open_db(store, kind, **SHORT)
+    store.down = True
+    await db.put(b"a", b"1", await_durable=False)
+    await out(db)
+    store.down = False
+    await back(db)
+    with pytest.raises(slate.UnavailableError):
+        await db.flush()
+    await db.flush()
+    with pytest.raises(slate.UnavailableError):
+        await db.close()
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+async def test_who_tells_of_a_loss_when_it_closes_still_gives_everything_back(flushed: bool, kind: Kind) -> None:
+    store = outages()
+    db = await open_db(store, kind, **SHORT)
+    store.down = True
+    await db.put(b"a", b"1", await_durable=False)
+    await out(db)
+    store.down = False
+    await back(db)
+    if flushed:
+        with pytest.raises(slate.UnavailableError):
+            await db.flush()
+    await db.put(b"b", b"2")
+    with pytest.raises(slate.UnavailableError):
+        await db.close()
+    async with await slate.open_reader(store, name="memory://test", pin=False, runtime=runtime()) as reader:
+        assert (await reader.writer_life()).state == "closed"  # a standby need not wait for beats
+        assert await contents(reader) == {b"b": b"2"}
+
+
+async def test_a_feed_goes_on_over_an_outage(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db, db.changes(from_seq=0) as feed:
+        changes = aiter(feed)
+        await db.put(b"a", b"1")
+        assert (await anext(changes)).key == b"a"
+        (coming,) = starts(anext(changes))
+        await asyncio.sleep(0.01)
+        store.down = True
+        (sent,) = starts(db.put(b"never", b"1"))
+        await failed(sent)
+        store.down = False
+        await back(db)
+        await db.put(b"b", b"1")
+        assert (await coming).key == b"b"
+
+
+async def test_an_ingest_that_came_meanwhile_is_admitted_above_all_numbers_given(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"a", b"1")
+        store.down = True
+        (sent,) = starts(db.put(b"b", b"1"))
+        assert await failed(sent) == "unknown"
+        async with slate.open_ingest(store.inner, job_id="job", name="memory://test", runtime=runtime()) as job:
+            await job.write([pa.table({"key": ["c"], "value": ["ingested"]})])
+            await job.commit(wait=False)
+            store.down = False
+            await back(db)
+            info = await job.wait()
+        assert (info.state, info.seq) == ("admitted", 3)
+        assert (await db.put(b"d", b"1")).seq == 4
+        assert await contents(db) == {b"a": b"1", b"c": b"ingested", b"d": b"1"}
+        async with db.changes(from_seq=0, follow=False) as feed:
+            assert [(change.seq, change.key) async for change in feed] == [(1, b"a"), (3, b"c"), (4, b"d")]
+        await db.flush(l0=True)
+        await db.compact(full=True)
+        async with db.changes(from_seq=0, follow=False) as feed:
+            assert {change.key async for change in feed} == {b"a", b"c", b"d"}
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, CONTIGUOUS_SST, EPOCHS_SST], ids=str)
+async def test_a_place_that_is_not_its_own_is_not_claimed(kind: Kind) -> None:
+    """A disk that is not mounted is an empty folder: the writer waits until its own objects are there."""
+    store = outages()
+    async with open_db(store, kind, **SHORT) as db:
+        await db.put(b"a", b"1")
+        store.down = True
+        (sent,) = starts(db.put(b"b", b"1"))
+        await failed(sent)
+        real, store.inner = store.inner, memory_store()
+        async for info in real.list("manifest"):  # metadata that is elsewhere
+            await store.inner.put(info.key, (await real.get(info.key)).data)
+        store.down = False
+        await until(lambda: "is this the store" in str(db.status().outage), "it to look")
+        assert [info.key async for info in store.inner.list("log/")] == []
+        store.inner = real
+        await back(db)
+        assert await contents(db) == {b"a": b"1"}
+
+
+async def test_on_outage_close() -> None:
+    store = outages()
+    db = await open_db(store, CONTIGUOUS, **{**SHORT, "on_outage": "close"})
+    store.down = True
+    (sent,) = starts(db.put(b"a", b"1"))
+    assert await failed(sent) == "unknown"
+    with pytest.raises(slate.ClosedError):
+        await db.wait_closed()
+    await db.close()
+
+
+async def test_the_status_tells_of_a_store_that_does_not_answer(kind: Kind) -> None:
+    store = outages()
+    async with open_db(store, kind, **{**SHORT, "retry_deadline_ms": 20_000}) as db:
+        assert (db.status().state, db.status().oldest_unacknowledged_ms) == ("open", None)
+        store.down = True
+        (sent,) = starts(db.put(b"a", b"1"))
+        await until(lambda: db.status().state == "degraded", "it to be noticed")
+        status = db.status()
+        assert status.oldest_unacknowledged_ms is not None
+        assert (status.outage, status.last_contact_ms >= 900) == (None, True)
+        store.down = False
+        await sent
+        await until(lambda: db.status().state == "open", "it to be noticed")
+        assert db.status().oldest_unacknowledged_ms is None

@@ -1,0 +1,158 @@
+"""Places that change, and databases that are made again, while somebody opens them or works in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pyarrow
+import pytest
+
+import slate_async as slate
+from metastores.memory import MemoryFactory
+from slate_async.manifest.marker import MARKER
+from slate_async.manifest.state import ManifestState
+from slate_async.objectstore.protocol import ObjectStore
+from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
+from tests.unit.clone.support import Life, MortalStore
+from tests.unit.engine.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def town(request: pytest.FixtureRequest) -> Town:
+    return Town(request.param, MemoryFactory())
+
+
+async def _copy(town: Town, here: ObjectStore, there: ObjectStore) -> None:
+    for key in await keys(here):
+        if key != MARKER:
+            await there.put(key, (await here.get(key)).data)
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_two_who_mark_an_older_database_agree_on_one_marker(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them sleeps before any of its requests while the other one does all of it."""
+    for requests in range(60):
+        town, store = Town(kind, MemoryFactory()), memory_store()
+        await fill(town, store, l0=True)
+        await unmark(town, monkeypatch)
+        await store.delete([MARKER])
+        slept: list[int] = []
+
+        async def meanwhile(town: Town = town, store: ObjectStore = store, slept: list[int] = slept) -> None:
+            slept.append(1)
+            async with town.open(store):
+                pass
+
+        life = Life(requests, meanwhile)
+        try:
+            await (await town.open(MortalStore(store, life), factory=MortalFactory(town.factory, life))).close()
+        except slate.FencedError:
+            assert slept
+        async with town.open(store) as db:
+            assert await contents(db) == ROWS
+        assert (await marker_of(store)).store_id == (await town.head()).store_id
+        if not slept:
+            return
+    raise AssertionError("it always slept")
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_compactor_of_the_old_place_does_not_claim_after_an_adoption(kind: Kind) -> None:
+    for requests in range(60):
+        town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
+        await fill(town, here, l0=True)
+        await _copy(town, here, there)
+        adopted: list[int] = []
+
+        async def meanwhile(town: Town = town, there: ObjectStore = there, adopted: list[int] = adopted) -> None:
+            async with town.admin(there) as admin:
+                await admin.adopt_place()
+            adopted.append((await town.head()).compactor_epoch)
+
+        life = Life(requests, meanwhile)
+        factory = MortalFactory(town.factory, life)
+        store = MortalStore(here, life)
+        with contextlib.suppress(slate.FencedError, slate.ConfigError):
+            async with slate.open_compactor(
+                store, name=NAME, metastore=factory, settings=kind.settings(), runtime=runtime()
+            ):
+                pass
+        if not adopted:
+            return
+        assert (await town.head()).compactor_epoch == adopted[0], requests
+    raise AssertionError("it was always adopted")
+
+
+async def test_after_an_adoption_nothing_that_lies_in_the_old_place_is_committed(town: Town) -> None:
+    here, there = memory_store(), memory_store()
+    await fill(town, here)
+    async with slate.open_ingest(
+        here, job_id="job", name=NAME, metastore=town.factory, settings=town.kind.settings(), runtime=runtime()
+    ) as job:
+        await job.write(pyarrow.table({"key": [b"ingested"], "value": [b"v"]}))
+        await _copy(town, here, there)
+        await here.delete([key for key in await keys(there) if key.startswith("sst/")])
+        async with town.admin(there) as admin:
+            await admin.adopt_place()
+        with pytest.raises(slate.ConflictError):
+            await job.commit(wait=False)
+    head = await town.head()
+    assert head.ingests == ()
+    async with town.open(there) as db:
+        assert await contents(db) == ROWS
+        await db.put(b"new", b"v")
+        await db.flush(l0=True)
+    async with town.open(there) as db:
+        assert await contents(db) == {**ROWS, b"new": b"v"}
+
+
+async def test_a_database_made_again_under_an_opening_is_not_claimed(town: Town) -> None:
+    """It may have other settings, and another place, than what was looked at."""
+    store = memory_store()
+    await fill(town, store)
+    other = Town(CONTIGUOUS if town.kind.log_protocol == "contiguous" else EPOCHS, town.factory)
+    made: list[ManifestState] = []
+
+    class Slow(MortalStore):
+        async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[Any]:
+            if prefix.startswith("log/") and not made:
+                async with town.admin(store) as admin:
+                    await admin.destroy()
+                async with other.open(store):
+                    pass
+                made.append(await town.head())
+            async for info in self.inner.list(prefix, start_after=start_after):
+                yield info
+
+    with pytest.raises(slate.FencedError, match="made again"):
+        await town.open(Slow(store, Life()))
+    assert (await town.head()).writer_epoch == made[0].writer_epoch
+    async with other.open(store) as db:
+        assert await contents(db) == {}
+
+
+async def test_a_checkpoint_does_not_take_an_empty_place_for_the_end_of_the_log() -> None:
+    """The rows were acknowledged after the last commit: only the log itself knows of them."""
+    town, here = Town(CONTIGUOUS, MemoryFactory()), memory_store()
+    gone: list[str] = []
+
+    class Unmounted(MortalStore):
+        async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[Any]:
+            if prefix.startswith("log/"):
+                gone.append(prefix)
+            async for info in (memory_store() if gone else self.inner).list(prefix, start_after=start_after):
+                yield info
+
+        async def get(self, key: str, byte_range: Any = None) -> Any:
+            return await (memory_store() if gone else self.inner).get(key, byte_range)
+
+    async with town.open(here) as db:
+        head = await town.head()
+        for key, value in ROWS.items():
+            await db.put(key, value)
+        assert head.log_start > head.log_last_seen
+        async with town.admin(Unmounted(here, Life())) as admin:
+            with pytest.raises(slate.ConfigError, match="is not the place"):
+                await admin.create_checkpoint()
