@@ -39,6 +39,7 @@ from slate_async.objectstore.protocol import (
     Suffix,
 )
 from slate_async.objectstore.ranges import read_spans
+from slate_async.runtime.foreign import completed_elsewhere
 
 T = TypeVar("T")
 
@@ -187,8 +188,8 @@ class ObstoreStore:
         result = await self._send(
             key,
             mode,
-            lambda sdk, client: sdk.put_async(
-                client, key, body, attributes=attributes, mode=condition, use_multipart=False
+            lambda sdk, client: completed_elsewhere(
+                sdk.put_async(client, key, body, attributes=attributes, mode=condition, use_multipart=False)
             ),
         )
         return _etag(result, key)
@@ -198,7 +199,7 @@ class ObstoreStore:
         if not self._dialect.match_by_generation:
             return {"e_tag": mode.etag}
         try:
-            meta = await self._send(key, None, lambda sdk, client: sdk.head_async(client, key))
+            meta = await self._send(key, None, lambda sdk, client: completed_elsewhere(sdk.head_async(client, key)))
         except ObjectNotFoundError as error:
             raise ObjectChangedError(key) from error
         except UnavailableError as error:
@@ -236,8 +237,8 @@ class ObstoreStore:
 
     async def _get(self, key: str, options: dict[str, Any] | None) -> GetResult:
         async def read(sdk: Any, client: Any) -> tuple[Any, bytes]:
-            result = await sdk.get_async(client, key, options=options)
-            return result, bytes(await result.bytes_async())
+            result = await completed_elsewhere(sdk.get_async(client, key, options=options))
+            return result, bytes(await completed_elsewhere(result.bytes_async()))
 
         result, data = await self._send(key, None, read)
         start, end = result.range
@@ -253,7 +254,9 @@ class ObstoreStore:
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""
         check_key(key)
-        result = await self._send(key, None, lambda sdk, client: sdk.get_async(client, key, options={"head": True}))
+        result = await self._send(
+            key, None, lambda sdk, client: completed_elsewhere(sdk.get_async(client, key, options={"head": True}))
+        )
         return self._info(result.meta, result.attributes)
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -272,7 +275,7 @@ class ObstoreStore:
 
     async def _delete(self, what: str | Sequence[str]) -> None:
         key = what if isinstance(what, str) else what[0]
-        await self._send(key, None, lambda sdk, client: sdk.delete_async(client, what))
+        await self._send(key, None, lambda sdk, client: completed_elsewhere(sdk.delete_async(client, what)))
 
     def _attributes(self, metadata: dict[str, str]) -> dict[str, str] | None:
         if self._dialect.dashes_in_metadata:
@@ -339,7 +342,7 @@ async def _ready(value: T) -> T:
 
 async def _next_page(stream: Any) -> Any:
     try:
-        return await stream.__anext__()
+        return await completed_elsewhere(stream.__anext__())
     except StopAsyncIteration:
         return None
 
