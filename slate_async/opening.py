@@ -42,8 +42,10 @@ from slate_async.manifest.marker import FoundMarker
 from slate_async.manifest.marking import settle_place
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.probe import PROBE_FOLDER
+from slate_async.objectstore.watched import WatchedStore
 from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end, together
+from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
@@ -119,7 +121,7 @@ async def _open(
         register, settings = checked.register, checked.settings
         pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
         claimed = await driver.commit(_claim(place, checked, pin, if_free=if_free, instead_of=instead_of))
-        heartbeat = _start_heartbeat(place, supervisor, claimed)  # before a replay, which may take long
+        heartbeat = _start_heartbeat(place, supervisor, claimed, driver.contact)  # before a replay, which may take long
         pins = WriterPins(claimed, pin.id, driver, place.runtime)
         turns = FairTurns(place.runtime.clock)
         opened = await take_over(place, settings, claimed, pins, driver, register, supervisor, turns)
@@ -237,6 +239,7 @@ async def take_over(
     """What follows the claim: fence the log, replay it, and make the writer, whose tasks are a part of ``supervisor``.
 
     Raises `FencedError`, `CorruptionError`, `ConfigError` if this is its place no more, `UnavailableError`."""
+    place = replace(place, store=WatchedStore(place.store, driver.contact))
     log = log_of(
         claimed,
         place.store,
@@ -266,11 +269,14 @@ async def take_over(
     return Opened(writer, driver, settings, register)
 
 
-def _start_heartbeat(place: Place, supervisor: Supervisor, claimed: ManifestState) -> Heartbeat | None:
+def _start_heartbeat(
+    place: Place, supervisor: Supervisor, claimed: ManifestState, contact: Contact
+) -> Heartbeat | None:
     if claimed.heartbeat_interval_ms is None:
         return None
     clock, interval_ms = place.runtime.clock, claimed.heartbeat_interval_ms
-    heartbeat = Heartbeat(place.store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=place.sent)
+    store = WatchedStore(place.store, contact)
+    heartbeat = Heartbeat(store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=place.sent)
     supervisor.spawn("heartbeat", heartbeat.run())
     return heartbeat
 

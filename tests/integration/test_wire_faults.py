@@ -139,7 +139,7 @@ class Story:
                     await self.ledger.write_one_more(db)
                 await self.ledger.check(db)
                 assert not self.ledger.refusals
-                assert db.status().state == "open"
+                await until(lambda: db.status().state == "open", "every kind of request to be answered again")
             self.conditional_puts += stats.requests.get("put_if", 0)
 
     async def compare(self, openings: int = 1) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import UnavailableError
+from slate_async.liveness.heartbeat import ALIVE_KEY
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -45,15 +46,17 @@ SHORT: dict[str, Any] = {
 
 
 class Outages:
-    """A store that goes away on request. ``landing``: of what is sent meanwhile, which puts land all the same."""
+    """A store that goes away on request. ``landing``: of what is sent meanwhile, which puts land all the same;
+    ``away``: which objects are not there for anybody."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
         self.down = False
         self.landing: Callable[[str], bool] = lambda key: False
+        self.away: Callable[[str], bool] = lambda key: True
 
-    def _check(self) -> None:
-        if self.down:
+    def _check(self, key: str = "") -> None:
+        if self.down and self.away(key):
             raise UnavailableError("the store is away")
 
     async def put(
@@ -64,26 +67,26 @@ class Outages:
         mode: PutMode = OVERWRITE,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        if self.down:
+        if self.down and self.away(key):
             if self.landing(key):
                 await self.inner.put(key, data, mode=mode, metadata=metadata)
             raise UnavailableError("the store is away", outcome="unknown")
         return await self.inner.put(key, data, mode=mode, metadata=metadata)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        self._check()
+        self._check(key)
         return await self.inner.get(key, byte_range)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        self._check()
+        self._check(key)
         return await self.inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
-        self._check()
+        self._check(key)
         return await self.inner.head(key)
 
     async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        self._check()
+        self._check(prefix)
         async for info in self.inner.list(prefix, start_after=start_after):
             yield info
 
@@ -412,3 +415,53 @@ async def test_the_status_tells_of_a_store_that_does_not_answer(kind: Kind) -> N
         await sent
         await until(lambda: db.status().state == "open", "it to be noticed")
         assert db.status().oldest_unacknowledged_ms is None
+
+
+def _sst(key: str) -> bool:
+    return key.startswith("sst/")
+
+
+async def test_the_status_tells_of_ssts_that_cannot_be_read() -> None:
+    store = outages()
+    async with open_db(store, CONTIGUOUS, **SHORT) as db:
+        await db.put(b"a", b"1")
+        await db.flush(l0=True)
+    store.down, store.away = True, _sst
+    with pytest.raises(slate.UnavailableError):
+        await open_db(store, CONTIGUOUS, **SHORT)  # looks at one, to see whose it is
+    store.down = False
+    async with open_db(store, CONTIGUOUS, **SHORT) as db:
+        store.down = True
+        with pytest.raises(slate.UnavailableError):
+            await db.get(b"a")
+        await until(lambda: db.status().state == "degraded", "it to be noticed")
+        await db.put(b"b", b"1")  # log and manifest answer
+        assert (db.status().state, db.status().outage) == ("degraded", None)
+        store.down = False
+        assert await db.get(b"a") == b"1"
+        assert db.status().state == "open"
+
+
+async def test_the_status_tells_of_ssts_that_cannot_be_written() -> None:
+    store = outages()
+    async with open_db(store, CONTIGUOUS, **{**SHORT, "retry_deadline_ms": 20_000}) as db:
+        await db.put(b"a", b"1")
+        store.down, store.away = True, _sst
+        (flushing,) = starts(db.flush(l0=True))
+        await until(lambda: db.status().state == "degraded", "it to be noticed")
+        await db.put(b"b", b"1")
+        assert (db.status().state, db.status().outage) == ("degraded", None)
+        store.down = False
+        await flushing
+        assert db.status().state == "open"
+
+
+async def test_the_status_tells_of_beats_that_do_not_get_through() -> None:
+    store = outages()
+    async with open_db(store, CONTIGUOUS, heartbeat_interval_ms=20, **SHORT) as db:
+        store.down, store.away = True, lambda key: key == ALIVE_KEY
+        await until(lambda: db.status().state == "degraded", "it to be noticed")
+        await db.put(b"a", b"1")
+        assert (db.status().state, db.status().outage) == ("degraded", None)
+        store.down = False
+        await until(lambda: db.status().state == "open", "a beat")

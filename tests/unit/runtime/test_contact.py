@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from slate_async.errors import ConflictError, UnavailableError
-from slate_async.runtime.contact import SLOWEST_BYTES_PER_S, UNANSWERED_S, Contact, Kind
+from slate_async.runtime.contact import FORGOTTEN_S, SLOWEST_BYTES_PER_S, UNANSWERED_S, Contact, Kind
 
 
 class TurnedClock:
@@ -32,24 +32,76 @@ def failing(contact: Contact, kind: Kind, error: BaseException) -> None:
         raise error
 
 
+def answered(contact: Contact, kind: Kind) -> None:
+    with contact.asking(kind):
+        pass
+
+
 def test_a_failure_counts_until_that_kind_is_answered() -> None:
     clock = TurnedClock()
     contact = Contact(clock)
     failing(contact, "log", UnavailableError("no"))
     clock.time += 2
-    with contact.asking("manifest"):
-        pass
+    answered(contact, "manifest")
     assert (contact.lost, contact.last_ms) == (True, 0)
     clock.time += 3
     assert contact.last_ms == 3_000
-    with contact.asking("log"):
-        pass
+    answered(contact, "log")
     assert (contact.lost, contact.last_ms) == (False, 0)
 
 
+def test_a_failure_that_is_repeated_with_an_answer_within_a_second_does_not_count() -> None:
+    clock = TurnedClock()
+    contact = Contact(clock)
+    failing(contact, "manifest", UnavailableError("slow down"))
+    assert not contact.lost
+    clock.time += UNANSWERED_S - 0.1
+    failing(contact, "manifest", UnavailableError("slow down"))
+    assert not contact.lost
+    clock.time += 0.2  # a second after the first of them
+    assert contact.lost
+    answered(contact, "manifest")
+    failing(contact, "manifest", UnavailableError("slow down"))
+    assert not contact.lost
+
+
+def test_silence_that_ends_in_a_failure_goes_on_counting() -> None:
+    clock = TurnedClock()
+    contact = Contact(clock)
+    with contextlib.suppress(UnavailableError), contact.asking("read"):
+        clock.time += UNANSWERED_S + 1
+        assert contact.lost
+        raise UnavailableError("no answer")
+    assert contact.lost
+
+
+def test_a_kind_that_is_never_asked_again_is_forgotten_while_others_are_answered() -> None:
+    clock = TurnedClock()
+    contact = Contact(clock)
+    failing(contact, "read", UnavailableError("no"))
+    clock.time += FORGOTTEN_S - 1
+    answered(contact, "manifest")
+    assert contact.lost
+    clock.time += 2
+    assert contact.lost, "nobody was answered since"
+    answered(contact, "manifest")
+    assert not contact.lost
+
+
+def test_an_old_failure_is_not_forgotten_for_an_answer_to_what_was_asked_before() -> None:
+    clock = TurnedClock()
+    contact = Contact(clock)
+    failing(contact, "log", UnavailableError("no"))
+    with contact.asking("manifest", SLOWEST_BYTES_PER_S * 1000):
+        clock.time += FORGOTTEN_S + 1
+    assert contact.lost
+
+
 def test_a_conflict_is_an_answer() -> None:
-    contact = Contact(TurnedClock())
+    clock = TurnedClock()
+    contact = Contact(clock)
     failing(contact, "manifest", UnavailableError("no"))
+    clock.time += 2
     failing(contact, "manifest", ConflictError("somebody was first"))
     assert not contact.lost
 
