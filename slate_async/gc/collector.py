@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 OVERTAKEN_LIMIT = 5
 """How often a round whose state was overtaken by another collector is begun anew."""
 NOTES_PREFIX = "gc/"
+PROBED_MS = 600_000
+"""A probe object may be in use for so long; one that is gone under its probe makes a sound store look broken."""
 UNNAMED = "no manifest version that stays names it, nor does a compaction"
 LEFT_OVER = "left by a creation that did not come to its end"
 
@@ -228,7 +230,8 @@ class Collector:
 
     async def _collect_leftovers(self, judged: _Judged, batch: Batch) -> None:
         """What is under ``gc/`` besides the notes of collectors, once it is old."""
-        before_ms = judged.now_ms - self._limits.min_age_ms - self._limits.skew_ms
+        age_ms = max(self._limits.min_age_ms, PROBED_MS)
+        before_ms = judged.now_ms - age_ms - self._limits.skew_ms
         await batch.begin("leftovers")
         async for info in self._listed(NOTES_PREFIX):
             noted = parse_sighting(info.key) is not None or parse_stall(info.key) is not None

@@ -48,6 +48,7 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
         if kept and node.rng.random() < 0.4:
             chosen.source = node.rng.choice(kept)
     source = chosen.source
+    end = None if source is None else source.expire_ms
     patience = node.rng.uniform(0, SHORT_PATIENCE_SECONDS) if chosen.left else None
     try:
         async with estate.admin(node, site) as admin, asyncio.timeout(patience):
@@ -59,7 +60,7 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
             return  # by another process, and the clone needs its source no longer
         if estate.is_abandoned(chosen):
             estate.count("clones-abandoned")
-        elif not chosen.doomed and (source is None or source.promised(node)):
+        elif not chosen.doomed and (source is None or source.promised(node, end)):
             raise
         # by itself, as the checkpoint was gone before it was pinned; or by a collector, as it took too long
         chosen.doomed = chosen.gone = chosen.made = True

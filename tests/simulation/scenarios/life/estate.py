@@ -47,9 +47,11 @@ class Kept:
     refreshes: int = 0
     rows: Rows | None = None
 
-    def promised(self, node: Node) -> bool:
-        """Whether it must be there for that process."""
-        return not self.deleted and (self.expire_ms is None or node.clock.now_ms() < self.expire_ms)
+    def promised(self, node: Node, end: int | None = None) -> bool:
+        """Whether it must be there for that process, also for a call that saw nothing newer than the ``end`` it had
+        when the call began."""
+        now_ms = node.clock.now_ms()
+        return not self.deleted and all(one is None or now_ms < one for one in (self.expire_ms, end))
 
 
 @dataclass(slots=True)

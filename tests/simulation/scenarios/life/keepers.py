@@ -137,8 +137,7 @@ class Keeper:
 
     def _check_lost(self, kept: Kept, end: int | None) -> None:
         """``end``: what its end was when the call began, which may have seen nothing newer."""
-        ended = end is not None and end <= self._node.clock.now_ms()
-        if not ended and kept.promised(self._node):
+        if kept.promised(self._node, end):
             raise Violation("checkpoint", f"checkpoint {kept.id} is gone before its time")
 
     def _lifetime(self) -> float | None:

@@ -3,7 +3,7 @@ that may die, or sleep, between any two steps; whoever comes next goes on with w
 
 from __future__ import annotations
 
-from slate_async.errors import InvalidError
+from slate_async.errors import InvalidError, NotFoundError
 from slate_async.manifest.state import ManifestState
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
@@ -35,6 +35,7 @@ async def mirror_one(estate: Estate, node: Node, kept: Kept) -> bool:
     """Mirror that checkpoint. Whether the mirror shows it then, or something later."""
     target = estate.mirrors[0]
     estate.mirrored[kept.id] = kept
+    end = kept.expire_ms
     try:
         async with estate.admin(node, estate.source) as admin:
             await admin.mirror(kept.id, target.name, metastore=target.factory(node), prune=node.rng.random() < 0.3)
@@ -43,7 +44,7 @@ async def mirror_one(estate: Estate, node: Node, kept: Kept) -> bool:
         if head is not None and head.initialized and "later moment" in str(error):
             estate.count("mirrorings-too-late")
             return True
-        if kept.promised(node):
+        if kept.promised(node, end):
             raise
         return False
     estate.count("mirrorings")
@@ -72,12 +73,18 @@ async def look(estate: Estate, node: Node) -> Rows | None:
 async def _collect(estate: Estate, node: Node) -> None:
     """Collect the mirror's garbage, finished or not."""
     target = estate.mirrors[0]
-    if estate.eye(target).head is None:
+    head = estate.eye(target).head
+    if head is None:
         return
-    async with estate.collector(node, target) as collector:
-        for _ in range(node.rng.randint(1, 4)):
-            estate.count("mirror-objects-collected", len((await collector.collect()).objects))
-            await nap(node, 0.2)
+    try:
+        async with estate.collector(node, target) as collector:
+            for _ in range(node.rng.randint(1, 4)):
+                estate.count("mirror-objects-collected", len((await collector.collect()).objects))
+                await nap(node, 0.2)
+    except NotFoundError:
+        if head.marked or not head.has_marker:
+            raise
+        estate.count("mirrors-without-a-place")  # nothing of it is anywhere yet
 
 
 def _shows(state: ManifestState, kept: Kept) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from slate_async import CollectionReport
 from slate_async.errors import InvalidError, UnavailableError
+from slate_async.gc.collector import PROBED_MS
 from tests.live_set import live_set
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import Kind
@@ -170,9 +171,10 @@ class LifePlay(Play):
 
     async def _tidy(self, site: Site) -> None:
         """Compact and collect until nothing is left to do; then compare what there is with what is needed."""
-        node = self.world.node("caretaker")
+        node, waited = self.world.node("caretaker"), False
 
         async def work() -> None:
+            nonlocal waited
             async with self.estate.compactor(node, site) as compactor:
                 await compactor.compact(full=self.world.rng.random() < 0.5)
             async with self.estate.collector(node, site) as collector:
@@ -182,9 +184,13 @@ class LifePlay(Play):
                         report = await collector.collect()
                     except UnavailableError:
                         continue  # so much garbage that deleting it, one by one, takes longer than a request may
-                    if not (report.manifest_versions or report.objects or report.waiting or report.abandoned):
+                    if report.manifest_versions or report.objects or report.waiting or report.abandoned:
+                        await node.runtime.clock.sleep(BETWEEN_SECONDS)
+                    elif waited:
                         return
-                    await node.runtime.clock.sleep(BETWEEN_SECONDS)
+                    else:
+                        waited = True
+                        await node.runtime.clock.sleep(2 * PROBED_MS / 1000)
             raise Violation("garbage", f"{ROUNDS} rounds of a collector have not come to an end: {report}")
 
         await node.run(work())
