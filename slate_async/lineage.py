@@ -69,9 +69,11 @@ class HasLineage:
         was made before places had markers. Its place gets a new marker; any other place, and whoever writes there, is
         the database's no more. A place that is the database's already is left as it is.
 
-        Raises `InvalidError` if there is no database, its metadata is in the same store, or the place is another
-        database's; `CorruptionError` if objects that it needs are not here; `UnavailableError`, after which it goes on
-        when called again."""
+        Two calls for one place at once come out right. Of two for two places one raises `ConflictError`.
+
+        Raises `InvalidError` if there is no database, its metadata is in the same store, nothing of it is here, or the
+        place is another database's; `CorruptionError` if an object that it needs is not here, though others are;
+        `UnavailableError`, after which it goes on when called again."""
         self._check()
         async with self._open_site(self._path) as site:
             await adopt(site)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 
 from slate_async.clone.site import Site
-from slate_async.errors import ConfigError, InvalidError
+from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.log.extent import read_register
 from slate_async.log.listing import has_log
-from slate_async.log.missing import judge_missing, look_at_log
+from slate_async.log.missing import MissingObject, judge_missing, look_at_log
+from slate_async.manifest.belonging import FOLDERS, LOOKS, check_belonging
 from slate_async.manifest.marking import adopt_place, settle_place
 from slate_async.manifest.state import ManifestState
 
@@ -23,8 +24,9 @@ async def adopt(site: Site) -> ManifestState:
     """Mark the place at ``site`` as the database's; whoever writes or compacts, here or elsewhere, is fenced, and
     ingests that are not committed end. Nothing is changed if it is the database's already. Called again it goes on.
 
-    Raises `InvalidError` (no database; metadata in the same store; another database's place), `CorruptionError` for an
-    SST or a log object that is not here, `UnavailableError`."""
+    Raises `InvalidError` (no database; metadata in the same store; another database's place; nothing of it is here),
+    `ConflictError` if another place is adopted at the same time, `CorruptionError` for an SST or a log object that is
+    not here, though others are, `UnavailableError`."""
     ground, driver, new_id = site.ground, site.driver, site.runtime.ids.uuid
     state = await site.head()
     if not ground.must_be_proved(state):
@@ -32,22 +34,47 @@ async def adopt(site: Site) -> ManifestState:
     if state.has_marker and not state.marked:
         return await settle_place(ground, driver, state, await ground.look(), new_id)
     if not state.removed:
-        await _check_log(site, state)
+        await _check_objects(site, state)
     adopted = await adopt_place(ground, driver, state, new_id, ended_ms=site.runtime.clock.now_ms())
     logger.warning("%s was adopted as the place of database %s", site.name, adopted.database_id)
     return adopted
 
 
-async def _check_log(site: Site, state: ManifestState) -> None:
-    """The log is here, as far as it is known to have gone on."""
+async def _check_objects(site: Site, state: ManifestState) -> None:
+    """What the database is known to need is here: the log as far as it is known to have gone on, and an SST."""
+    try:
+        for _ in range(LOOKS):
+            missing = await _missing_of_log(site, state)
+            if missing is None:
+                break
+            state = await judge_missing(missing, state, site.driver.load)
+        await check_belonging(site.store, state, site.driver.load)
+    except CorruptionError as error:
+        if await _has_objects(site):
+            raise
+        raise _nothing_here(site, state, str(error)) from error
+    if state.log_protocol == "contiguous" and state.writer_token and not await has_log(site.store, 0):
+        raise _nothing_here(site, state, "not even a fence of its log, and those stay for ever")
+
+
+async def _missing_of_log(site: Site, state: ManifestState) -> MissingObject | None:
     async with site.register(state.log_protocol) as register:
         held = None if register is None else await read_register(site.store, register, state.log_start)
-    look = await look_at_log(site.store, state, held)
-    if look.missing is not None:
-        await judge_missing(look.missing, state, site.driver.load)
-    if held is None and state.writer_token and not await has_log(site.store, 0):
-        raise ConfigError(
-            f"{site.name} is not the place of database {state.database_id}: nothing of its log is here, not even"
-            " a fence, and those stay for ever",
-            outcome="not_applied",
-        )
+    return (await look_at_log(site.store, state, held)).missing
+
+
+async def _has_objects(site: Site) -> bool:
+    """Whether any log object or SST is here."""
+    for folder in FOLDERS:
+        async for _ in site.store.list(folder):
+            return True
+    return False
+
+
+def _nothing_here(site: Site, state: ManifestState, why: str) -> ConfigError:
+    return ConfigError(
+        f"{site.name}: nothing of database {state.database_id} is here ({why}). Check the URL, its endpoint, and that"
+        " the disk is mounted. If the database was moved, copy all of its objects here, then adopt the place;"
+        " nothing was changed",
+        outcome="not_applied",
+    )

@@ -86,6 +86,11 @@ class Ground:
         """Whether the place of ``state`` is to be told by a marker."""
         return self.elsewhere or state.has_marker
 
+    def refuse_other(self, state: ManifestState, found: FoundMarker | None) -> None:
+        """Raise `ConfigError` if what was found is another database's marker."""
+        if found is not None and found.marker.database_id != state.database_id:
+            raise self.wrong_place(state, found)
+
     def wrong_place(self, state: ManifestState, found: FoundMarker | None) -> InvalidError:
         """The error of whoever was to work in a place that is not that of ``state``."""
         there = (

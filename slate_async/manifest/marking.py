@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, UnavailableError
-from slate_async.format.marker import Marker, encode_marker
+from slate_async.format.marker import Marker, decode_marker, encode_marker
 from slate_async.manifest.belonging import check_belonging, prove_place
 from slate_async.manifest.creation import refuse_foreign
 from slate_async.manifest.driver import ManifestDriver
@@ -23,7 +23,14 @@ from slate_async.manifest.ingests import without_registered
 from slate_async.manifest.lifecycle import check_database
 from slate_async.manifest.marker import MARKER, FoundMarker, Ground, is_of, read_marker
 from slate_async.manifest.state import MARKER_FEATURE, ManifestState
-from slate_async.objectstore.protocol import CREATE, OVERWRITE, Match, ObjectStore, PutMode
+from slate_async.objectstore.protocol import (
+    CREATE,
+    OVERWRITE,
+    Match,
+    ObjectNotFoundError,
+    ObjectStore,
+    PutMode,
+)
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 8
@@ -64,7 +71,10 @@ class AdoptPlace:
         if state.marked and state.store_id == self.store_id:
             return None
         if state.store_id != self.instead_of:
-            raise ConflictError("the database's place was marked by somebody else meanwhile", outcome="not_applied")
+            raise ConflictError(
+                "another place was made the database's meanwhile; see which one holds all of it, and adopt that one",
+                outcome="not_applied",
+            )
         features = state.required_features
         adopted = replace(
             state,
@@ -173,29 +183,48 @@ async def adopt_place(
     ended_ms: int | None = None,
 ) -> ManifestState:
     """Make this place that of ``state``, whatever was its place before; the state that says so. ``ended_ms`` as of
-    `AdoptPlace`. Called again it goes on.
+    `AdoptPlace`. Called again it goes on. Others may adopt this very place at the same time: all agree on one marker.
 
     Raises `InvalidError` if it is another database's, or an object that the database needs is not here: an SST that
-    its manifest names. `CorruptionError`, `UnavailableError`."""
+    its manifest names. `ConflictError` if another place was adopted meanwhile. `CorruptionError`,
+    `UnavailableError`."""
     await check_belonging(ground.store, state, driver.load)
+    met: set[UUID] = set()  # store ids of the markers that were here
     for _ in range(ATTEMPTS):
-        mode: PutMode = CREATE
-        found: FoundMarker | None = None
-        try:
-            if (found := await read_marker(ground.store)) is not None:
-                mode = Match(found.etag)
-        except CorruptionError as damaged:
-            logger.warning("%s: a damaged marker is put aside: %s", ground.name, damaged)
-            mode = OVERWRITE
-        if found is not None and found.marker.database_id != state.database_id:
-            raise ground.wrong_place(state, found)
+        found, etag = await _marker_or_damaged(ground)
+        ground.refuse_other(state, found)
         if is_of(found, state):
             return state
-        wanted: Marker | None = None
+        if found is not None and is_of(found, newest := await driver.existing(ground.name)):
+            return newest
         if found is None or ended_ms is not None:
-            wanted = Marker(state.database_id, new_id())
-            await _put(ground.store, wanted, mode)
-            found = await read_marker(ground.store)
-        if found is not None and wanted in (None, found.marker):  # openers that find one another's agree on it
+            before = found
+            await _put(ground.store, Marker(state.database_id, new_id()), CREATE if etag is None else Match(etag))
+            found, etag_now = await _marker_or_damaged(ground)
+            if found is None or etag_now == etag:
+                continue
+            ground.refuse_other(state, found)
+            met.update(one.marker.store_id for one in (before, found) if one is not None)
+        # of whoever put it: those who adopt this place at once agree on the last one's
+        try:
             return await driver.commit(AdoptPlace(state.database_id, found.marker.store_id, state.store_id, ended_ms))
-    raise UnavailableError(f"{ground.name}: its marker could not be put; try again")
+        except ConflictError:
+            newest = await driver.existing(ground.name)
+            if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):
+                raise
+            state, ended_ms = newest, None  # somebody else adopted this place, and ended whoever was to end
+    raise UnavailableError(f"{ground.name}: its marker could not be put; adopt it again")
+
+
+async def _marker_or_damaged(ground: Ground) -> tuple[FoundMarker | None, str | None]:
+    """The marker that is here, if it can be read, and what names to the store whatever is there."""
+    try:
+        result = await ground.store.get(MARKER)
+    except ObjectNotFoundError:
+        return None, None
+    etag = result.info.etag
+    try:
+        return FoundMarker(decode_marker(result.data, object_name=MARKER), etag), etag
+    except CorruptionError as damaged:
+        logger.warning("%s: a damaged marker is put aside: %s", ground.name, damaged)
+        return None, etag

@@ -11,6 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from slate_async.format.header import HEADER_BYTES
 from slate_async.manifest.marker import MARKER
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
@@ -54,6 +55,95 @@ async def test_two_who_mark_an_older_database_agree_on_one_marker(kind: Kind, mo
             assert await contents(db) == ROWS
         assert (await marker_of(store)).store_id == (await town.head()).store_id
         if not slept:
+            return
+    raise AssertionError("it always slept")
+
+
+@pytest.mark.parametrize("lost", ["no answer", "an answer"])
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_two_who_adopt_one_place_at_once_need_no_repeat(kind: Kind, damaged: bool, lost: str) -> None:
+    """One of them sleeps before any of its requests, or gets no answer to it, while the other one does all of it."""
+    for requests in range(60):
+        town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
+        await fill(town, here, l0=True)
+        await _copy(town, here, there)
+        if damaged:
+            await there.put(MARKER, b"damaged")
+        slept: list[int] = []
+
+        async def meanwhile(town: Town = town, there: ObjectStore = there, slept: list[int] = slept) -> None:
+            slept.append(1)
+            async with town.admin(there) as admin:
+                await admin.adopt_place()
+
+        life = Life(requests, meanwhile, unanswered=requests - 1 if lost == "an answer" else None)
+        other = Town(kind, MortalFactory(town.factory, life))
+        async with other.admin(MortalStore(there, life)) as admin:
+            try:
+                await admin.adopt_place()
+            except slate.UnavailableError:
+                assert lost == "an answer"
+        head = await town.head()
+        assert (await marker_of(there)).store_id == head.store_id, requests
+        with pytest.raises(slate.ConfigError, match="is not the place"):
+            await town.open(here)
+        async with town.open(there) as db:
+            assert await contents(db) == ROWS
+        if not slept:
+            return
+    raise AssertionError("it always slept")
+
+
+@pytest.mark.parametrize("l0", [False, True])
+async def test_a_place_is_not_adopted_without_all_that_is_known_to_be_needed(town: Town, l0: bool) -> None:
+    here, there = memory_store(), memory_store()
+    await fill(town, here, l0=l0)
+    before = await town.head()
+    async with town.admin(there) as admin:
+        with pytest.raises(slate.ConfigError, match=r"nothing of database .* is here .* nothing was changed"):
+            await admin.adopt_place()
+    await _copy(town, here, there)
+    objects = [info for info in [info async for info in here.list("")] if info.size > HEADER_BYTES]
+    of_the_log = [info.key for info in objects if info.key.startswith("log/")]
+    await there.delete([info.key for info in objects if info.key.startswith("sst/")] or of_the_log[-1:])
+    async with town.admin(there) as admin:
+        with pytest.raises(slate.CorruptionError, match="is missing"):
+            await admin.adopt_place()
+    assert await town.head() == before
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_of_two_who_adopt_two_places_at_once_one_is_refused(kind: Kind) -> None:
+    refused = 0
+    for requests in range(60):
+        town, here = Town(kind, MemoryFactory()), memory_store()
+        there, elsewhere = memory_store(), memory_store()
+        await fill(town, here, l0=True)
+        await _copy(town, here, there)
+        await _copy(town, here, elsewhere)
+        slept: list[int] = []
+
+        async def meanwhile(town: Town = town, other: ObjectStore = elsewhere, slept: list[int] = slept) -> None:
+            slept.append(1)
+            async with town.admin(other) as admin:
+                await admin.adopt_place()
+
+        life = Life(requests, meanwhile)
+        right, wrong = there, elsewhere
+        async with Town(kind, MortalFactory(town.factory, life)).admin(MortalStore(there, life)) as admin:
+            try:
+                await admin.adopt_place()
+            except slate.ConflictError as error:
+                refused += "another place" in str(error) and error.outcome == "not_applied"
+                right, wrong = elsewhere, there
+        for place in (here, wrong) if slept else (here,):
+            with pytest.raises(slate.ConfigError, match="is not the place"):
+                await town.open(place)
+        async with town.open(right) as db:
+            assert await contents(db) == ROWS
+        if not slept:
+            assert refused
             return
     raise AssertionError("it always slept")
 
