@@ -133,7 +133,8 @@ class BesideWriter:
 
     It looks at what the writer knows of the manifest, which costs nothing, and at the store only if something was made
     garbage since its last round (`slate_async.gc.due`), or waits to be old enough, or compactions are registered and
-    may be nobody's by now. What goes wrong is logged: it never ends the writer."""
+    may be nobody's by now. What goes wrong is logged and counted: it never ends the writer. A round that fails is
+    repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too."""
 
     def __init__(self, place: Place, driver: ManifestDriver, register: Register | None, supervisor: Supervisor) -> None:
         opened = collector_of(place, driver, register)
@@ -150,7 +151,12 @@ class BesideWriter:
     def start(self, tasks: Supervisor) -> None:
         """Begin, as one of ``tasks``, unless the setting ``auto_gc`` is off."""
         if self._settings.auto_gc:
-            tasks.spawn("garbage collector", self._run())
+            tasks.part(self._failed).spawn("garbage collector", self._run())
+
+    def _failed(self, cause: BaseException) -> None:
+        """The task ended as it never should. Garbage costs space only, so that is no reason to end the writer."""
+        self.stats.failures += 1
+        logger.error("%s: garbage is no longer collected until it is opened again", self._name, exc_info=cause)
 
     async def _run(self) -> None:
         """For ever, or until something is found damaged."""
@@ -165,9 +171,11 @@ class BesideWriter:
             try:
                 await self._collect()
             except CorruptionError as error:
+                self.stats.failures += 1
                 logger.warning("%s: garbage is no longer collected: %s; run verify", self._name, error)
                 return
             except SlateError as error:
+                self.stats.failures += 1
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
 
     def _due(self) -> bool:

@@ -130,6 +130,7 @@ class GarbageCollector(Member):
             try:
                 more = (await self._round()).truncated
             except (UnavailableError, InvalidError) as error:
+                self._opened.collector.stats.failures += 1
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
                 more = False
             if not more:

@@ -64,9 +64,10 @@ class Limits:
 
 @dataclass(slots=True)
 class CollectorStats:
-    """Counters of one collector."""
+    """Counters of one collector. failures: rounds of its own accord that did not come to their end"""
 
     rounds: int = 0
+    failures: int = 0
     manifest_versions: int = 0
     objects: int = 0
     bytes: int = 0
@@ -75,6 +76,7 @@ class CollectorStats:
         """By dotted name."""
         return {
             "gc.rounds": self.rounds,
+            "gc.failures": self.failures,
             "gc.manifest_versions": self.manifest_versions,
             "gc.objects": self.objects,
             "gc.deleted_bytes": self.bytes,

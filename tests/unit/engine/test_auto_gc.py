@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
+from slate_async.collecting import Rounds
 from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
@@ -136,4 +138,41 @@ async def test_what_is_damaged_ends_the_collecting_and_not_the_writer() -> None:
         await asyncio.sleep(1)
         await rewrite(db, 2)
         assert db.status().state == "open"
+        assert db.metrics()["gc.failures"] == 1
         assert len([row async for row in db.scan()]) == 50
+
+
+async def test_an_error_that_nobody_expects_is_logged_and_ends_the_collecting_and_not_the_writer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[Rounds] = []
+
+    async def broken(self: Rounds) -> Any:
+        calls.append(self)
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Rounds, "collect", broken)
+    async with open_db(memory_store(), **SOON) as db:
+        await rewrite(db, 2)
+        await until(lambda: db.metrics()["gc.failures"] > 0, "the error")
+        await rewrite(db, 2)
+        await asyncio.sleep(0.1)
+        assert len(calls) == db.metrics()["gc.failures"] == 1
+        assert db.status().state == "open"
+    [told] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert told.exc_info is not None and told.exc_info[0] is ZeroDivisionError
+
+
+async def test_a_round_that_could_not_come_to_its_end_is_counted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    collect, failed = Rounds.collect, [slate.UnavailableError("no answer"), slate.InvalidError("not now")]
+
+    async def collect_in_the_end(self: Rounds) -> Any:
+        if failed:
+            raise failed.pop()
+        return await collect(self)
+
+    monkeypatch.setattr(Rounds, "collect", collect_in_the_end)
+    async with open_db(memory_store(), **SOON) as db:
+        await rewrite(db, 2)
+        await until(lambda: db.metrics()["gc.rounds"] > 0, "a round")
+        assert db.metrics()["gc.failures"] == 2
