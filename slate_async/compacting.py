@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from metastores.protocol import Register
 from slate_async.compaction.compactor import Compactor
@@ -178,9 +179,9 @@ def _bench(
     ssts = place.ssts(state.database_id)
     log: LogSource | None = None
     if not state.wal_enabled:
-        log = LogSource(
-            place.store, ssts, LogReader(place.store, state.database_id, whole=False), register, driver.load
-        )
+        reader = LogReader(place.store, state.database_id, whole=False)
+        check = partial(place.ground.check_again, load_head=driver.load)
+        log = LogSource(place.store, ssts, reader, register, driver.load, check)
 
     def open_sst(sst: SstRef) -> SstReader:
         head = driver.head

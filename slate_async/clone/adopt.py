@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from slate_async.clone.site import Site
-from slate_async.errors import ConfigError, CorruptionError, InvalidError
+from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
 from slate_async.log.extent import read_register
 from slate_async.log.listing import has_log
 from slate_async.log.missing import MissingObject, judge_missing, look_at_log
@@ -48,6 +48,8 @@ async def _check_objects(site: Site, state: ManifestState) -> None:
             if missing is None:
                 break
             state = await judge_missing(missing, state, site.driver.load)
+        else:
+            raise UnavailableError(f"{site.name}: the log's start moved during each of {LOOKS} looks at it; try again")
         await check_belonging(site.store, state, site.driver.load)
     except CorruptionError as error:
         if await _has_objects(site):

@@ -17,7 +17,7 @@ from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
 from slate_async.format.header import ObjectHeader, ObjectKind
 from slate_async.log.extent import find_extent, log_keys
 from slate_async.log.names import epoch_key
-from slate_async.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
+from slate_async.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove
 from slate_async.log.recovery import ContiguousWalk, Verdict
 from slate_async.manifest.compactions import LogTaken
 from slate_async.manifest.state import ManifestState, SstRef
@@ -57,7 +57,8 @@ class _Known:
 
 
 class LogSource:
-    """Looks at the log of one database without a WAL. ``register``: the writer's, ``None`` for a contiguous log.
+    """Looks at the log of one database without a WAL. ``register``: the writer's, ``None`` for a contiguous log;
+    ``check_place``: see `CheckPlace`, asked when something is wrong.
 
     Each object is looked at once: it never changes while it belongs to the log."""
 
@@ -68,19 +69,28 @@ class LogSource:
         reader: LogReader,
         register: Register | None,
         load_head: Callable[[], Awaitable[ManifestState | None]],
+        check_place: CheckPlace = nothing_to_prove,
     ) -> None:
         self._store = store
         self._ssts = ssts
         self._reader = reader
         self._register = register
         self._load_head = load_head
+        self._check_place = check_place
         self._known: dict[str, _Known] = {}
 
     async def look(self, *, limit: int) -> LogLook:
         """Up to ``limit`` positions from the log's start on.
 
-        Raises `CorruptionError` for an object that is missing or is no SST, `InvalidError` if the database is gone,
-        `UnavailableError`."""
+        Raises `CorruptionError` for an object that is missing or is no SST, `InvalidError` if the database is gone, or
+        if this is its place no more, `UnavailableError`."""
+        try:
+            return await self._look(limit)
+        except CorruptionError:
+            await self._check_place(await self._head())  # what is missed counts only if this is the place (R10)
+            raise
+
+    async def _look(self, limit: int) -> LogLook:
         for _ in range(LOOKS):
             extent = await find_extent(self._store, self._load_head, self._register)
             state = await self._head()

@@ -130,7 +130,8 @@ class ContiguousLog:
                         await replay.add(found)
                         objects.append(replace(found, data=b""))
             if walk.next_id <= state.log_last_seen:
-                raise LogMovedError(f"is missing, though the log went on to {state.log_last_seen}", walk.next_id)
+                known_end = state.log_last_seen
+                raise LogMovedError(f"is missing, though the log went on to {known_end}", walk.next_id, known_end)
             await self._check_place(state)  # that nothing is there counts only if this is the place (R10)
             if await self._put(walk.next_id, self._fence(state, walk.next_id)) is None:
                 return walk.next_id, objects
@@ -151,7 +152,7 @@ class ContiguousLog:
         async with aclosing(self._reader.read_ahead(contiguous_ids(self._store, first, width))) as reading:
             async for log_id, _, found in reading:
                 if found is None:
-                    raise LogMovedError("was deleted while the log was read", log_id)
+                    raise LogMovedError("was deleted while the log was read", log_id, log_id)
                 yield found
 
     async def _widen_fence(self, state: ManifestState, fence_id: int) -> int:

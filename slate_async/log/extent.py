@@ -71,7 +71,7 @@ async def find_extent(
         try:
             run = await contiguous_run(store, state.log_start, state.fence_width)
         except LogMovedError as moved:
-            state = await _after_gap(store, load_head, state, moved)
+            state = await _after_gap(store, load_head, state, moved, check_place)
             continue
         end = state.log_start + len(run) - 1
         if end < state.log_last_seen:
@@ -98,19 +98,24 @@ async def _after_gap(
     load_head: Callable[[], Awaitable[ManifestState | None]],
     state: ManifestState,
     moved: LogMovedError,
+    check_place: CheckPlace,
 ) -> ManifestState:
-    """The head to look from. Raises `CorruptionError` for an object that is gone and still belongs to the log; a
-    listing that overtook its put only made it look so, and so does a newer writer with a wider window."""
-    key = contiguous_key(moved.missing)
+    """The head to look from. A listing that overtook its put only made the object look missing, and so does a newer
+    writer with a wider window. Otherwise raises as `judge_missing`."""
+    missing = MissingObject(moved.missing, contiguous_key(moved.missing), moved.known_end)
     try:
-        await store.head(key)
+        await store.head(missing.key)
         there = True
     except ObjectNotFoundError:
         there = False
     head = await _existing(load_head)
-    if not there and head.log_start <= moved.missing and head.fence_width == state.fence_width:
-        raise CorruptionError(str(moved), object_name=key) from moved
-    return head
+    if there or head.fence_width != state.fence_width:
+        return head
+
+    async def read_after_it() -> ManifestState:
+        return head
+
+    return await judge_missing(missing, state, read_after_it, check_place)
 
 
 async def read_register(store: ObjectStore, register: Register, log_start: int) -> WriterRegister:

@@ -10,11 +10,12 @@ from slate_async.objectstore.protocol import ObjectStore
 
 class LogMovedError(Exception):
     """The object at ``missing`` is not there although later ones prove that it was. Either ``log_start`` has moved on
-    and the walk starts anew from the new head, or the object was lost."""
+    and the walk starts anew from the new head, or the object was lost. ``known_end``: up to there all were there."""
 
-    def __init__(self, message: str, missing: int) -> None:
+    def __init__(self, message: str, missing: int, known_end: int) -> None:
         super().__init__(message)
         self.missing = missing
+        self.known_end = known_end
 
 
 async def contiguous_ids(store: ObjectStore, first: int, width: int) -> AsyncGenerator[tuple[int, str, int]]:
@@ -29,7 +30,7 @@ async def contiguous_ids(store: ObjectStore, first: int, width: int) -> AsyncGen
             yield log_id, info.key, info.size
             next_id += 1
         elif log_id >= next_id + width:
-            raise LogMovedError(f"is missing, though {info.key} is there", next_id)
+            raise LogMovedError(f"is missing, though {info.key} is there", next_id, log_id - width)
 
 
 async def contiguous_run(store: ObjectStore, first: int, width: int) -> list[tuple[int, str]]:

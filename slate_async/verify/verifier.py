@@ -3,13 +3,14 @@
 What must be there is what a collector keeps (`slate_async.gc.reachable`, `slate_async.gc.log`), and nothing else.
 
 Ordering rule: head and checkpoints' versions -> the log, by a head and a register read again -> SSTs -> the head once
-more. The database may be written, compacted and collected meanwhile: an object that is gone counts as missing only if
-the head read last, or a checkpoint in it, still needs it.
+more -> if anything is wrong, head and marker. The database may be written, compacted and collected meanwhile: an object
+that is gone counts as missing only if the head read last, or a checkpoint in it, still needs it, and if the database is
+still this one, in this place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
@@ -24,8 +25,10 @@ from slate_async.log.names import PREFIX as LOG_PREFIX
 from slate_async.log.protocol import READS_IN_PARALLEL
 from slate_async.log.register import WriterRegister
 from slate_async.log.standing import LogName
+from slate_async.manifest.belonging import head_and_marker
 from slate_async.manifest.driver import Stored, translated
 from slate_async.manifest.edits import check_usable
+from slate_async.manifest.lifecycle import check_database
 from slate_async.manifest.state import ManifestState, Parent, SstRef
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
@@ -85,7 +88,8 @@ class Verifier:
     async def verify(self) -> VerifyReport:
         """See the module docstring. What is wrong is in the report.
 
-        Raises `InvalidError` if there is no database, or one that nobody can open; `UnavailableError`."""
+        Raises `InvalidError` if there is no database, or one that nobody can open, or it was made again, or its place
+        lost, meanwhile; `UnavailableError`."""
         try:
             head = await self._site.head()
             check_usable(head)
@@ -102,6 +106,8 @@ class Verifier:
         await self._as_far_as_listed("sst/", self._check_unnamed(head, named))
         self._findings += await lost_holds(self._site, self._open_site)
         self._findings += await damaged_beat(self._store)
+        if self._findings:
+            await self._still_here(head)
         whole = [one for one in log if one.whole]
         return VerifyReport(
             manifest_version=head.version,
@@ -123,6 +129,20 @@ class Verifier:
             found = finding_of(error)
             self._findings.append(replace(found, what=f"{found.what}; {folder} cannot be listed, or checked further"))
             return None
+
+    async def _still_here(self, head: ManifestState) -> None:
+        """What was missed, or found to be another's, counts only if the head that is read afterwards is of the same
+        database, and the marker says that this is its place (R10). Raises `InvalidError` if not."""
+        site = self._site
+        try:
+            newest, found = await head_and_marker(site.ground, self._driver)
+        except CorruptionError:
+            return  # that was found, too
+        if newest is None:
+            newest = await site.head()
+        check_database(newest, head.database_id)
+        if newest.has_marker:
+            await site.ground.check(newest, self._driver.load, found)
 
     # ---- the manifest
 
@@ -187,14 +207,22 @@ class Verifier:
         late = self._log_check(await self._site.head(), held, named)
         present = frozenset(one.info.key for one in objects if one.header or one.findings)
         if missing := await late.missing(present):
-            last = self._log_check(await self._site.head(), held, named)
-            needed = await last.needed(present)
-            self._findings += [
-                one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)
-            ]
+            self._findings += await self._lost(missing, held, named, present)
         self._findings += await self._offload.run(lambda: late.order(objects))
         self._findings += late.register(objects)
         return objects
+
+    async def _lost(
+        self,
+        missing: Sequence[Finding],
+        register: WriterRegister | None,
+        named: _Named,
+        present: frozenset[str],
+    ) -> list[Finding]:
+        """What of ``missing`` a head that is read now needs, too (rule 13)."""
+        last = self._log_check(await self._site.head(), register, named)
+        needed = await last.needed(present)
+        return [one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)]
 
     async def _read(self, register: Register | None) -> WriterRegister | None:
         cell = None if register is None else await translated(register.read())

@@ -149,9 +149,9 @@ def copy_what_was(self: CreateCheckpoint, state: ManifestState) -> ManifestState
     return _create(self, state)
 
 
-async def largest_listed(store: Any, load_head: Any, register: Any) -> LogExtent:
+async def largest_listed(store: Any, load_head: Any, register: Any, check_place: Any) -> LogExtent:
     """Rule 22: a checkpoint's log ends at the largest name there is."""
-    extent = await find_extent(store, load_head, register)
+    extent = await find_extent(store, load_head, register, check_place)
     listed = [parse_contiguous(info.key) async for info in store.list(PREFIX)]
     return replace(extent, end=max([extent.end, *listed]))
 

@@ -16,6 +16,8 @@ from slate_async.manifest.marker import FoundMarker, Ground, LoadHead
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.place import Place
+from slate_async.verify.report import Finding
+from slate_async.verify.verifier import Verifier
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine.places import PLACES
 from tests.simulation.scenarios.life.tails import TAILS
@@ -62,6 +64,15 @@ async def judge_by_old_head(
     return await judge_missing(missing, seen, old_head, check_place)
 
 
+async def all_that_is_missing(self: Verifier, missing: Sequence[Finding], *_: object) -> list[Finding]:
+    """13: no head is read after what was missed."""
+    return list(missing)
+
+
+async def believed(self: Verifier, head: ManifestState) -> None:
+    """R10: what was missed is lost, wherever this is."""
+
+
 async def miss_nothing(store: ObjectStore, state: ManifestState, register: WriterRegister | None) -> LogLook:
     """13: the look before the claim takes a hole for the log's end."""
     return replace(await look_at_log(store, state, register), missing=None)
@@ -91,6 +102,28 @@ PLACE_SWITCHES: Sequence[Switch] = (
         (Patch(Ground, "check_again", not_checked_again),),
         within=20,
         stage=_SCRIPTS["lost-place"],
+    ),
+    Switch(
+        "r10-verified",
+        "R10",
+        "the marker is not read again after a verification missed objects",
+        (Patch(Verifier, "_still_here", believed),),
+        within=10,
+        stage=_SCRIPTS["lost-place-of-a-verification"],
+    ),
+    *(
+        Switch(
+            f"13-verified-early{name}",
+            "13",
+            f"what a verification misses of the log {without} is judged by the head that was read before",
+            (Patch(Verifier, "_lost", all_that_is_missing),),
+            within=10,
+            stage=_SCRIPTS[script],
+        )
+        for name, without, script in (
+            ("", "with a WAL", "flushed-under-a-verification"),
+            ("-no-wal", "without a WAL", "compacted-under-a-verification"),
+        )
     ),
     Switch(
         "13-tail",

@@ -11,7 +11,7 @@ import pytest
 from metastores.memory import MemoryRegister
 from metastores.protocol import Committed, VersionRef
 from slate_async.compaction.log_source import LogLook, LogSource
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
 from slate_async.format.header import encode_fence, log_object_id
 from slate_async.format.sst_builder import SstBuilder
 from slate_async.log.names import contiguous_key, epoch_key
@@ -47,12 +47,17 @@ class Place:
         ssts = SstOpener(self.store, DATABASE, lambda name: self.store, BlockCache(0), InlineOffload())
         reader = LogReader(self.store, DATABASE, whole=False)
         register = None if protocol == "contiguous" else self.register
-        self.source = LogSource(self.store, ssts, reader, register, self._load)
+        self.mounted = True
+        self.source = LogSource(self.store, ssts, reader, register, self._load, self._check_place)
 
     async def _load(self) -> ManifestState | None:
         if self.head_steps:
             self.head_steps.pop(0)()
         return self.head
+
+    async def _check_place(self, state: ManifestState) -> None:
+        if not self.mounted:
+            raise ConfigError("is not the place")
 
     def move_start(self, to: int) -> None:
         assert self.head is not None
@@ -173,4 +178,7 @@ async def test_a_committed_object_that_is_missing_is_corruption() -> None:
     await place.sst(2, 1, key=epoch_key(1, 2))
     await place.commit_register(3, EpochRange(1, 1))
     with pytest.raises(CorruptionError, match=epoch_key(1, 3)):
+        await place.look()
+    place.mounted = False
+    with pytest.raises(ConfigError):
         await place.look()

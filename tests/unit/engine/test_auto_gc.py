@@ -160,7 +160,8 @@ async def test_an_error_that_nobody_expects_is_logged_and_ends_the_collecting_an
         assert len(calls) == db.metrics()["gc.failures"] == 1
         assert db.status().state == "open"
     [told] = [one for one in caplog.records if one.levelno == logging.ERROR]
-    assert told.exc_info is not None and told.exc_info[0] is ZeroDivisionError
+    assert told.exc_info is not None
+    assert told.exc_info[0] is ZeroDivisionError
 
 
 async def test_a_round_that_could_not_come_to_its_end_is_counted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from slate_async.clone import adopt
 from slate_async.format.header import HEADER_BYTES
 from slate_async.manifest.marker import MARKER
 from slate_async.manifest.state import ManifestState
@@ -246,3 +247,104 @@ async def test_a_checkpoint_does_not_take_an_empty_place_for_the_end_of_the_log(
         async with town.admin(Unmounted(here, Life())) as admin:
             with pytest.raises(slate.ConfigError, match="is not the place"):
                 await admin.create_checkpoint()
+
+
+async def _verified(town: Town, store: ObjectStore) -> slate.VerifyReport | None:
+    """``None`` if it says that this is no more the database, or its place, that it began with."""
+    try:
+        async with town.admin(store) as admin:
+            return await admin.verify()
+    except slate.InvalidError:
+        return None
+
+
+async def test_a_place_that_is_lost_under_a_verification_is_no_damage(town: Town) -> None:
+    here = memory_store()
+    await fill(town, here, l0=True)
+    async with town.open(here) as db:
+        await db.put(b"more", b"in the log")
+    lost = 0
+    for requests in range(200):
+        store = MortalStore(here, Life())
+
+        async def unmount(store: MortalStore = store) -> None:
+            store.inner = memory_store()
+
+        store.life = Life(requests, unmount)
+        report = await _verified(town, store)
+        lost += report is None
+        assert report is None or report.findings == (), requests
+        if store.inner is here:
+            assert report is not None
+            assert lost > 3
+            return
+    raise AssertionError("it was always lost")
+
+
+async def test_a_database_made_again_under_a_verification_is_no_damage(town: Town) -> None:
+    for requests in range(200):
+        town, store = Town(town.kind, MemoryFactory()), memory_store()
+        await fill(town, store, l0=True)
+        made: list[int] = []
+
+        async def make_again(town: Town = town, store: ObjectStore = store, made: list[int] = made) -> None:
+            async with town.admin(store) as admin:
+                await admin.destroy()
+            async with town.open(store) as db:
+                await db.put(b"new", b"v")
+            made.append(1)
+
+        report = await _verified(town, MortalStore(store, Life(requests, make_again)))
+        assert report is None or report.findings == (), requests
+        if not made:
+            assert report is not None
+            return
+    raise AssertionError("it was always made again")
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_an_adoption_under_which_the_log_moves_on_looks_at_the_rest_of_it(kind: Kind) -> None:
+    """What it misses first need not be there any more; what was written since is not there either."""
+    for requests in range(60):
+        town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
+        await fill(town, here)
+        async with town.open(here) as db:
+            await _copy(town, here, there)
+            await there.delete([info.key async for info in there.list("log/") if info.size > HEADER_BYTES])
+            place = (await town.head()).store_id
+            moved: list[int] = []
+
+            async def move_on(db: slate.Db = db, moved: list[int] = moved) -> None:
+                await db.flush(l0=True)
+                await db.put(b"more", b"v")
+                await db.close()
+                moved.append(1)
+
+            with pytest.raises((slate.CorruptionError, slate.ConfigError)):
+                async with town.admin(MortalStore(there, Life(requests, move_on))) as admin:
+                    await admin.adopt_place()
+        assert (await town.head()).store_id == place, requests
+        if not moved:
+            return
+    raise AssertionError("the log always moved on")
+
+
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_an_adoption_under_which_the_log_moves_for_ever_is_given_up(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
+    await fill(town, here)
+    async with town.open(here):
+        await _copy(town, here, there)
+    await there.delete([info.key async for info in there.list("log/") if info.size > HEADER_BYTES])
+    before = await town.head()
+
+    async def moved(missing: object, seen: ManifestState, load_head: object) -> ManifestState:
+        return seen
+
+    monkeypatch.setattr(adopt, "judge_missing", moved)
+    async with town.admin(there) as admin:
+        with pytest.raises(slate.UnavailableError):
+            await admin.adopt_place()
+    assert await town.head() == before

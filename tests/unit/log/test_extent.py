@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
 from slate_async.log.extent import LogExtent, find_extent, log_keys
 from slate_async.log.names import PREFIX
 from slate_async.log.recovery import EpochRange
 from slate_async.log.register import WriterRegister
+from slate_async.manifest.state import ManifestState
 from tests.unit.log.shelf import Shelf, Step
 
 
@@ -69,6 +72,33 @@ async def test_a_gap_no_window_explains_is_a_lost_object_unless_the_log_moved(sh
         await extent(shelf)
     shelf.store.script("list", PREFIX, Step(before=lambda: shelf.commit(log_start=5)))
     assert await extent(shelf) == LogExtent(5)
+
+
+async def test_a_gap_in_another_place_is_no_lost_object(shelf: Shelf) -> None:
+    """The marker is read when the object was missed, and not before."""
+    shelf.lay("1.1", "1.5")
+    shelf.claim(1, fence_width=2)
+    asked: list[ManifestState] = []
+
+    async def check_place(state: ManifestState) -> None:
+        asked.append(state)
+        raise ConfigError("is not the place")
+
+    with pytest.raises(ConfigError):
+        await find_extent(shelf.store, shelf.load_head, None, check_place)
+    assert asked == [shelf.head]
+
+
+async def test_a_gap_of_a_database_that_was_made_again_is_none_of_the_new_ones(shelf: Shelf) -> None:
+    shelf.lay("1.1", "1.5")
+    shelf.claim(1, fence_width=2)
+
+    def make_again() -> None:
+        shelf.remove("1.1", "1.5")
+        shelf.commit(database_id=UUID(int=7))
+
+    shelf.head_steps = [lambda: None, make_again]
+    assert await extent(shelf) == LogExtent(0)
 
 
 async def test_nor_is_it_lost_if_a_newer_writers_window_is_wider(shelf: Shelf) -> None:

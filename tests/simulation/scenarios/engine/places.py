@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import Any
 
+import slate_async as slate
 from slate_async.errors import CorruptionError, FencedError, InvalidError, SlateError
 from slate_async.format.header import HEADER_BYTES
 from slate_async.log.names import PREFIX
@@ -21,6 +22,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.verify.report import VerifyReport
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
@@ -51,6 +53,29 @@ async def lost_place(stage: Stage) -> None:
     owner.node.crash()
     site = Unmounted(**{name: getattr(stage.site, name) for name in SITE_FIELDS})
     await _mistaken(stage, Session(site, stage.world.node("unlucky"), NO_POLLS_MS))
+
+
+async def lost_place_of_a_verification(stage: Stage) -> None:
+    """The folder is unmounted when a verification lists the log: nothing is damaged by that."""
+    first = await stage.writer("first")
+    await stage.write(first, stage.rng.randint(1, 3))
+    first.node.crash()
+    await stage.writer("owner")  # it has noted how far the log goes
+    site = Unmounted(**{name: getattr(stage.site, name) for name in SITE_FIELDS}, looks=0)
+    node = stage.world.node("verifier")
+
+    async def verify() -> VerifyReport:
+        store, factory, settings = site.store(node), site.factory(node), site.params.settings(node.rng, None)
+        async with slate.open_admin(
+            store, name=site.name, metastore=factory, settings=settings, runtime=node.runtime
+        ) as admin:
+            return await admin.verify()
+
+    try:
+        report = await node.run(verify())
+    except InvalidError:
+        return
+    raise Violation("damage", f"a sound database is called {'damaged' if report.findings else 'sound'} from elsewhere")
 
 
 async def lost_tail(stage: Stage) -> None:
@@ -96,31 +121,34 @@ async def _not_fenced(owner: Session) -> None:
 
 @dataclass(slots=True)
 class Unmounted(Site):
-    """Its folder is another, empty one from the first listing of the log after the claim on."""
+    """Its folder is another, empty one from the first listing of the log after ``looks`` of them on."""
+
+    looks: int = 1
+    """That before the claim."""
 
     def store(self, node: Node, cloud: Cloud | None = None, *, page_keys: int = 1000) -> ObjectStore:
         """See `Site.store`."""
         objects = self.world.cloud.objects(node, page_keys=page_keys)
-        return Mount(PrefixedStore(objects, self.folder), PrefixedStore(objects, THERE))
+        return Mount(PrefixedStore(objects, self.folder), PrefixedStore(objects, THERE), self.looks)
 
 
 SITE_FIELDS = ("world", "params", "history", "name", "folder", "rows", "attempts", "counts")
 
 
 class Mount:
-    """``inner`` until the log was listed once, by the look before the claim; then ``empty``."""
+    """``inner`` until the log was listed ``looks`` times; then ``empty``."""
 
-    def __init__(self, inner: ObjectStore, empty: ObjectStore) -> None:
+    def __init__(self, inner: ObjectStore, empty: ObjectStore, looks: int) -> None:
         self._inner = inner
         self._empty = empty
-        self._listings = 0
+        self._looks = looks
 
     async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Objects in byte order."""
         if prefix.startswith(PREFIX):
-            self._listings += 1
-            if self._listings > 1:
+            if not self._looks:
                 self._inner = self._empty
+            self._looks -= 1
         async for info in self._inner.list(prefix, start_after=start_after):
             yield info
 
@@ -172,6 +200,7 @@ PLACES: Sequence[Scenario] = (
     _scripted("wrong-place", wrong_place, metadata="server"),
     _scripted("wrong-place-register", wrong_place, metadata="register"),
     _scripted("lost-place", lost_place, metadata="server", protocol="contiguous", wal=True),
+    _scripted("lost-place-of-a-verification", lost_place_of_a_verification, metadata="server", protocol="contiguous"),
     _scripted("lost-tail", lost_tail, protocol="contiguous"),
     _scripted("lost-tail-epochs", lost_tail, protocol="epoch_prefixed"),
 )

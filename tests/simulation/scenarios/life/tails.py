@@ -1,13 +1,14 @@
-"""Scripts of the log's end: what an opening's listing misses was compacted and collected meanwhile, or it is lost."""
+"""Scripts of the log's end: what is missed was compacted and collected meanwhile, or it is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from slate_async.errors import CorruptionError, FencedError
 from slate_async.format.header import HEADER_BYTES
 from slate_async.log.names import PREFIX, position_of
 from tests.simulation.checkers import Violation
+from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.site import Handle, Site
 from tests.simulation.scenarios.engine.stage import NO_POLLS_MS
 from tests.simulation.scenarios.engine.workload import Session
@@ -50,6 +51,34 @@ async def flushed_under_a_judgement(stage: LifeStage) -> None:
     judging.release()
     await opener.node.join(opening)
     await stage.write(opener, 1)
+
+
+async def flushed_under_a_verification(stage: LifeStage) -> None:
+    """Objects that a verification did not list, and whose keys it looks for, leave the log and are collected."""
+    owner = await _known_log(stage)
+    node = stage.world.node("verifier")
+    listing = stage.hold(node, "list", PREFIX)
+    verifying = node.spawn(_expect_clean(stage, node))
+    await listing.caught()
+    reading = stage.hold(node, "get", PREFIX)
+    listing.release()
+    await reading.caught()
+    await stage.write(owner, stage.rng.randint(1, 4))
+    owner.node.crash()
+    owner = await stage.writer("next")  # from now on the manifest knows of what was written
+    looking = stage.hold(node, "head", PREFIX)
+    reading.release()
+    await looking.caught()
+    await _take_out_of_log(stage, owner)
+    looking.release()
+    await node.join(verifying)
+
+
+async def _expect_clean(stage: LifeStage, node: Node) -> None:
+    async with stage.estate.admin(node, stage.site) as admin:
+        report = await admin.verify()
+    if report.findings:
+        raise Violation("damage", f"a sound database is called damaged: {report.findings}")
 
 
 async def lost_tail_of_a_clone(stage: LifeStage) -> None:
@@ -126,6 +155,7 @@ async def _refused_and_nobody_fenced(stage: LifeStage, site: Site, *, writes: in
     lost = await _lose(stage, site)
     if not lost:
         return
+    await _named(stage, site, lost)
     opener = Session(site, stage.world.node("opener"), NO_POLLS_MS)
     try:
         await opener.node.run(opener.open())
@@ -144,6 +174,18 @@ async def _refused_and_nobody_fenced(stage: LifeStage, site: Site, *, writes: in
     await _writer(stage, site, "next")
     if (found := await _rows(stage, site)) != rows:
         raise Violation("lost", f"{site.name} held {rows}, and holds {found}")
+
+
+async def _named(stage: LifeStage, site: Site, lost: Iterable[str]) -> None:
+    """A verification names what is lost, and nothing else."""
+    node = stage.world.node("verifier")
+
+    async def verify() -> set[str]:
+        async with stage.estate.admin(node, site) as admin:
+            return {one.object_name for one in (await admin.verify()).findings}
+
+    if (found := await node.run(verify())) != set(lost):
+        raise Violation("lost", f"{sorted(lost)} are lost, and {sorted(found)} are called damaged")
 
 
 async def _lose(stage: LifeStage, site: Site) -> dict[str, bytes]:
@@ -190,6 +232,8 @@ TAILS: Sequence[Scenario] = (
     scripted("flushed-under-a-look", flushed_under_a_look, wal=True),
     scripted("compacted-under-a-look", flushed_under_a_look, wal=False),
     scripted("flushed-under-a-judgement", flushed_under_a_judgement, by_hand=True, wal=True, metadata="server"),
+    scripted("flushed-under-a-verification", flushed_under_a_verification, wal=True, protocol="contiguous"),
+    scripted("compacted-under-a-verification", flushed_under_a_verification, wal=False, protocol="contiguous"),
     scripted("lost-tail-of-a-clone", lost_tail_of_a_clone, by_hand=True),
     scripted("lost-tail-of-a-mirror", lost_tail_of_a_mirror, by_hand=True, mirrorers=1),
 )
