@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from slate_async.errors import ConflictError, InvalidError, SlateError
+from slate_async.errors import ConflictError, SlateError
 from slate_async.ingest.manage import IngestInfo, NotAdmittedError, commit, register, until_admitted, withdraw
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingest.sst_writer import write_ssts
@@ -74,6 +74,9 @@ class Ingester:
         site, node, handle = self._site, self._node, self._handle
         clock, rng = node.runtime.clock, node.rng
         settings = site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
+        if (state := await handle.driver.load()) is None:
+            return None
+        await site.settle(handle, state)
         spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
         assert spec is not None
         ssts = await self._make(spec, write)
@@ -115,11 +118,7 @@ async def ingest(site: Site, node: Node) -> None:
     ingester = Ingester(site, node)
     for _ in site.turns(CALM):
         await ingester._handle.nap(0.6)
-        try:
-            await ingester.step()
-        except InvalidError:
-            if await ingester._handle.driver.load() is not None:
-                raise
+        await ingester.step()
 
 
 async def see_all_admitted(session: Session) -> None:

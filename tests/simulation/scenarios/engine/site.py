@@ -145,9 +145,12 @@ class Site:
         await node.run(self._create(handle, state))
 
     async def _create(self, handle: Handle, state: ManifestState) -> None:
+        await self.settle(handle, await handle.driver.create(state))
+
+    async def settle(self, handle: Handle, state: ManifestState) -> None:
+        """What comes before anything is put into the database's place."""
         ground = Ground(handle.store, self.name, kept_elsewhere(self.factory(handle.node)))
-        made = await handle.driver.create(state)
-        await settle_place(ground, handle.driver, made, None, handle.node.runtime.ids.uuid)
+        await settle_place(ground, handle.driver, state, None, handle.node.runtime.ids.uuid)
 
 
 def node_failure(cause: BaseException) -> None:
