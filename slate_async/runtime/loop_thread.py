@@ -47,13 +47,17 @@ class _Call(Generic[T]):
         """Begin, in the loop."""
         self._task = asyncio.get_running_loop().create_task(self._serve())
 
-    def abandon(self) -> None:
-        """Nobody wants the result any more. In the loop, after `start` if that was asked for at all."""
+    async def abandon(self) -> None:
+        """Nobody wants the result any more: end it, or undo what it has made already. In the loop, after `start` if
+        that was asked for at all."""
         self._abandoned = True
         if self._task is None:
-            self.done.release()
-        else:
+            return
+        if not self._task.done():
             self._task.cancel()
+            await asyncio.wait([self._task])
+        elif self._error is None and self.undo is not None:
+            await self.undo(self._result)  # type: ignore[arg-type]  # it was made
 
     async def _serve(self) -> None:
         try:
@@ -141,8 +145,9 @@ class LoopThread:
             loop.call_soon_threadsafe(call.start)
             call.wait()
         except BaseException:
-            loop.call_soon_threadsafe(call.abandon)
-            call.wait()
+            end = _Call(call.abandon, None)  # one more call: the lock of the first may be taken already
+            loop.call_soon_threadsafe(end.start)
+            end.wait()
             raise
         return call.outcome()
 

@@ -11,6 +11,7 @@ for itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,8 +51,9 @@ class MemoryBudget:
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._give_back(nbytes)
-                else:
-                    self._waiting.remove((nbytes, turn))
+                else:  # it may have been passed over since
+                    with contextlib.suppress(ValueError):
+                        self._waiting.remove((nbytes, turn))
                     self._serve()
                 raise
         else:

@@ -50,6 +50,17 @@ async def test_widening_lets_in_who_waits() -> None:
         await asyncio.wait_for(waiting, 5)
 
 
+async def test_one_cancelled_in_the_tick_that_makes_room_is_cancelled_and_the_next_gets_it() -> None:
+    budget = MemoryBudget(10)
+    async with budget.hold(10, "x"):
+        waiting = [asyncio.create_task(budget.hold(8, "x").__aenter__()) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    await asyncio.wait_for(waiting[1], 5)
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_however_it_is_cancelled_nothing_is_lost(seed: int) -> None:
     rng, budget, most = random.Random(seed), MemoryBudget(100), 0

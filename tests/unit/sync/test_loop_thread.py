@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from slate_async.errors import ClosedError, InvalidError
+from slate_async.runtime import loop_thread
 from slate_async.runtime.loop_thread import LoopThread
 
 
@@ -85,6 +86,36 @@ def test_what_was_opened_in_spite_of_an_interrupt_is_closed(loop: LoopThread) ->
         loop.open(stubborn, undo)
     presser.join()
     assert undone == ["made"]
+
+
+def test_an_interrupt_just_as_the_result_comes_ends_the_wait_and_undoes_it(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the caller has the lock already, and waits for it no second time."""
+    undone, wait = list[int](), loop_thread._Call.wait
+
+    async def undo(made: int) -> None:
+        undone.append(made)
+
+    def interrupted(call: loop_thread._Call[int]) -> None:
+        wait(call)
+        if call.undo is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+    failure = list[BaseException]()
+
+    def caller() -> None:
+        try:
+            loop.open(lambda: answer(7), undo)
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            failure.append(error)
+
+    thread = threading.Thread(target=caller, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert [type(error) for error in failure] == [KeyboardInterrupt]
+    assert undone == [7]
 
 
 def test_a_callback_cannot_wait_for_its_own_thread(loop: LoopThread) -> None:
