@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from slate_async.clone.site import Site
-from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import ConfigError, ConflictError, CorruptionError, InvalidError, UnavailableError
 from slate_async.log.extent import read_register
 from slate_async.log.listing import has_log
 from slate_async.log.missing import MissingObject, judge_missing, look_at_log
@@ -25,19 +25,34 @@ async def adopt(site: Site) -> ManifestState:
     ingests that are not committed end. Nothing is changed if it is the database's already. Called again it goes on.
 
     Raises `InvalidError` (no database; metadata in the same store; another database's place; nothing of it is here),
-    `ConflictError` if another place is adopted at the same time, `CorruptionError` for an SST or a log object that is
-    not here, though others are, `UnavailableError`."""
+    `ConflictError` if another place is adopted at the same time, or the database keeps changing, `CorruptionError` for
+    an SST or a log object that is not here, though others are, `UnavailableError`."""
     ground, driver, new_id = site.ground, site.driver, site.runtime.ids.uuid
     state = await site.head()
     if not ground.must_be_proved(state):
         raise InvalidError(f"{site.name} keeps its metadata in the same store: that proves the place, without a marker")
     if state.has_marker and not state.marked:
         return await settle_place(ground, driver, state, await ground.look(), new_id)
-    if not state.removed:
-        await _check_objects(site, state)
-    adopted = await adopt_place(ground, driver, state, new_id, ended_ms=site.runtime.clock.now_ms())
+    adopted = await _adopt(site, state)
     logger.warning("%s was adopted as the place of database %s", site.name, adopted.database_id)
     return adopted
+
+
+async def _adopt(site: Site, state: ManifestState) -> ManifestState:
+    """Look for the database's objects, and adopt the place as of what was looked at; anew if that changed meanwhile."""
+    looks = 0
+    while True:
+        if not state.removed:
+            await _check_objects(site, state)
+        looks += 1
+        try:
+            now_ms = site.runtime.clock.now_ms()
+            return await adopt_place(site.ground, site.driver, state, site.runtime.ids.uuid, ended_ms=now_ms)
+        except ConflictError:
+            newest = await site.head()
+            if newest.store_id != state.store_id or looks == LOOKS:
+                raise
+            state = newest
 
 
 async def _check_objects(site: Site, state: ManifestState) -> None:

@@ -54,25 +54,31 @@ class MarkPlace:
 class AdoptPlace:
     """As `MarkPlace`, whatever place was the database's before.
 
-    instead_of: the store id that was looked at
+    looked_at: the state whose objects were looked for in the place
     ended_ms: when whoever works there, perhaps in another place, is to end: writer and compactor are fenced, jobs that
     are registered end, and no SST that was begun before is taken any more, for it may be in the other place;
     ``None``: nobody is
     """
 
-    database_id: UUID
     store_id: UUID
-    instead_of: UUID | None
+    looked_at: ManifestState
     ended_ms: int | None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies unless another place was adopted meanwhile. Its mark is the store id."""
-        check_database(state, self.database_id)
+        """Applies unless another place was adopted meanwhile, or the database needs other objects now: they may have
+        been put in another place. Its mark is the store id."""
+        check_database(state, self.looked_at.database_id)
         if state.marked and state.store_id == self.store_id:
             return None
-        if state.store_id != self.instead_of:
+        if state.store_id != self.looked_at.store_id:
             raise ConflictError(
                 "another place was made the database's meanwhile; see which one holds all of it, and adopt that one",
+                outcome="not_applied",
+            )
+        if self.ended_ms is not None and _needed(state) != _needed(self.looked_at):
+            raise ConflictError(
+                "the database changed while its place was looked at; close whoever writes and compacts, and adopt it"
+                " again",
                 outcome="not_applied",
             )
         features = state.required_features
@@ -95,6 +101,11 @@ class AdoptPlace:
             compactor_token="",
             checkpoints=tuple(one for one in adopted.checkpoints if one.owner != "writer"),
         )
+
+
+def _needed(state: ManifestState) -> tuple[object, ...]:
+    """Whose objects, and which, an adoption looks for."""
+    return state.writer_epoch, state.log_start, state.log_last_seen, state.l0, state.runs
 
 
 def _untouched_mirror(state: ManifestState) -> bool:
@@ -186,8 +197,8 @@ async def adopt_place(
     `AdoptPlace`. Called again it goes on. Others may adopt this very place at the same time: all agree on one marker.
 
     Raises `InvalidError` if it is another database's, or an object that the database needs is not here: an SST that
-    its manifest names. `ConflictError` if another place was adopted meanwhile. `CorruptionError`,
-    `UnavailableError`."""
+    its manifest names. `ConflictError` if another place was adopted meanwhile, or the database changed.
+    `CorruptionError`, `UnavailableError`."""
     await check_belonging(ground.store, state, driver.load)
     met: set[UUID] = set()  # store ids of the markers that were here
     for _ in range(ATTEMPTS):
@@ -207,7 +218,7 @@ async def adopt_place(
             met.update(one.marker.store_id for one in (before, found) if one is not None)
         # of whoever put it: those who adopt this place at once agree on the last one's
         try:
-            return await driver.commit(AdoptPlace(state.database_id, found.marker.store_id, state.store_id, ended_ms))
+            return await driver.commit(AdoptPlace(found.marker.store_id, state, ended_ms))
         except ConflictError:
             newest = await driver.existing(ground.name)
             if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):

@@ -97,6 +97,43 @@ async def test_two_who_adopt_one_place_at_once_need_no_repeat(kind: Kind, damage
 
 
 @pytest.mark.parametrize("l0", [False, True])
+@pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
+async def test_a_copy_that_lacks_what_was_written_under_the_look_is_not_adopted(kind: Kind, l0: bool) -> None:
+    """A writer works in the right place, and closes, while whoever adopts a copy sleeps before any of its requests."""
+    refused = 0
+    for requests in range(60):
+        town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
+        await fill(town, here)
+        await _copy(town, here, there)
+        rows, slept = dict(ROWS), list[int]()
+
+        async def meanwhile(
+            town: Town = town, here: ObjectStore = here, rows: dict[bytes, bytes] = rows, slept: list[int] = slept
+        ) -> None:
+            slept.append(1)
+            with contextlib.suppress(slate.ConfigError):
+                async with town.open(here) as db:
+                    await db.put(b"new", b"v")
+                    if l0:
+                        await db.flush(l0=True)
+                    rows[b"new"] = b"v"
+
+        life, right = Life(requests, meanwhile), there
+        async with Town(kind, MortalFactory(town.factory, life)).admin(MortalStore(there, life)) as admin:
+            try:
+                await admin.adopt_place()
+            except slate.CorruptionError as error:
+                refused += "is missing" in str(error)
+                right = here
+        async with town.open(right) as db:
+            assert await contents(db) == rows, requests
+        if not slept:
+            assert refused
+            return
+    raise AssertionError("it always slept")
+
+
+@pytest.mark.parametrize("l0", [False, True])
 async def test_a_place_is_not_adopted_without_all_that_is_known_to_be_needed(town: Town, l0: bool) -> None:
     here, there = memory_store(), memory_store()
     await fill(town, here, l0=l0)
