@@ -26,9 +26,9 @@ from tests.integration.processes import ChildProcess
 from tests.netproxy import PASS, CutBefore, DeliverLate, Fault, Request, WireProxy
 from tests.servers.moto import LockedMoto
 
-ROUNDS, ALL_ROUNDS = 4, 60
-REQUESTS = 45
-"""About so many requests an opening makes that creates the database, and an adoption less: some are not struck."""
+ROUNDS, ALL_ROUNDS = 2, 60
+REQUESTS = 70
+"""An opening that creates the database makes about so many, and others fewer: some processes are not struck."""
 REFUSALS = ("FencedError", "ConflictError", "ConfigError", "NotFoundError", "UnavailableError")
 
 
@@ -77,6 +77,7 @@ class Field:
     endpoints: tuple[str, str]
     parent: ChildProcess
     rng: random.Random
+    environment: slate.Environment
     names: int = 0
 
     @asynccontextmanager
@@ -133,13 +134,13 @@ class Field:
         """Which place is right. After an adoption was broken off none may be, until ``adopted`` is adopted again."""
         if adopted is not None and await self._right() is None:
             there = self.places[adopted]
-            async with slate.open_admin(there.path, metastore=there.metastore) as admin:
+            async with slate.open_admin(there.path, metastore=there.metastore, environment=self.environment) as admin:
                 await admin.adopt_place()
         right = await self._right()
         assert right is not None
         epoch = await self._epoch(right)
         with pytest.raises(slate.ConfigError, match="is not the place"):
-            await self.places[1 - right].open()
+            await self.places[1 - right].open(self.environment)
         assert await self._epoch(right) == epoch
         return right
 
@@ -147,7 +148,7 @@ class Field:
         found = []
         for number, place in enumerate(self.places):
             with contextlib.suppress(slate.ConfigError):
-                async with place.open() as db:
+                async with place.open(self.environment) as db:
                     rows = {key async for key, _ in db.scan()}
                 assert rows >= self.acknowledged()
                 found.append(number)
@@ -157,7 +158,9 @@ class Field:
     async def _epoch(self, number: int) -> int:
         """The writer's epoch."""
         place = self.places[number]
-        async with slate.open_reader(place.path, metastore=place.metastore, pin=False) as reader:
+        async with slate.open_reader(
+            place.path, metastore=place.metastore, pin=False, environment=self.environment
+        ) as reader:
             return (await reader.writer_life()).epoch
 
     def copy(self, source: int, target: int) -> None:
@@ -179,10 +182,10 @@ class Field:
 @asynccontextmanager
 async def _field(seed: int, s3_endpoint: str, other_endpoint: str) -> AsyncIterator[Field]:
     rng = random.Random(seed)
-    async with ChildProcess(["-m", "tests.integration.forked"]) as parent:
+    async with ChildProcess(["-m", "tests.integration.forked"]) as parent, slate.Environment() as environment:
         await parent.wait_for_line("ready")
         one, other = await _places(rng, s3_endpoint, other_endpoint)
-        yield Field((one, other), (s3_endpoint, other_endpoint), parent, rng)
+        yield Field((one, other), (s3_endpoint, other_endpoint), parent, rng, environment)
 
 
 async def _places(rng: random.Random, s3_endpoint: str, other_endpoint: str) -> tuple[Place, Place]:
