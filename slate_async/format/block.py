@@ -32,6 +32,7 @@ ROW_OVERHEAD_BYTES = 8 + 8
 """Raw bytes of a row besides key and value in the common case: two offsets and a sequence number."""
 
 TRAILER_HEAD = struct.Struct("<BBHII")
+_TRAILER = struct.Struct("<BBHIII")
 _CRC = struct.Struct("<I")
 
 
@@ -86,11 +87,10 @@ def open_stored(stored: memoryview, object_name: str, offset: int, expected_crc:
     """The raw bytes of a stored block, its checksum and length compared. See `decode_block`."""
     if len(stored) < TRAILER_BYTES:
         raise CorruptionError(f"{len(stored)} bytes are too few for a block", object_name=object_name, offset=offset)
-    body = stored[:-4]
-    checksum = crc32c(body)
-    if checksum != stored_crc(stored) or (expected_crc is not None and checksum != expected_crc):
+    transformer, codec_id, zero, raw_bytes, zero2, crc = _TRAILER.unpack_from(stored, len(stored) - TRAILER_BYTES)
+    checksum = crc32c(stored[:-4])
+    if checksum != crc or (expected_crc is not None and checksum != expected_crc):
         raise CorruptionError("block checksum does not match", object_name=object_name, offset=offset)
-    transformer, codec_id, zero, raw_bytes, zero2 = TRAILER_HEAD.unpack_from(stored, len(stored) - TRAILER_BYTES)
     payload = stored[:-TRAILER_BYTES]
     if transformer or zero or zero2 or codec_id > Compression.LZ4 or not RAW_HEADER_BYTES <= raw_bytes <= MAX_RAW_BYTES:
         raise CorruptionError(
@@ -98,10 +98,9 @@ def open_stored(stored: memoryview, object_name: str, offset: int, expected_crc:
             object_name=object_name,
             offset=offset,
         )
-    codec = Compression(codec_id)
-    if codec is not Compression.NONE:
+    if codec_id != Compression.NONE:
         try:
-            return decompress(payload, codec, raw_bytes)
+            return decompress(payload, Compression(codec_id), raw_bytes)
         except DecompressionError as error:
             raise CorruptionError(
                 f"block does not decompress: {error}", object_name=object_name, offset=offset

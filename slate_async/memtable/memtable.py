@@ -387,6 +387,7 @@ class Memtable:
         now_ms: int,
         reverse: bool,
         whole: bool,
+        reading: int = 0,
     ) -> Stretch | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that takes

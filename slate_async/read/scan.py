@@ -23,7 +23,7 @@ from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.renewed import Renew, RenewedRows, no_renewal
 from slate_async.read.results import batch_of, pairs_of, rows_of, rows_with
-from slate_async.read.short import first_rows
+from slate_async.read.short import FirstRows, first_rows, first_rows_in_turns
 from slate_async.read.view import Pin
 from slate_async.runtime.turns import FairTurns
 from slate_async.types import Row
@@ -178,25 +178,51 @@ class Scan:
         """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
         if not self._looks or self._busy or self._refusal is not None or self._turns.overdue():
             return None
-        found = self._first_rows(False)
+        found = self._first_rows()
         return None if found is None else iter(found)
 
-    def _first_rows(self, whole: bool) -> list[tuple[bytes, Any]] | None:
-        """The next rows, at least one, if memory and the block cache show them at a look; of a scan's first ones. As
-        `first_rows` gives them."""
-        looks, left, span = self._looks, self._left, self._ahead
-        if not looks or left == 0:
+    def _first_rows(self) -> list[Pair] | None:
+        """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
+        count = self._wanted_rows
+        if not count:
             return None
         self._ask()
-        count = looks[0] if left is None or left > LOOKS[-1] else left
         try:
-            found = None if span.empty else first_rows(self._look, span, count, self._reverse, whole)
+            found = first_rows(self._look, self._ahead, count, self._reverse, False)
         except BaseException:
             self._give_up()
             raise
-        if found is None:
-            self._looks = ()
-            return None
+        return None if found is None else self._met(found)
+
+    async def _first_rows_in_turns(self, whole: bool) -> list[tuple[bytes, Any]] | None:
+        """As `_first_rows`, if they are on this machine; with ``whole`` as `first_rows` has it."""
+        while count := self._wanted_rows:
+            self._ask()
+            try:
+                found = await first_rows_in_turns(self._look, self._ahead, count, self._reverse, whole, self._turns)
+            except BaseException:
+                self._give_up()
+                raise
+            self._ask()
+            if self._refusal is not None:
+                raise InvalidError(self._refusal)
+            if found is None:
+                self._looks = ()
+            elif pairs := self._met(found):
+                return pairs
+        return None
+
+    @property
+    def _wanted_rows(self) -> int:
+        """How many rows the next look is for; 0 if there is none."""
+        looks, left = self._looks, self._left
+        if not looks or left == 0 or self._ahead.empty:
+            return 0
+        return looks[0] if left is None or left > LOOKS[-1] else left
+
+    def _met(self, found: FirstRows) -> list[tuple[bytes, Any]] | None:
+        """The rows of a look; go on behind them."""
+        looks, left, span = self._looks, self._left, self._ahead
         pairs, last_key = found
         if left is not None:
             self._left = left = left - len(pairs)
@@ -205,8 +231,8 @@ class Scan:
             self._looks = ()
             self._pin = None
         else:
-            self._looks = looks[1:] or self._more_looks()
             self._ahead = KeyRange(span.start, last_key) if self._reverse else KeyRange(last_key + b"\0", span.end)
+            self._looks = looks[1:] or self._more_looks()
         return pairs or None
 
     def _more_looks(self) -> tuple[int, ...]:
@@ -215,22 +241,11 @@ class Scan:
         stored = any(run.within(start, end) for run in self._look.view.levels)
         return () if stored else (LOOK_IN_MEMORY,)
 
-    async def _order(self) -> None:
-        """Put the memtables' keys in order, which takes more than a look if many rows were written meanwhile."""
-        if self._looks and self._refusal is None:
-            for table, limit in self._look.view.memory(self._look.max_seq):
-                for _ in table.order_steps(limit):
-                    if self._turns.overdue():
-                        await self._turns.give()
-        if self._refusal is not None:
-            raise InvalidError(self._refusal)
-
     async def _next_pairs(self) -> Iterator[Pair] | None:
         return await self._alone(self._pairs)
 
     async def _pairs(self) -> Iterator[Pair] | None:
-        await self._order()
-        found = self._first_rows(False)
+        found = await self._first_rows_in_turns(False)
         if found is not None:
             return iter(found)
         chunk = await self._chunk(CHUNK_ROWS)
@@ -240,8 +255,7 @@ class Scan:
         return await self._alone(self._whole_rows)
 
     async def _whole_rows(self) -> Iterator[Row] | None:
-        await self._order()
-        found = self._first_rows(True)
+        found = await self._first_rows_in_turns(True)
         if found is not None:
             return rows_with(found)
         chunk = await self._chunk(CHUNK_ROWS)

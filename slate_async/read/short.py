@@ -1,32 +1,44 @@
 """Short scans: the next rows of a range from what memory and the block cache hold, and this machine has at hand.
 
 Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
-first keys of the range instead, and is done if all of them can answer without waiting.
+first keys of the range instead, and is done if all of them can answer without waiting. Each is asked for its share of the
+rows (`slate_async.read.shares`); one that turns out to hold more of the range is asked again, by itself.
 
 Ordering rule: sources come newest first, so of a key's rows the first source's counts (`slate_async.read.sources`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
+from slate_async.read.many import load_tables
+from slate_async.read.shares import LEAST_ASKED
+from slate_async.read.sources import Run, TableSource
+from slate_async.runtime.turns import FairTurns
+from slate_async.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch
-
-LEAST_ASKED = 8
-"""Of several sources each is asked for twice its share of the rows and so many more: most of them are not needed."""
 
 MOST_SOURCES = 64
 """More sources are too many to ask at one go."""
 
 MOST_READ = 8
-"""So many blocks, of all levels together, may be read that this machine has at hand: a third of a millisecond."""
+"""So many blocks may be read in one step that this machine has at hand: a third of a millisecond."""
+
+REFILLS_AT_ONCE = 3
+MOST_REFILLS = 64
+"""So often sources are asked again before a look is content with fewer rows; at once one block is read each time."""
 
 FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
+
+
+class _Source(Protocol):
+    first_rows: Callable[..., Stretch | None]
+    """As of a `slate_async.read.sources.TableSource`."""
 
 
 def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstRows | None:
@@ -34,44 +46,107 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
     more than a look. A row is its value, with ``whole`` a `RowHit`.
 
     No rows before a last key: all that was met is hidden."""
+    steps = _steps(look, span, count, reverse, whole, at_once=True)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast("FirstRows | None", ended.value)
+
+
+async def first_rows_in_turns(
+    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, turns: FairTurns
+) -> FirstRows | None:
+    """As `first_rows` where that takes more than a look: keys of memtables are put in order, indexes are loaded, and
+    more blocks read, with turns for others. ``None`` if the rows are not on this machine, or an object is missing.
+
+    Raises `CorruptionError`, `UnavailableError`."""
+    view, max_seq, _ = look
+    if len(view.memtables) + len(view.levels) > MOST_SOURCES:
+        return None
+    for table, limit in view.memory(max_seq):
+        for _ in table.order_steps(limit):
+            if turns.overdue():
+                await turns.give()
+    try:
+        await load_tables(list(_unloaded(view.levels, span, reverse)))
+    except MissingError:
+        return None  # streams ask again, and know what to do
+    steps = _steps(look, span, count, reverse, whole, at_once=False)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast("FirstRows | None", ended.value)
+        if turns.overdue():
+            await turns.give()
+
+
+def _unloaded(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[TableSource]:
+    """What comes first in each level, where it is not loaded."""
+    for level in levels:
+        numbers = level.within(*span)
+        if numbers:
+            source = level.table(numbers[-1 if reverse else 0]).source
+            if not source.loaded:
+                yield source
+
+
+def _steps(
+    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
+) -> Generator[None, None, FirstRows | None]:
+    """`first_rows` in steps of one source each, which may read `MOST_READ` blocks; ``at_once``: all together may read
+    little more."""
     view, max_seq, now_ms = look
-    levels = view.levels
-    sources: list[Callable[..., Stretch | None]] = [table.first_rows for table in view.memtables if table.last_seq]
-    if not 0 < len(levels) <= MOST_READ:
-        sources += [level.first_rows for level in levels]
-    else:
-        sources += [partial(level.first_rows, reading=MOST_READ // len(levels)) for level in levels]
+    sources: tuple[_Source, ...] = (*view.memtables, *view.levels)
     if len(sources) > MOST_SOURCES:
         return None
-    asked = count if len(sources) < 2 else min(count, LEAST_ASKED + 2 * count // len(sources))
-    filled: list[Stretch] = []
-    for first_rows_of in sources:
-        stretch = first_rows_of(*span, asked, max_seq, now_ms, reverse, whole)
+    shares, blocks = view.shares, MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ
+    filled: list[tuple[int, Stretch]] = []
+    for number, source in enumerate(sources):
+        stretch = source.first_rows(*span, shares.asked(number, count), max_seq, now_ms, reverse, whole, blocks)
         if stretch is None:
             return None
         if stretch[0]:
-            filled.append(stretch)
-    if len(filled) == 1:
-        pairs, hides, ended = filled[0]
-        if not hides:
-            return pairs, None if ended else pairs[-1][0]
-    return _merged(filled, count, reverse)
+            filled.append((number, stretch))
+        yield
+    refills, blocks = (REFILLS_AT_ONCE, 1) if at_once else (MOST_REFILLS, MOST_READ)
+    for refill in range(refills + 1):
+        found, bound = _merged([stretch for _, stretch in filled], count, reverse)
+        if bound is None or len(found) >= count or refill == refills:
+            break
+        missing = min(count, count - len(found) + LEAST_ASKED)
+        beyond = KeyRange(span.start, bound) if reverse else KeyRange(bound + b"\0", span.end)
+        for at, (number, (pairs, hides, ended)) in enumerate(filled):
+            if not ended and pairs[-1][0] == bound:
+                stretch = sources[number].first_rows(*beyond, missing, max_seq, now_ms, reverse, whole, blocks)
+                if stretch is None:
+                    return found, bound
+                filled[at] = number, (pairs + stretch[0], hides or stretch[1], stretch[2])
+                yield
+    shares.met(found, filled, refill > 0)
+    return found, bound
 
 
 def _merged(newest_first: Sequence[Stretch], count: int, reverse: bool) -> FirstRows:
     """The newest row of each key, up to where a stretch stops that has not ended."""
+    if len(newest_first) == 1:
+        pairs, hides, ended = newest_first[0]
+        if not hides and len(pairs) <= count:
+            return pairs, None if ended else pairs[-1][0]
     stops = [pairs[-1][0] for pairs, _, ended in newest_first if not ended]
     bound = (max(stops) if reverse else min(stops)) if stops else None
     newest: dict[bytes, bytes | RowHit | None] = {}
     for pairs, _, _ in reversed(newest_first):
         newest.update(pairs)
-    found: list[tuple[bytes, Any]] = []
-    for key in sorted(newest, reverse=reverse):
-        if bound is not None and (key < bound if reverse else key > bound):
-            break
-        row = newest[key]
-        if row is not None:
-            if len(found) == count:
-                return found, found[-1][0]
-            found.append((key, row))
-    return found, bound
+    keys = sorted(newest)
+    if bound is not None:
+        keys = keys[bisect_left(keys, bound) :] if reverse else keys[: bisect_right(keys, bound)]
+    if reverse:
+        keys.reverse()
+    if any(hides for _, hides, _ in newest_first):
+        keys = [key for key in keys if newest[key] is not None]
+    if len(keys) > count:
+        bound = keys[count - 1]
+        del keys[count:]
+    return list(zip(keys, map(newest.__getitem__, keys), strict=True)), bound

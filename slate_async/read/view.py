@@ -19,6 +19,7 @@ from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
 from slate_async.read.many import find_many, load_tables
 from slate_async.read.merge import MergedRows, Stream
+from slate_async.read.shares import Shares
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
@@ -65,6 +66,8 @@ class ReadView:
         self._levels = (*(Run((table,)) for table in self.tables), *self.runs)
         self._hot = HotRanges(self._levels, None) if hot is None else hot.over(self._levels)
         self._pin: Callable[[], Pin | None] = _no_pin
+        self.shares = Shares(len(self.memtables) + len(self._levels))
+        """What short scans have learned of memtables and `levels`."""
 
     # pins
 

@@ -13,7 +13,7 @@ from slate_async.memtable import Memtable
 from slate_async.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.read import KeyRange, ReadView, Run, Scan
 from slate_async.read.look import Look
-from slate_async.read.short import MOST_SOURCES, FirstRows, first_rows
+from slate_async.read.short import MOST_SOURCES, REFILLS_AT_ONCE, FirstRows, first_rows
 from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
 from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
 
@@ -149,8 +149,9 @@ def test_keys_that_are_not_in_order_yet() -> None:
 
 
 def test_rows_that_are_hidden_are_told_from_the_end() -> None:
-    dead = memtable_of([Version(b"%d" % i, b"", i + 1, DELETE) for i in range(5)])
-    assert first(view_of([dead], []), 3) == ([], b"2")
+    dead = memtable_of([Version(b"%02d" % i, b"", i + 1, DELETE) for i in range(20)])
+    assert first(view_of([dead], []), 3) == ([], b"%02d" % (3 * (1 + REFILLS_AT_ONCE) - 1))
+    assert first(view_of([dead], []), 9) == ([], None)
     later = memtable_of([Version(b"a", b"", 9)])
     assert later.first_rows(None, None, 1, 9, 0, False, False) is not None  # puts the key in order
     assert later.first_rows(None, None, 1, 8, 0, False, False) is None

@@ -1,0 +1,44 @@
+"""`Shares`: how much of what short scans find each source of a view has.
+
+Sources may be very unequal: a memtable of a few keys that were written again and again, a run of all keys. Each is asked
+for what it had lately, and some more. The parts may add up to more than the whole, for a key may be in several sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from slate_async.types import Stretch
+
+LEAST_ASKED = 8
+SPARE = 1.25
+"""A source is asked for so many times its share of the rows, and `LEAST_ASKED` more: to ask once more costs as much as
+dozens of rows."""
+LOOKS_PER_LESSON = 16
+
+
+class Shares:
+    """Of one view; its sources are numbered newest first."""
+
+    __slots__ = ("_looks", "_parts")
+
+    def __init__(self, sources: int) -> None:
+        self._parts = [min(1.0, 2 / sources)] * sources if sources else []
+        self._looks = 0
+
+    def asked(self, number: int, count: int) -> int:
+        """How many rows source ``number`` is asked for by a scan of ``count``."""
+        return min(count, LEAST_ASKED + int(SPARE * count * self._parts[number]))
+
+    def met(self, found: Sequence[tuple[bytes, Any]], stretches: Iterable[tuple[int, Stretch]], short: bool) -> None:
+        """A look has ``found`` these rows in the ``stretches`` of the sources numbered beside them; ``short``: of some
+        too few. Learns of it now and then."""
+        self._looks += 1
+        if not found or not (short or self._looks % LOOKS_PER_LESSON == 0):
+            return
+        first, last = sorted((found[0][0], found[-1][0]))
+        lately = [0.0] * len(self._parts)
+        for number, (pairs, _, _) in stretches:
+            lately[number] = min(1.0, sum(first <= key <= last for key, _ in pairs) / len(found))
+        self._parts = [(part + now) / 2 for part, now in zip(self._parts, lately, strict=True)]
