@@ -62,12 +62,14 @@ class RawBlock:
         "_expire",
         "_key_at",
         "_key_offsets",
+        "_key_width",
         "_kind",
         "_kinds",
         "_seq_step",
         "_seqs",
         "_value_at",
         "_value_offsets",
+        "_value_width",
         "data",
         "raw_bytes",
         "rows",
@@ -106,11 +108,12 @@ class RawBlock:
         self._base_seq, self._seq_step, self._base_create, self._kind = base_seq, 1, base_create, kind
         if flags != SEQ_DENSE:
             self._cut_fixed(view, flags, fixed_at)
+        self._key_width = self._value_width = 0
         if checked:
             return
         self._check_fixed()
-        _check_offsets(self._value_offsets, rows, value_bytes)
-        _check_offsets(self._key_offsets, rows, key_bytes, keys=True)
+        self._value_width = _check_offsets(self._value_offsets, rows, value_bytes)
+        self._key_width = _check_offsets(self._key_offsets, rows, key_bytes, keys=True)
 
     def _cut_fixed(self, view: memoryview, flags: int, at: int) -> None:
         """The columns that are there of those of fixed width, which begin at ``at``."""
@@ -177,11 +180,11 @@ class RawBlock:
 
     def keys(self, low: int, stop: int) -> list[bytes]:
         """Their keys."""
-        return _cut(self.data, self._key_at, self._key_offsets[low : stop + 1].tolist())
+        return _cut(self.data, self._key_at, self._key_offsets, self._key_width, low, min(stop, self.rows))
 
     def values(self, low: int, stop: int) -> list[bytes]:
         """Their values."""
-        return _cut(self.data, self._value_at, self._value_offsets[low : stop + 1].tolist())
+        return _cut(self.data, self._value_at, self._value_offsets, self._value_width, low, min(stop, self.rows))
 
     def seqs(self, low: int, stop: int) -> list[int]:
         """Their sequence numbers."""
@@ -265,23 +268,24 @@ def _highest(numbers: memoryview) -> int:
     return max(numbers.tolist()) if len(numbers) <= FEW_ROWS else int(np.frombuffer(numbers, np.uint64).max())
 
 
-def _cut(data: bytes, base: int, cuts: list[int]) -> list[bytes]:
-    """What lies between each two neighbours of ``cuts``, which rise and count from ``base``.
+def _cut(data: bytes, base: int, offsets: memoryview[int], width: int, low: int, stop: int) -> list[bytes]:
+    """Items ``low`` to ``stop`` (exclusive), each between two neighbours of ``offsets``, which count from ``base``.
+    ``width``: of each, if they are known to be of one length, else 0.
 
-    In a loop of the interpreter's own, which takes a third of the time: of pieces of one length with one call, of
-    others from a copy, as long as that is small."""
-    count = len(cuts) - 1
-    if count < 1:
+    In a loop of the interpreter's own, which takes a third of the time: those of one length with one call, others from
+    a copy, as long as that is small."""
+    if low >= stop:
         return []
+    if width:
+        return list(_pieces(width, stop - low).unpack_from(data, base + low * width))
+    cuts = offsets[low : stop + 1].tolist()
     first, end = cuts[0], cuts[-1]
-    width = cuts[1] - first
-    if width and end - first == width * count and cuts == list(range(first, end + 1, width)):
-        return list(_pieces(width, count).unpack_from(data, base + first))
     if end - first > MOST_COPIED_BYTES:
-        return [data[base + start : base + stop] for start, stop in pairwise(cuts)]
+        return [data[base + start : base + end] for start, end in pairwise(cuts)]
     near = data[base + first : base + end]
-    ends = [cut - first for cut in cuts] if first else cuts
-    return list(map(near.__getitem__, map(slice, ends, ends[1:])))
+    if first:
+        cuts = [cut - first for cut in cuts]
+    return list(map(near.__getitem__, map(slice, cuts, cuts[1:])))
 
 
 @lru_cache(512)
@@ -289,12 +293,21 @@ def _pieces(width: int, count: int) -> struct.Struct:
     return struct.Struct(f"{width}s" * count)
 
 
-def _check_offsets(offsets: memoryview, rows: int, total: int, keys: bool = False) -> None:
-    """Raise unless they rise from 0 to ``total``, those of ``keys`` as much each time as keys are long."""
+@lru_cache(512)
+def _even(width: int, count: int) -> bytes:
+    """The offsets of so many items of one length."""
+    return np.asarray(range(0, width * (count + 1), width), np.uint32).tobytes()
+
+
+def _check_offsets(offsets: memoryview[int], rows: int, total: int, keys: bool = False) -> int:
+    """Raise unless they rise from 0 to ``total``, those of ``keys`` as much each time as keys are long.
+
+    Returns by how much each time, if that is known to be the same, else 0."""
     if rows <= FEW_ROWS:
+        width = total // rows
+        if 0 < width <= MAX_KEY_BYTES and offsets.cast("B") == _even(width, rows) and width * rows == total:
+            return width
         cuts: list[int] = offsets.tolist()
-        if keys and 0 < cuts[1] <= MAX_KEY_BYTES and cuts == list(range(0, total + 1, cuts[1])):
-            return  # all of one length, as most are: half as much work
         rising = cuts == sorted(cuts)
     else:
         array = np.frombuffer(offsets, np.uint32)
@@ -302,7 +315,7 @@ def _check_offsets(offsets: memoryview, rows: int, total: int, keys: bool = Fals
     if offsets[0] or offsets[rows] != total or not rising:
         raise BadBlockError("block offsets are out of order or out of bounds")
     if not keys:
-        return
+        return 0
     if rows <= FEW_ROWS:
         lengths = list(map(sub, cuts[1:], cuts))
         sound = all(lengths) and max(lengths) <= MAX_KEY_BYTES
@@ -311,3 +324,4 @@ def _check_offsets(offsets: memoryview, rows: int, total: int, keys: bool = Fals
         sound = int(steps.min()) >= 1 and int(steps.max()) <= MAX_KEY_BYTES
     if not sound:
         raise BadBlockError("a key has a length no key has")
+    return 0

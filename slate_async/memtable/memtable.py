@@ -407,8 +407,9 @@ class Memtable:
             rows = self._by_key.each(keys, wanted)
             if keys and not rows and not ended:
                 return None
-            keys = [self._keys[row] for row in rows]
-            found = [self._latest_of(row) for row in rows]
+            if len(rows) < len(keys):
+                keys = [self._keys[row] for row in rows]
+            found = [self._values[row] for row in rows] if self._marks.none else [self._latest_of(row) for row in rows]
         if whole:
             pairs: list[tuple[bytes, Any]] = [
                 (key, self._hit(row)) for key, row in zip(keys, self._by_key.each(keys, wanted), strict=True)

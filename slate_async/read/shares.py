@@ -1,7 +1,8 @@
 """`Shares`: how much of what short scans find each source of a view has.
 
-Sources may be very unequal: a memtable of a few keys that were written again and again, a run of all keys. Each is asked
-for what it had lately, and some more. The parts may add up to more than the whole, for a key may be in several sources.
+Sources may be very unequal: a memtable of a few keys that were written again and again, a run of all keys. Each is
+asked for what it had lately, and some more. The parts may add up to more than the whole, for a key may be in several
+sources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Short scans: the next rows of a range from what memory and the block cache hold, and this machine has at hand.
 
 Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
-first keys of the range instead, and is done if all of them can answer without waiting. Each is asked for its share of the
-rows (`slate_async.read.shares`); one that turns out to hold more of the range is asked again, by itself.
+first keys of the range instead, and is done if all of them can answer without waiting. Each is asked for its share of
+the rows (`slate_async.read.shares`); one that turns out to hold more of the range is asked again, by itself.
 
 Ordering rule: sources come newest first, so of a key's rows the first source's counts (`slate_async.read.sources`).
 """
@@ -10,9 +10,10 @@ Ordering rule: sources come newest first, so of a key's rows the first source's 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, TypeAlias, cast
 
+from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
 from slate_async.read.many import load_tables
@@ -34,11 +35,6 @@ MOST_REFILLS = 64
 
 FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
-
-
-class _Source(Protocol):
-    first_rows: Callable[..., Stretch | None]
-    """As of a `slate_async.read.sources.TableSource`."""
 
 
 def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstRows | None:
@@ -98,7 +94,7 @@ def _steps(
     """`first_rows` in steps of one source each, which may read `MOST_READ` blocks; ``at_once``: all together may read
     little more."""
     view, max_seq, now_ms = look
-    sources: tuple[_Source, ...] = (*view.memtables, *view.levels)
+    sources: tuple[Memtable | Run, ...] = (*view.memtables, *view.levels)
     if len(sources) > MOST_SOURCES:
         return None
     shares, blocks = view.shares, MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ

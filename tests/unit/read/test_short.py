@@ -13,8 +13,17 @@ from slate_async.memtable import Memtable
 from slate_async.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.read import KeyRange, ReadView, Run, Scan
 from slate_async.read.look import Look
-from slate_async.read.short import MOST_SOURCES, REFILLS_AT_ONCE, FirstRows, first_rows
-from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT
+from slate_async.read.short import (
+    MOST_READ,
+    MOST_SOURCES,
+    REFILLS_AT_ONCE,
+    FirstRows,
+    first_rows,
+    first_rows_in_turns,
+)
+from slate_async.read.sources import Table
+from slate_async.sst.reader import MissingError
+from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
 from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
 
 ALL = KeyRange(None, None)
@@ -116,6 +125,86 @@ async def test_a_short_scan_of_cached_blocks_opens_no_stream(monkeypatch: pytest
         assert key == b"0099"
         break
     assert not view.pinned
+
+
+async def test_indexes_that_went_are_loaded_and_no_stream_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = StoredTables(1 << 20)
+    parts = [stored.table([Version(b"%03d" % i, b"", 1 + i) for i in range(at, 300, 3)], (9,)) for at in range(3)]
+    view = ReadView([], parts, [], turns=turns())
+    await stored.upload()
+    assert len([pair async for pair in scan_of(view)]) == 300
+    for part in parts:
+        part.source.drop_index()  # type: ignore[attr-defined]
+    monkeypatch.setattr(ReadView, "live_rows", None)
+    for reverse in (False, True):
+        found = [int(key) async for key, _ in scan_of(view, KeyRange(b"100", b"200"), limit=20, reverse=reverse)]
+        assert found == (list(range(199, 179, -1)) if reverse else list(range(100, 120)))
+    assert all(part.source.loaded for part in parts)
+
+
+class Asked(FakeTable):
+    """Takes down for how many rows it is asked; with ``stored`` it answers only those who may read."""
+
+    def __init__(self, rows: list[Version], *, stored: bool = False) -> None:
+        super().__init__(rows, (1000,))
+        self.loaded = True
+        self.asked: list[int] = []
+        self._stored = stored
+
+    def first_rows(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        count: int,
+        max_seq: int,
+        now_ms: int,
+        reverse: bool,
+        whole: bool,
+        reading: int = 0,
+    ) -> Stretch | None:
+        self.asked.append(count)
+        if self._stored and not reading:
+            return None
+        return super().first_rows(start, end, count, max_seq, now_ms, reverse, whole)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_source_with_more_than_its_share_is_asked_again_and_then_for_more(reverse: bool) -> None:
+    rows = [[Version(b"%04d" % i, b"", 1) for i in range(at, 1000, step)] for at, step in ((0, 1), (1, 40), (2, 40))]
+    sources = [Asked(part) for part in rows]
+    view = view_of([], [Run((Table(b"", b"9", source),)) for source in sources])
+    for _ in range(3):
+        found = first_rows(Look(view, MAX_SEQ, 0), ALL, 100, reverse, False)
+        assert found is not None
+        assert [int(key) for key, _ in found[0]] == list(range(999, 899, -1) if reverse else range(100))
+    many, few, _ = (source.asked for source in sources)
+    assert many[:2] == [91, 17], "what was missing, and a few more"
+    assert many[2:] == [100, 100], "at one go from then on"
+    assert len(few) == 3
+    assert few[1] < few[0] == 91, "and less of those that had little"
+
+
+async def test_more_levels_than_one_look_may_read_are_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [Asked([Version(b"%03d" % i, b"", 1) for i in range(at, 200, 20)], stored=True) for at in range(20)]
+    view = view_of([], [Run((Table(b"", b"9", source),)) for source in sources])
+    assert len(sources) > MOST_READ
+    assert first(view, 10) is None
+    monkeypatch.setattr(ReadView, "live_rows", None)
+    assert [int(key) async for key, _ in scan_of(view, limit=30)] == list(range(30))
+    assert [int(row.key) async for row in scan_of(view, limit=30, reverse=True).rows()] == list(range(199, 169, -1))
+
+
+async def test_a_missing_object_is_left_to_the_streams() -> None:
+    bad = Table(b"a", b"z", FakeTable([Version(b"b", b"", 1)], fails=MissingError("is missing", object_name="x")))
+    look = Look(ReadView([], [bad], [], turns=turns()), MAX_SEQ, 0)
+    assert await first_rows_in_turns(look, ALL, 5, False, False, turns()) is None
+    assert (await aiter_failure(scan_of(look.view))).object_name == "x"
+
+
+async def aiter_failure(scan: Scan) -> MissingError:
+    with pytest.raises(MissingError) as failed:
+        await anext(aiter(scan))
+    return failed.value
 
 
 async def test_a_long_scan_goes_on_with_streams() -> None:
