@@ -24,8 +24,9 @@ async def read_batches(
     """All versions of the keys in ``[start, end)`` (``None``: unbounded), in sorted batches of up to ``read_bytes``
     stored bytes each. Errors as `SstReader.load`."""
     index = (await reader.load()).index
+    most = max(1, read_bytes)
     plan = plan_reads(
-        index.stored_bytes, index.range(start, end), first_bytes=FIRST_READ_BYTES, most_bytes=max(1, read_bytes)
+        index.stored_bytes, index.range(start, end), first_bytes=FIRST_READ_BYTES, most_bytes=lambda: most
     )
     ahead: asyncio.Task[tuple[list[Columns], list[int]]] | None = None
 

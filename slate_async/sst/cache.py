@@ -24,6 +24,7 @@ from slate_async.errors import InvalidError
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.ring import Kept, Ring
+from slate_async.sst.shares import ReadShares
 
 DECODE_BYTES = 256 << 20
 LOOKUP_SHARE = 2
@@ -78,6 +79,7 @@ class BlockCache:
         self.capacity_bytes = capacity_bytes
         self.decoding = MemoryBudget(decode_bytes)
         """Memory for what is being decoded, before it is kept or used."""
+        self.shares = ReadShares(self.decoding)
         self._blocks: Ring[tuple[bytes, int], LoadedBlock] = Ring()
         self._lookups: Ring[Lookup, Lookup] = Ring()
         self._indexes: Ring[KeptIndex, KeptIndex] = Ring()

@@ -10,17 +10,16 @@ from slate_async.format.block_parts import StoredBlock
 from slate_async.format.sst import SstMeta
 
 T = TypeVar("T")
-DECODED_BYTES = 64 << 20
-"""Several blocks that hold more than this once they are decoded are not decoded at once, however few bytes they are."""
 
 
 class TooLargeError(Exception):
-    """Blocks that were read hold too much to be decoded together. ``sizes``: what each of them holds, by its number; of
-    others, which are decoded already, nothing is said."""
+    """Blocks that were read hold more than the ``most_bytes`` that may be decoded together. ``sizes``: what each of
+    them holds, by its number; of others, which are decoded already, nothing is said."""
 
-    def __init__(self, sizes: Mapping[int, int]) -> None:
+    def __init__(self, sizes: Mapping[int, int], most_bytes: int) -> None:
         super().__init__(f"{len(sizes)} blocks hold {sum(sizes.values())} bytes")
         self.sizes = sizes
+        self.most_bytes = most_bytes
 
 
 async def load_fitting(load: Callable[[list[int]], Awaitable[T]], numbers: list[int]) -> tuple[T, list[int]]:
@@ -30,20 +29,21 @@ async def load_fitting(load: Callable[[list[int]], Awaitable[T]], numbers: list[
     try:
         return await load(numbers), []
     except TooLargeError as error:
-        sizes = error.sizes
+        sizes, most = error.sizes, error.most_bytes
     fitting, nbytes = 0, 0
-    while fitting < len(numbers) and (not fitting or nbytes + sizes.get(numbers[fitting], 0) <= DECODED_BYTES):
+    while fitting < len(numbers) and (not fitting or nbytes + sizes.get(numbers[fitting], 0) <= most):
         nbytes += sizes.get(numbers[fitting], 0)
         fitting += 1
     return await load(numbers[:fitting]), numbers[fitting:]
 
 
-def raw_bytes_of(meta: SstMeta, numbers: Sequence[int], blocks: Sequence[StoredBlock]) -> int:
+def raw_bytes_of(meta: SstMeta, numbers: Sequence[int], blocks: Sequence[StoredBlock], most_bytes: int) -> int:
     """What the ``blocks`` of these ``numbers`` hold once they are decoded, as they say themselves; one that says more
-    than all may hold is damaged, and decoding will tell. Raises `TooLargeError`."""
+    than all may hold is damaged, and decoding will tell. Raises `TooLargeError` if several hold more than
+    ``most_bytes``."""
     most = meta.stats.raw_block_bytes
     sizes = [min(stored_raw_bytes(block.data), most) for block in blocks]
     nbytes = sum(sizes)
-    if len(sizes) > 1 and nbytes > DECODED_BYTES:
-        raise TooLargeError(dict(zip(numbers, sizes, strict=True)))
+    if len(sizes) > 1 and nbytes > most_bytes:
+        raise TooLargeError(dict(zip(numbers, sizes, strict=True)), most_bytes)
     return min(nbytes, most)

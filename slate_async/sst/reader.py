@@ -29,7 +29,7 @@ from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.cache import BlockCache
-from slate_async.sst.fitting import DECODED_BYTES, raw_bytes_of
+from slate_async.sst.fitting import raw_bytes_of
 from slate_async.sst.loaded_block import LoadedBlock
 from slate_async.sst.pieces import in_pieces
 from slate_async.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
@@ -266,6 +266,7 @@ class SstReader:
             reads_ahead=reads_ahead,
             fill_cache=fill_cache,
             cache_bytes=self._cache.capacity_bytes,
+            shares=self._cache.shares,
         )
 
     def drop_cached(self) -> None:
@@ -320,7 +321,7 @@ class SstReader:
             part = data[at - first : at - first + index.stored_bytes[number]]
             blocks.append(StoredBlock(part, at, index.crcs[number]))
 
-        raw_bytes = raw_bytes_of(meta, numbers, blocks)
+        raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
 
         def decode() -> list[Columns]:
             batches = [self._numbered(one) for one in decode_blocks(blocks, object_name=self.key)]
@@ -397,7 +398,7 @@ class SstReader:
                     block.prepare()
             return blocks
 
-        raw_bytes = raw_bytes_of(meta, run, parts)
+        raw_bytes = raw_bytes_of(meta, run, parts, self._cache.shares.nbytes)
         if raw_bytes <= OFFLOAD_BYTES:
             return decode()
         async with self._cache.decoding.hold(raw_bytes, self.key):
@@ -459,9 +460,7 @@ class SstReader:
 
     async def _keep_whole(self, meta: SstMeta, owner: bytes, data: bytes) -> None:
         """Cache the blocks of an SST that was read whole, unless they hold more than may be decoded or kept."""
-        if meta.stats.raw_block_bytes > min(
-            DECODED_BYTES, self._cache.capacity_bytes, self._cache.decoding.capacity_bytes
-        ):
+        if meta.stats.raw_block_bytes > min(self._cache.shares.nbytes, self._cache.capacity_bytes):
             return
         numbers = list(range(len(meta.index)))
         for number, block in zip(numbers, await self._decode(meta, numbers, data, 0), strict=True):

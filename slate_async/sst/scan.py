@@ -26,6 +26,7 @@ from slate_async.format.index import Index
 from slate_async.format.sst import SstMeta
 from slate_async.sst.fitting import load_fitting
 from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.sst.shares import ReadShares
 
 SCAN_READ_AHEAD_BYTES = 4 << 20
 FIRST_READ_BYTES = 128 << 10
@@ -54,17 +55,17 @@ class BlockSource(Protocol):
 
 
 def plan_reads(
-    stored_bytes: Sequence[int], numbers: Sequence[int], *, first_bytes: int, most_bytes: int
+    stored_bytes: Sequence[int], numbers: Sequence[int], *, first_bytes: int, most_bytes: Callable[[], int]
 ) -> Iterator[list[int]]:
     """``numbers`` cut into reads of at least one block each: the first holds up to ``first_bytes``, each later one
-    twice as much as the one before, none more than ``most_bytes``."""
-    limit = min(first_bytes, most_bytes)
+    twice as much as the one before, none more than ``most_bytes()``, asked when it is planned."""
+    limit = min(first_bytes, most_bytes())
     read: list[int] = []
     size = 0
     for number in numbers:
         if read and size + stored_bytes[number] > limit:
             yield read
-            read, size, limit = [], 0, min(2 * limit, most_bytes)
+            read, size, limit = [], 0, min(2 * limit, most_bytes())
         read.append(number)
         size += stored_bytes[number]
     if read:
@@ -73,7 +74,8 @@ def plan_reads(
 
 class BlockScan(AsyncIterator[Columns]):
     """The rows in ``[start, end)``; see `SstReader.scan`. A step that was cancelled or failed leaves it unusable;
-    `aclose` it. ``read_ahead_bytes``: what one read brings at most; ``cache_bytes``: what the cache can hold."""
+    `aclose` it. ``read_ahead_bytes``: what one read brings at most; ``cache_bytes``: what the cache can hold;
+    ``shares``: what a read may hold once it is decoded."""
 
     def __init__(
         self,
@@ -86,8 +88,10 @@ class BlockScan(AsyncIterator[Columns]):
         reads_ahead: int,
         fill_cache: bool,
         cache_bytes: int,
+        shares: ReadShares,
     ) -> None:
         self._source = source
+        self._shares = shares
         self._start = start
         self._end = end
         self._reverse = reverse
@@ -133,32 +137,41 @@ class BlockScan(AsyncIterator[Columns]):
             if self._starting is not None:
                 await self._starting
                 self._starting = None
-            index = (await self._source.load()).index
+            meta = await self._source.load()
             begun = self._hurried or self._reads is not None
-            reads = self._reads or self._begin(index)
+            reads = self._reads or self._begin(meta)
             parts = await reads.next()
             if parts is None:
+                self._shares.end(self)
                 raise StopAsyncIteration
             self._parts = joined(parts, reverse=self._reverse) if begun else iter(parts)
 
-    def _begin(self, index: Index) -> _Reads:
+    def _begin(self, meta: SstMeta) -> _Reads:
+        self._shares.begin(self)
+        index = meta.index
         blocks = index.range(self._start, self._end)
         wanted = _Wanted(self._source, index, blocks, self._start, self._end, self._reverse, self._fill_cache)
         past_cache = self._hurried and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
         order = blocks[::-1] if self._reverse else blocks
         first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
-        plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=self.read_ahead_bytes)
+        shares, most_ahead = self._shares, self.read_ahead_bytes
+
+        def most_bytes() -> int:  # without ``self``: a scan that is dropped ends at once
+            return min(most_ahead, shares.stored(meta))
+
+        plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=most_bytes)
         self._reads = _Reads(wanted.pieces if past_cache else wanted.by_block, plan, self._reads_ahead)
         if self._hurried:
             self._reads.look_ahead()
         return self._reads
 
     async def _begin_early(self) -> None:
-        self._begin((await self._source.load()).index).look_ahead()
+        self._begin(await self._source.load()).look_ahead()
 
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
         self._parts = iter(())
+        self._shares.end(self)
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])

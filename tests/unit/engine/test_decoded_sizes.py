@@ -3,6 +3,7 @@ too large by itself is refused before anything is allocated for it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,9 @@ import pytest
 import slate_async as slate
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.settings import Settings
-from slate_async.sst import fitting, reader
+from slate_async.sst import shares
+from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.sst.reader import SstReader
 from tests.engine import KINDS, Kind, memory_store, runtime
 
 VALUE = bytes(1 << 20)  # a few dozen bytes once it is stored
@@ -34,8 +37,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             yield
 
     monkeypatch.setattr(MemoryBudget, "hold", counted)
-    for module in (fitting, reader):
-        monkeypatch.setattr(module, "DECODED_BYTES", MOST)
+    monkeypatch.setattr(shares, "MOST_BYTES", MOST)
     return asked
 
 
@@ -59,6 +61,29 @@ async def test_scans(tmp_path: Path, held: list[int], reverse: bool, cache_bytes
         assert sum(batches) == 30
     assert held
     assert max(held) <= MOST
+
+
+async def test_the_more_scans_hold_rows_the_less_each_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stop half-way, and what they have decoded stays; together that is less than one memory for decoding."""
+    await filled(tmp_path)
+    decoded, scans, loaded = 0, 8, SstReader.load_blocks
+
+    async def counted(self: SstReader, numbers: list[int], *, fill_cache: bool) -> list[LoadedBlock]:
+        nonlocal decoded
+        blocks = await loaded(self, numbers, fill_cache=fill_cache)
+        decoded += sum(block.raw.raw_bytes for block in blocks)
+        return blocks
+
+    monkeypatch.setattr(SstReader, "load_blocks", counted)
+    memory = 8 * scans << 20
+    settings = Settings(block_cache_bytes=0, max_value_bytes=1 << 20, flush_bytes=1 << 20, decode_memory_bytes=memory)
+    async with slate.open_reader(tmp_path, settings=settings) as db:
+        under_way = [aiter(db.scan()) for _ in range(scans)]
+        for _ in range(4):
+            await asyncio.gather(*(anext(one) for one in under_way))
+        for _ in range(100):  # what is read ahead
+            await asyncio.sleep(0.001)
+    assert scans * (4 << 20) <= decoded <= memory
 
 
 async def test_compactions(tmp_path: Path, held: list[int]) -> None:

@@ -161,15 +161,15 @@ async def consumed(scan: AsyncIterator[Columns]) -> None:
 
 
 def test_reads_grow_and_hold_a_block_at_least() -> None:
-    assert list(plan_reads([10] * 12, range(12), first_bytes=10, most_bytes=40)) == [
+    assert list(plan_reads([10] * 12, range(12), first_bytes=10, most_bytes=lambda: 40)) == [
         [0],
         [1, 2],
         [3, 4, 5, 6],
         [7, 8, 9, 10],
         [11],
     ]
-    assert list(plan_reads([500, 1, 1], [2, 1, 0], first_bytes=10, most_bytes=5)) == [[2, 1], [0]]
-    assert list(plan_reads([], [], first_bytes=10, most_bytes=5)) == []
+    assert list(plan_reads([500, 1, 1], [2, 1, 0], first_bytes=10, most_bytes=lambda: 5)) == [[2, 1], [0]]
+    assert list(plan_reads([], [], first_bytes=10, most_bytes=lambda: 5)) == []
 
 
 # Damage
