@@ -54,6 +54,7 @@ class LifePlay(Play):
         super().__init__(world, params)
         self.estate = Estate(world, params)
         self.site = self.estate.source
+        self._probed_until = 0.0
 
     def _start_helpers(self) -> None:
         params, rng = self.estate.params, self.world.rng
@@ -79,6 +80,7 @@ class LifePlay(Play):
     # ---- the end
 
     async def _judge(self) -> None:
+        self._probed_until = self.world.loop.time() + 2 * PROBED_MS / 1000
         self.estate.check()
         check_history(self.site.history)
         rng = self.world.rng
@@ -171,10 +173,9 @@ class LifePlay(Play):
 
     async def _tidy(self, site: Site) -> None:
         """Compact and collect until nothing is left to do; then compare what there is with what is needed."""
-        node, waited = self.world.node("caretaker"), False
+        node = self.world.node("caretaker")
 
         async def work() -> None:
-            nonlocal waited
             async with self.estate.compactor(node, site) as compactor:
                 await compactor.compact(full=self.world.rng.random() < 0.5)
             async with self.estate.collector(node, site) as collector:
@@ -186,11 +187,10 @@ class LifePlay(Play):
                         continue  # so much garbage that deleting it, one by one, takes longer than a request may
                     if report.manifest_versions or report.objects or report.waiting or report.abandoned:
                         await node.runtime.clock.sleep(BETWEEN_SECONDS)
-                    elif waited:
-                        return
+                    elif (young_s := self._probed_until - self.world.loop.time()) > 0:
+                        await node.runtime.clock.sleep(young_s + BETWEEN_SECONDS)
                     else:
-                        waited = True
-                        await node.runtime.clock.sleep(2 * PROBED_MS / 1000)
+                        return
             raise Violation("garbage", f"{ROUNDS} rounds of a collector have not come to an end: {report}")
 
         await node.run(work())
