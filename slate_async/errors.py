@@ -97,3 +97,13 @@ class CorruptionError(SlateError):
 
 class InternalError(SlateError):
     """An invariant of slate_async does not hold. Please report it."""
+
+
+def met_before(cut_off: TimeoutError) -> str:
+    """What went wrong last in what was ``cut_off`` between two attempts, as words to add to a message; maybe none."""
+    error: BaseException | None = cut_off
+    while error is not None:
+        if isinstance(error, SlateError):
+            return f": {error}"
+        error = error.__cause__ or error.__context__
+    return ""

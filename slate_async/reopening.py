@@ -12,9 +12,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
-import anyio
-
-from slate_async.errors import ConfigError, CorruptionError, SlateError, UnavailableError
+from slate_async.errors import ConfigError, CorruptionError, SlateError, UnavailableError, met_before
 from slate_async.manifest.belonging import check_belonging
 from slate_async.manifest.edits import ClaimWriter, WriterPin, overtaken
 from slate_async.manifest.skipped import SkipSeqs
@@ -94,14 +92,17 @@ class Reopening:
     async def _look(self, opened: Opened) -> None:
         """Look once, for no longer than a request may take. Nothing is written."""
         patience = opened.settings.request_timeout_ms / 1000
-        with anyio.move_on_after(patience):
-            head = await opened.driver.load()
-            if head is None:
-                raise UnavailableError("the manifest is not there: the store is empty, or another one")
-            if not self.is_own(head):
-                raise overtaken(head)
-            return await self._prove_place(opened, head)
-        raise UnavailableError(f"no answer within {patience:g} s")
+        try:
+            async with asyncio.timeout(patience):
+                head = await opened.driver.load()
+                if head is None:
+                    raise UnavailableError("the manifest is not there: the store is empty, or another one")
+                if not self.is_own(head):
+                    raise overtaken(head)
+                await self._prove_place(opened, head)
+        except TimeoutError as error:
+            met = met_before(error) or f"; it began with: {self.last}"
+            raise UnavailableError(f"no answer within {patience:g} s{met}") from error
 
     async def _prove_place(self, opened: Opened, head: ManifestState) -> None:
         """What comes back may be another place: a disk that is not mounted is an empty folder. The log is fenced only

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError, met_before
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
@@ -201,14 +201,15 @@ class Backoff:
             async with asyncio.timeout(left):
                 return await work
         except TimeoutError as error:
-            raise UnavailableError(f"{self._what}: no answer in time", outcome="unknown") from error
+            raise UnavailableError(f"{self._what}: no answer in time{met_before(error)}", outcome="unknown") from error
 
     async def wait(self, cause: BaseException | None = None) -> None:
         """Wait before the next attempt, or raise `UnavailableError` (outcome unknown) past the deadline."""
         left = self._deadline - self._runtime.clock.monotonic()
         if left <= 0:
+            last = "" if cause is None else f": {cause}"
             raise UnavailableError(
-                f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect",
+                f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect{last}",
                 outcome="unknown",
             ) from cause
         limit = min(0.02 * 2 ** min(self._attempt, 6), left)

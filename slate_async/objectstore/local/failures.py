@@ -1,8 +1,9 @@
 """What an error of the file system means to the caller of the store, in words that name the folder.
 
-Whatever waiting does not mend (a path that is no folder, no permission, a folder that was removed) is
-`InvalidError`: it is told at once, not tried again for a minute. A full or failing disk, and whatever is not known
-here, is `UnavailableError`. Looks at the path to say what is in the way, so call it off the event loop.
+Whatever waiting does not mend (a path that is no folder, no permission) is `InvalidError`: it is told at once, not
+tried again for a minute. A full or failing disk, a folder that vanished while it was open (an outage until it is back),
+and whatever is not known here, is `UnavailableError`. Looks at the path to say what is in the way, so call it off the
+event loop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import errno
 import os
 from pathlib import Path
 
-from slate_async.errors import ConfigError, NotFoundError, Outcome, SlateError, UnavailableError
+from slate_async.errors import ConfigError, Outcome, SlateError, UnavailableError
+from slate_async.objectstore.local.gone import FolderGoneError
 
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM)
@@ -32,9 +34,12 @@ _HINTS: dict[int, str] = {
 def translated(error: OSError, root: Path, outcome: Outcome | None, *, opening: bool = False) -> SlateError:
     """The error to raise for ``error`` of the store at ``root``; ``opening`` while its folder is being made."""
     text = f"{error.strerror or error}: {error.filename or root}"
+    if isinstance(error, FolderGoneError):
+        return UnavailableError(f"the folder {root} {error.strerror}; is its disk mounted?", outcome=outcome)
+    if error.errno == errno.ENOENT and opening:
+        return ConfigError(f"the folder {root} cannot be made: {text}", outcome=outcome)
     if error.errno == errno.ENOENT:
-        kind = ConfigError if opening else NotFoundError
-        return kind(_missing(root, text, opening), outcome=outcome)
+        return UnavailableError(_missing(root, text), outcome=outcome)
     if error.errno in _NOT_A_FOLDER:
         return ConfigError(not_a_folder(root) or f"{text}; check the path", outcome=outcome)
     if error.errno in _NOT_ALLOWED:
@@ -44,12 +49,10 @@ def translated(error: OSError, root: Path, outcome: Outcome | None, *, opening: 
     return UnavailableError(text, outcome=outcome)
 
 
-def _missing(root: Path, text: str, opening: bool) -> str:
-    if opening:
-        return f"the folder {root} cannot be made: {text}"
+def _missing(root: Path, text: str) -> str:
     if os.path.isdir(root):
         return f"files of the store at {root} were removed while it was open: {text}"
-    return f"the folder {root} was removed while it was open"
+    return f"the folder {root} was moved away or removed while it was open"
 
 
 def not_a_folder(root: Path) -> str | None:

@@ -4,11 +4,16 @@ Ordering rule of a put: temporary file written and synced -> named (link, or ren
 -> reported. A crash in between leaves a temporary file or a whole object, never a part. Folders are synced into
 their parents before the first name in them counts. A refused put, and a read, count as reports of what they met: the
 folder is synced before them, too (`unsynced`).
+
+Invariant: a folder that objects were seen in is never made again. If it is gone, or empty, it was moved away or its
+disk is not mounted, and what is missed there says nothing of the objects: `FolderGoneError`. This owner's place in it
+is taken again once objects are found in it again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -18,6 +23,7 @@ from typing import TypeVar
 from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
 from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder
+from slate_async.objectstore.local.gone import FolderGoneError
 from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile
@@ -54,12 +60,41 @@ class Folder:
         self._temporaries: Temporaries | None = None
         self._synced_folders: dict[Path, None] = {}
         self._unsynced = UnsyncedNames()
+        self._seen = False
+        self._place_lost = False
+        self.found_again = False
+        """Objects were found here after this owner's place was: `open_for_writing` again."""
 
     def open_for_writing(self, owner: str) -> None:
-        """Make the folder and this owner's place for temporary files; clear up after crashed owners."""
-        make_synced(self._root, self._modes)
-        self._temporaries = Temporaries(self._root, owner, self._modes)
+        """Make the folder, unless objects were seen in it, and this owner's place for temporary files; clear up after
+        crashed owners. Called again it takes a new place."""
+        self._refuse_gone()
+        if not self._seen:
+            make_synced(self._root, self._modes)
+        before, self._temporaries = self._temporaries, Temporaries(self._root, owner, self._modes)
+        self._place_lost = self.found_again = False
+        self._synced_folders.clear()
+        if before is not None:
+            before.close()
         self._claims.remove_settled()
+
+    def _refuse_gone(self) -> None:
+        """Raise `FolderGoneError` if the folder is gone, or empty, though objects were seen in it."""
+        if not self._seen:
+            return
+        try:
+            with os.scandir(self._root) as entries:
+                if next(entries, None) is not None:
+                    return
+        except FileNotFoundError:
+            raise FolderGoneError(errno.ENOENT, "was moved away or removed", str(self._root)) from None
+        raise FolderGoneError(errno.ENOENT, "is empty: it is not the one that was open", str(self._root))
+
+    def _met(self) -> None:
+        """An object is here."""
+        self._seen = True
+        if self._place_lost:
+            self.found_again = True
 
     def close(self) -> None:
         """Give up the owner's place. Idempotent."""
@@ -81,6 +116,8 @@ class Folder:
         try:
             written = self._place().create(temporary)
         except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                self._place_lost = True
             raise NotWrittenError from error
         return self.append(written, temporary, parts)
 
@@ -115,6 +152,7 @@ class Folder:
             verdict = self._name(temporary, path, mode, break_others)
             refused = verdict is Verdict.CHANGED and isinstance(mode, Create | Match)
             if verdict is Verdict.DONE or refused:
+                self._met()
                 self._unsynced.sync(path)
         if not refused:
             return verdict
@@ -198,7 +236,9 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError) as error:
             if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
                 raise
+            self._refuse_gone()
             raise ObjectNotFoundError(key) from error
+        self._met()
         try:
             self._unsynced.settle(path)
         except OSError:
@@ -220,6 +260,8 @@ class Folder:
             except ObjectNotFoundError:
                 continue
             found.append(ObjectInfo(key, info.size, info.etag, info.last_modified_ms))
+        if not names:
+            self._refuse_gone()
         return found, len(names) == count
 
     def remove(self, keys: Sequence[str]) -> None:

@@ -106,9 +106,11 @@ class LocalStore:
             raise translated(error, self._root, outcome, opening=opening) from error
 
     async def _open_for_writing(self) -> None:
-        """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again."""
+        """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again, and
+        once the folder, which had vanished, was found again."""
         opening = self._opening
-        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+        failed = opening is not None and opening.done() and (opening.cancelled() or opening.exception() is not None)
+        if opening is None or failed or (opening.done() and self._folder.found_again):
             work = partial(self._folder.open_for_writing, self._runtime.ids.token())
             self._opening = opening = asyncio.ensure_future(self._run(work, outcome="not_applied", opening=True))
         if not opening.done():
