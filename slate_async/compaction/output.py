@@ -19,6 +19,7 @@ from slate_async.format.sst_builder import SstBuilder, raw_ends
 from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.merge import first_row_after, key_at, same_key_as_previous
+from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Compression
 from slate_async.sst.names import sst_key
@@ -145,6 +146,9 @@ class SstOutput:
 
     async def _put(self, location: str, data: list[bytes]) -> None:
         await self._store.put(location, data, metadata=self._metadata)
+        if sum(map(len, data)) >= LARGE_BYTES:
+            data = []
+            await self._runtime.offload.run(give_back)
 
     async def _uploaded(self) -> None:
         if self._upload is not None:

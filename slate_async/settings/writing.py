@@ -34,10 +34,12 @@ class WriteSettings(BaseSettings):
         why="Losing an acknowledged write must be asked for, never met by accident.",
     )
     max_unflushed_bytes: int = setting(
-        256 * MIB,
+        128 * MIB,
         unit="bytes",
         what="Memory that rows not yet stored may take; at the limit, writes wait in order.",
-        why="Four L0 SSTs in memory or on their way: the store may stall for seconds before writers notice.",
+        why="Four L0 SSTs in memory or on their way: one that is written, one on its way, two for a store that stalls."
+        " A load that does not end takes about three times as much in all (docs/benchmarks.md); twice the limit is no"
+        " faster.",
         ge=1,
         le=64 * GIB,
     )
@@ -80,8 +82,8 @@ class WriteSettings(BaseSettings):
         unit="bytes",
         what="Unflushed bytes that start a flush before the interval has passed.",
         why="Large enough that a request's fixed cost is small, small enough to upload in well under a second.",
-        scaled=share(4 * MIB, "max_unflushed_bytes", 64),
-        default_text="4 MiB (a 64th of max_unflushed_bytes where that is less)",
+        scaled=share(4 * MIB, "max_unflushed_bytes", 32),
+        default_text="4 MiB (a 32nd of max_unflushed_bytes where that is less)",
         ge=1,
         le=GIB,
     )
@@ -106,8 +108,8 @@ class WriteSettings(BaseSettings):
         unit="bytes",
         what="A value larger than this becomes a memtable, and a flush, of its own.",
         why="One huge value does not make its neighbours wait, nor an L0 SST many times its planned size.",
-        scaled=share(16 * MIB, "max_unflushed_bytes", 16),
-        default_text="16 MiB (a 16th of max_unflushed_bytes where that is less)",
+        scaled=share(16 * MIB, "max_unflushed_bytes", 8),
+        default_text="16 MiB (an eighth of max_unflushed_bytes where that is less)",
         ge=1,
         le=2 * GIB,
     )
@@ -116,7 +118,7 @@ class WriteSettings(BaseSettings):
         what="Size at which the memtable is frozen and written as an L0 SST (with wal_enabled).",
         why="Few SSTs to read and few manifest commits; a crash replays at most a few times this from the log.",
         scaled=share(64 * MIB, "max_unflushed_bytes", 4),
-        default_text="64 MiB (a quarter of max_unflushed_bytes where that is less)",
+        default_text="32 MiB (a quarter of max_unflushed_bytes, 64 MiB at most)",
         ge=1,
         le=GIB,
     )

@@ -12,6 +12,7 @@ from slate_async.format.log_segment import encode_segment
 from slate_async.format.sst import EncodedSst
 from slate_async.format.sst_builder import SstBuilder
 from slate_async.memtable import Memtable, convert, sorted_columns
+from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression
 
@@ -89,6 +90,8 @@ class Encoder:
         def finish() -> EncodedSst:
             encoded = builder.finish()
             release_memory()
+            if encoded.size >= LARGE_BYTES:
+                give_back()
             return encoded
 
         return await self.offload.run(finish)

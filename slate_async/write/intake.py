@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from slate_async.errors import InvalidError, SlateError
 from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import ROW_OVERHEAD_BYTES
+from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.runtime.protocol import Clock
 from slate_async.write.admission import Admission
 from slate_async.write.batch import BatchRows
@@ -71,7 +71,7 @@ class Intake:
         self._relieve = relieve
         self._refusal: Callable[[], SlateError] | None = None
         self._pause: asyncio.Event | None = None
-        self._leased = tables.active.table  # its limit is where the lease ends
+        self._nothing_leased = self._leased = Memtable()  # its limit is where the lease ends
         self._append_next = self._leased.append_next
         self._leased_group = tables.group
         tables.on_cut = self._end_lease
@@ -246,8 +246,11 @@ class Intake:
         return max(0, self._leased.limit - self._leased.nbytes)
 
     def _end_lease(self) -> None:
+        """Nor is the table referred to any more, which may be gone long before there is another lease."""
         left = self._lease
         self._leased.limit = 0
+        self._leased = self._nothing_leased
+        self._append_next = self._leased.append_next
         if left:
             self._admission.release(left)
 

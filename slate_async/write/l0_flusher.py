@@ -78,7 +78,6 @@ class L0Flusher:
         self._room = room
         self._due_objects = max(1, flush_objects * 3 // 4)
         self._interval_s = flush_interval_ms / 1000
-        self._aging: tuple[Slot, float] | None = None  # the active table, and since when it has a log object
         self._wake = asyncio.Event()
         self.turn = asyncio.Lock()
         self.stats = L0Stats()
@@ -94,8 +93,13 @@ class L0Flusher:
             while self._next() is not None:
                 await self._room()
                 async with self.turn:
-                    if (slot := self._ready()) is not None:
-                        await self.flush(slot, self.commit)
+                    await self._flush_ready()
+
+    async def _flush_ready(self) -> None:
+        """Flush the oldest table if it is ready. A call of its own: what a task that waits has in its frame stays in
+        memory, and this is a table."""
+        if (slot := self._ready()) is not None:
+            await self.flush(slot, self.commit)
 
     async def _until_woken(self) -> None:
         """Wait for a notice, or until the active table has become old."""
@@ -117,9 +121,9 @@ class L0Flusher:
         if not active.objects or not self._interval_s:
             return None
         now = self._runtime.clock.monotonic()
-        if self._aging is None or self._aging[0] is not active:
-            self._aging = (active, now)
-        return max(0.0, self._aging[1] + self._interval_s - now)
+        if active.aging_since is None:
+            active.aging_since = now
+        return max(0.0, active.aging_since + self._interval_s - now)
 
     def _ready(self) -> Slot | None:
         """The oldest table, once every row of it is acknowledged (rule 19)."""

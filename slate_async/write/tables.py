@@ -21,7 +21,8 @@ from slate_async.write.group import CommitGroup
 class Slot:
     """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
     ``log_floor`` the highest epoch among valid log objects up to there; ``cut_rows`` and ``cut_nbytes`` what is in
-    segments; ``objects`` how many log objects hold rows of it; ``stored`` resolves when its rows are in SSTs."""
+    segments; ``objects`` how many log objects hold rows of it, and ``aging_since`` since when it has one, in monotonic
+    seconds; ``stored`` resolves when its rows are in SSTs."""
 
     table: Memtable
     log_end: int
@@ -30,6 +31,7 @@ class Slot:
     cut_nbytes: int = 0
     queued_segments: int = 0
     objects: int = 0
+    aging_since: float | None = None
     frozen: bool = False
     stored: CommitGroup = field(default_factory=CommitGroup)
 

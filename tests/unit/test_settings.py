@@ -208,8 +208,8 @@ def test_contradictions_may_come_from_different_sources(tmp_path: Path, monkeypa
 def test_defaults_shrink_with_the_limit_they_must_fit_in() -> None:
     settings = Settings(max_unflushed_bytes=16 * MIB)
     assert settings.l0_sst_bytes == 4 * MIB
-    assert settings.skip_memtable_bytes == MIB
-    assert settings.flush_bytes == MIB // 4
+    assert settings.skip_memtable_bytes == 2 * MIB
+    assert settings.flush_bytes == MIB // 2
     assert Settings(max_unflushed_bytes=1).l0_sst_bytes == 1
     assert Settings(l0_sst_bytes=1000).block_bytes == 1000
     assert Settings(max_unflushed_bytes=4096 * MIB).l0_sst_bytes == 64 * MIB
