@@ -17,6 +17,7 @@ All methods belong to the event loop's thread.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -30,6 +31,7 @@ import pyarrow as pa
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.arrays import binary_array
 from slate_async.format.columns import NO_EXPIRY, Columns
+from slate_async.memtable.freeing import free
 from slate_async.memtable.marks import Marks
 from slate_async.memtable.order import SortedKeys
 from slate_async.memtable.rows_by_key import NO_ROW, RowsByKey
@@ -110,7 +112,10 @@ class Memtable:
         return self._marks.expires
 
     def freeze(self) -> None:
-        """No more appends from here on. Idempotent."""
+        """No more appends from here on, and when nobody refers to it any more its rows go in steps. Idempotent."""
+        if not self.frozen:
+            held = (self._keys, self._values, self.latest, self._by_key, self._order)
+            weakref.finalize(self, free, *held).atexit = False
         self.frozen = True
         self.limit = 0
 

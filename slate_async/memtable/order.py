@@ -67,6 +67,11 @@ class SortedKeys:
         self._blocks[first:stop] = blocks
         self._lasts[first:stop] = [block[-1] for block in blocks]
 
+    def drop_last(self, blocks: int) -> None:
+        """Take the last ``blocks`` blocks out, or all there are."""
+        self._count -= sum(map(len, self._blocks[-blocks:]))
+        del self._blocks[-blocks:], self._lasts[-blocks:]
+
     def ascending(self, start: bytes | None, end: bytes | None, count: int) -> list[bytes]:
         """The first ``count`` keys of ``[start, end)``, ascending; ``None`` is unbounded."""
         number = 0 if start is None else bisect_left(self._lasts, start)

@@ -7,6 +7,8 @@ a row, looks here: rows are added when somebody asks, in steps, and a table that
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
+from itertools import repeat
 
 NO_ROW = -1
 MANY = 64
@@ -42,6 +44,11 @@ class RowsByKey:
                     elif count > MANY:
                         self._many[key].append(row)
         self.rows += len(keys)
+
+    def forget(self, keys: list[bytes]) -> None:
+        """Nobody asks for the rows of ``keys`` any more, nor for those of any other."""
+        if self._newest:
+            deque(map(self._newest.pop, keys, repeat(None)), maxlen=0)
 
     def row(self, key: bytes, end: int) -> int:
         """The newest row of ``key`` below ``end``; `NO_ROW` if there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
@@ -75,3 +76,21 @@ async def test_a_round_takes_about_what_it_should() -> None:
     sizes = [one.rows.nbytes for one in found]
     assert min(sizes[:-1]) > 20_000
     assert max(sizes) < 80_000
+
+
+async def test_few_sources_begin_to_read_at_once() -> None:
+    reading, most = 0, 0
+
+    async def read(number: int) -> AsyncIterator[Columns]:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        reading -= 1
+        yield columns([Version(b"%02d" % number, b"value", 1 + number)])
+
+    count = 5 * rounds.FILLED_AT_ONCE
+    found = await collect(Rounds([read(number) for number in range(count)], nbytes=1 << 20))
+    assert sum(len(one.rows) for one in found) == count
+    assert most == rounds.FILLED_AT_ONCE
