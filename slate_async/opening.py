@@ -81,11 +81,13 @@ async def open_writer(
     properties: Mapping[str, str] | None = None,
     if_free: bool = False,
     instead_of: str | None = None,
+    token: str | None = None,
 ) -> Opened:
     """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
 
     if_free: only if no writer has it open; else `FencedError`
     instead_of: only if the newest writer is the one of this token (the empty one: nobody's); else `FencedError`
+    token: of the claim; by default a new one
 
     Raises `InvalidError` (missing, foreign, another's place, contradictory settings, unfit store), `FencedError`
     (another writer claimed meanwhile), `CorruptionError`, `UnavailableError` (also when all of it takes longer than the
@@ -93,7 +95,13 @@ async def open_writer(
     deadline_ms = place.settings.takeover_deadline_ms
     with anyio.move_on_after(deadline_ms / 1000):
         return await _open(
-            place, supervisor, create=create, properties=properties, if_free=if_free, instead_of=instead_of
+            place,
+            supervisor,
+            create=create,
+            properties=properties,
+            if_free=if_free,
+            instead_of=instead_of,
+            token=place.runtime.ids.token() if token is None else token,
         )
     raise UnavailableError(
         f"{place.name} was not open within {deadline_ms} ms; open it again, with a larger takeover_deadline_ms if its"
@@ -110,6 +118,7 @@ async def _open(
     properties: Mapping[str, str] | None,
     if_free: bool,
     instead_of: str | None,
+    token: str,
 ) -> Opened:
     Compression.of(place.settings.compression)  # an extra that is missing is told now, not at the first flush
     _check_replayable(place.settings)
@@ -120,7 +129,7 @@ async def _open(
         checked = await _checked(place, driver, create=create, properties=properties)
         register, settings = checked.register, checked.settings
         pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
-        claimed = await driver.commit(_claim(place, checked, pin, if_free=if_free, instead_of=instead_of))
+        claimed = await driver.commit(_claim(checked, pin, token, if_free=if_free, instead_of=instead_of))
         heartbeat = _start_heartbeat(place, supervisor, claimed, driver.contact)  # before a replay, which may take long
         pins = WriterPins(claimed, pin.id, driver, place.runtime)
         turns = FairTurns(place.runtime.clock)
@@ -158,10 +167,10 @@ class _Checked:
     log_end: int
 
 
-def _claim(place: Place, checked: _Checked, pin: WriterPin, *, if_free: bool, instead_of: str | None) -> ClaimWriter:
+def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, instead_of: str | None) -> ClaimWriter:
     settings, state = checked.settings, checked.state
     return ClaimWriter(
-        place.runtime.ids.token(),
+        token,
         settings.flush_parallelism,
         pin,
         settings.retention_ms,

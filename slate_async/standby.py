@@ -3,6 +3,9 @@
 A standby reads the manifest's head every poll, so it is connected, knows the newest state, and sees a writer's closing
 within one poll; and it watches the writer's beats. It takes over by a claim that fences only the writer it watched: of
 two standbys that find it gone at once the second one's claim meets the first one's token, and it goes on waiting.
+
+One whose store goes away while it takes over stands by again. Its claim may be in, and nobody serves under it; so a
+head that names one of its own claims is free.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import ManifestState
 from slate_async.opening import Opened, open_writer
 from slate_async.place import Place
+from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.polling import SPREAD
 from slate_async.runtime.supervisor import Supervisor
 
@@ -28,45 +32,55 @@ async def stand_by(
 ) -> Opened:
     """Wait until no writer lives, then claim and recover the database at ``place``; see `open_writer`.
 
-    While the store does not answer it goes on waiting. May be cancelled. Raises what `open_writer` raises, but no
-    `FencedError`: whoever is first is waited for."""
-    driver = place.driver(supervisor)
-    try:
-        watch = _Watch(place, driver)
-        while True:
-            token = await watch.until_free(create=create)
-            try:
-                return await open_writer(
-                    place, supervisor, create=create, properties=properties, instead_of=token or ""
-                )
-            except FencedError as error:
-                logger.info("%s: standing by again: %s", place.name, error)
-    finally:
-        await driver.close()
+    While the store does not answer it goes on waiting, its own take-over included. May be cancelled. Raises what
+    `open_writer` raises, but neither `FencedError`: whoever is first is waited for, nor `UnavailableError`."""
+    watch = _Watch(place)
+    while True:
+        free = await watch.until_free(supervisor, create=create)
+        token = place.runtime.ids.token()
+        watch.own[token] = None
+        try:
+            return await open_writer(
+                place, supervisor, create=create, properties=properties, instead_of=free or "", token=token
+            )
+        except FencedError as error:
+            logger.info("%s: standing by again: %s", place.name, error)
+        except UnavailableError as error:
+            logger.warning("%s: standing by again, for the store does not answer: %s", place.name, error)
+            await watch.pause()
 
 
 class _Watch:
-    """What a standby has seen."""
+    """What a standby has seen, and the tokens of its own claims that did not become a writer, though they may be in."""
 
-    def __init__(self, place: Place, driver: ManifestDriver) -> None:
+    def __init__(self, place: Place) -> None:
         self._place = place
-        self._driver = driver
         self._runtime = place.runtime
         self._liveness = WriterLiveness(place.store, place.runtime.clock)
         self._life: WriterLife | None = None
         self._head: ManifestState | None = None
         self._next_look = 0.0
         self._cut_off = False
+        self.own: dict[str, None] = {}
 
-    async def until_free(self, *, create: bool) -> str | None:
+    async def until_free(self, supervisor: Supervisor, *, create: bool) -> str | None:
         """Wait; the token of the writer that does not live any more, ``None`` if there is no database yet."""
+        driver = self._place.driver(supervisor)
+        try:
+            return await self._until_free(driver, create=create)
+        finally:
+            await to_the_end(driver.close())
+
+    async def _until_free(self, driver: ManifestDriver, *, create: bool) -> str | None:
         waiting = False
         while True:
             try:
-                head = await self._driver.load()
+                head = await driver.load()
                 if head is None or (head.removed and create):
                     return None
                 check_usable(head)
+                if head.writer_token in self.own:
+                    return head.writer_token
                 life = await self._look(head)
                 self._cut_off = False
                 if life.free:
@@ -77,7 +91,11 @@ class _Watch:
                     self._note_waiting(life)
             except UnavailableError as error:
                 self._note_unavailable(error)
-            await self._runtime.clock.sleep(self._pause_s() * self._runtime.rng.uniform(1 - SPREAD, 1))
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Until the next look."""
+        await self._runtime.clock.sleep(self._pause_s() * self._runtime.rng.uniform(1 - SPREAD, 1))
 
     def _pause_s(self) -> float:
         poll_s = self._place.settings.manifest_poll_interval_ms / 1000

@@ -12,7 +12,7 @@ from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 
 _CALM = STANDBY[1]
-_SLEPT = STANDBY_SCRIPTS[0]
+_SLEPT, _OUTAGE = STANDBY_SCRIPTS[0], STANDBY_SCRIPTS[2]
 _claim = ClaimWriter.apply
 
 
@@ -42,5 +42,13 @@ STANDBY_SWITCHES: Sequence[Switch] = (
         (Patch(WriterLiveness, "_missed_a_look", sees_without_looking),),
         within=10,
         stage=_SLEPT,
+    ),
+    Switch(
+        "beat-cut-off",
+        "beats",
+        "a standby counts time in which the store did not answer it",
+        (Patch(WriterLiveness, "_missed_a_look", sees_without_looking),),
+        within=60,
+        stage=_OUTAGE,
     ),
 )

@@ -3,6 +3,7 @@
 ``standby``: all faults; whoever is called gone may only be frozen, and wakes as a zombie. ``standby-calm``: no trouble,
 so nobody is ever fenced: each hands over by closing. ``standby-slept``: a standby that stood still finds an old beat,
 and must not take over from a writer that lives. ``standby-frozen-writer``: one that takes over from one that wakes.
+``standby-outage``: the store goes away from writer or standby. ``standby-outage-taking-over``: while it takes over.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.loop import SimTask
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.outages import away
 from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.stage import Stage, scripted
@@ -71,6 +73,8 @@ async def stand_by(site: Site, node: Node) -> None:
             opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     if opening.cancelled() or not opening.result():
+        if session.is_open:  # it was cancelled at its first look
+            await session.close()
         check_quiet(node)
         return
     site.count("took-over" if session.epoch > 1 else "was-first")
@@ -144,6 +148,35 @@ async def frozen_writer(stage: Stage) -> None:
         raise Violation("needless", "a writer was undone by the one that it took over from")
 
 
+async def outage(stage: Stage) -> None:
+    """The store goes away from a writer, its standby or both; the standby goes on, and fences no writer that lives"""
+    writer, standby, opening = await _pair(stage)
+    await stage.write(writer, stage.rng.randint(1, 3))
+    both = (writer, standby)
+    cut_off = stage.rng.choice(((standby,), (writer,), both, both))
+    with away(stage, *cut_off, landing=stage.rng.random() < 0.5):
+        working = stage.begin(writer.node, writer.work(stage.rng.randint(2, 6)))
+        await asyncio.sleep(stage.rng.uniform(0, 40) * HEARTBEAT_S)
+    await writer.node.join(working)
+    await asyncio.sleep(stage.rng.uniform(0, 6) * HEARTBEAT_S)
+    if standby in cut_off and (opening.done() or writer.has_ended):
+        raise Violation("needless", "a writer that lives was called gone by a standby that was cut off, too")
+    await writer.node.run(writer.close())
+    await _took_over(stage, standby, opening)
+
+
+async def outage_taking_over(stage: Stage) -> None:
+    """The store goes away from a standby while it takes over, which it then does when the store is back"""
+    writer, standby, opening = await _pair(stage)
+    await stage.write(writer, stage.rng.randint(1, 3))
+    await writer.node.run(writer.close())
+    await asyncio.sleep(stage.rng.uniform(0, 0.6))
+    if not opening.done():
+        with away(stage, standby):
+            await asyncio.sleep(stage.rng.uniform(0, 100))
+    await _took_over(stage, standby, opening)
+
+
 async def _pair(stage: Stage) -> tuple[Session, Session, SimTask]:
     """A writer, and a standby that has looked at it."""
     writer, standby = (StandbySession(stage.site, stage.world.node(name)) for name in ("writer", "standby"))
@@ -173,4 +206,6 @@ STANDBY: Sequence[Scenario] = (
 STANDBY_SCRIPTS: Sequence[Scenario] = (
     scripted("standby-slept", slept),
     scripted("standby-frozen-writer", frozen_writer),
+    scripted("standby-outage", outage),
+    scripted("standby-outage-taking-over", outage_taking_over),
 )

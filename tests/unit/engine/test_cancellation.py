@@ -5,14 +5,36 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
 
 import slate_async as slate
+from metastores.factories import PutIfAbsentFactory
+from metastores.if_match import ObjectRegister
+from metastores.protocol import ConditionalObjects, MetaStore, Register
+from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.environment import Environment
 from slate_async.errors import UnavailableError
-from tests.engine import CONTIGUOUS, Kind, StoreInHand, memory_store, open_db, settle, starts, until
+from slate_async.objectstore.memory import MemoryStore
+from slate_async.objectstore.protocol import ByteRange, GetResult
+from slate_async.openings import Opening
+from tests.engine import (
+    CONTIGUOUS,
+    EPOCHS_SST,
+    Kind,
+    ManualClock,
+    StoreInHand,
+    memory_store,
+    open_db,
+    runtime,
+    settle,
+    starts,
+    until,
+)
 
 TORN_DOWN = """
 import asyncio
@@ -101,3 +123,80 @@ async def test_a_write_lost_in_a_cancelled_closing_is_told_by_the_next() -> None
     with pytest.raises(slate.UnavailableError):
         await db.close()
     await db.close()
+
+
+class Metadata(PutIfAbsentFactory):
+    """The default, whose clients take a turn to close. ``used``: how many are not closed."""
+
+    used = 0
+
+    def manifest(self, objects: ConditionalObjects, name: str) -> MetaStore:
+        metadata = self
+        metadata.used += 1
+
+        class Manifest(PutIfAbsentMetaStore):
+            async def close(self) -> None:
+                await asyncio.sleep(0)
+                metadata.used -= 1
+
+        return Manifest(objects)
+
+    def register(self, objects: ConditionalObjects, name: str) -> Register:
+        metadata = self
+        metadata.used += 1
+
+        class WriterRegister(ObjectRegister):
+            async def close(self) -> None:
+                await asyncio.sleep(0)
+                metadata.used -= 1
+
+        return WriterRegister(objects, "writer/current")
+
+
+OPENINGS: dict[str, Callable[..., Opening[Any]]] = {
+    "writer": slate.open,
+    "standby": partial(slate.open, standby=True),
+    "reader": slate.open_reader,
+    "compactor": slate.open_compactor,
+    "collector": slate.open_gc,
+    "admin": slate.open_admin,
+    "ingest": slate.open_ingest,
+    "ingest that replaces": partial(slate.open_ingest, replace=True),
+}
+
+
+class SlowStore(MemoryStore):
+    """Answers a turn later."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
+        await asyncio.sleep(0)
+        return await super().get(key, byte_range)
+
+    async def put(self, key: str, *args: Any, **more: Any) -> str:
+        await asyncio.sleep(0)
+        return await super().put(key, *args, **more)
+
+
+@pytest.mark.parametrize("what", OPENINGS)
+async def test_an_opening_cancelled_at_any_of_its_waits_gives_everything_back(what: str) -> None:
+    metadata = Metadata()
+    place: dict[str, Any] = {"name": "memory://test", "metastore": metadata, "settings": EPOCHS_SST.settings()}
+    others, turns, opened = asyncio.all_tasks(), 0, False
+    while not opened:
+        store = SlowStore(ManualClock())
+        async with slate.open(store, **place, runtime=runtime()) as db:  # and closed: no standby need wait for beats
+            await db.put(b"a", b"1")
+        opening = asyncio.ensure_future(_opened(OPENINGS[what](store, **place, runtime=runtime())))
+        await settle(turns)
+        opening.cancel()
+        await asyncio.wait([opening])
+        if opened := not opening.cancelled():
+            await opening.result().close()
+        await settle()
+        assert (metadata.used, asyncio.all_tasks() - others) == (0, set()), f"after {turns} turns"
+        turns += 1
+    assert turns > 1
+
+
+async def _opened(opening: Opening[Any]) -> Any:
+    return await opening

@@ -140,6 +140,26 @@ async def test_it_goes_on_waiting_while_the_store_does_not_answer(
     await (await waiting).close()
 
 
+async def test_it_goes_on_when_the_store_goes_away_while_it_takes_over(memory: MemoryStore, kind: Kind) -> None:
+    """Its own claims, of which nobody makes use, are no writer's that it would have to wait for."""
+    async with open_db(memory, kind, **SETTINGS) as writer:
+        await writer.put(b"a", b"1")
+    store = StoreInHand(memory, watch="writer/" if kind.log_protocol == "epoch_prefixed" else "log/")
+    store.fail_before = lambda key: slate.UnavailableError("no answer", outcome="not_applied")
+    waiting = standby(store, kind, takeover_deadline_ms=100, retry_deadline_ms=50, request_timeout_ms=50)
+    await until(lambda: waiting.done() or len(_versions(memory)) > 6, "claims")
+    assert not waiting.done()
+    store.fail_before = lambda key: None
+    db = await waiting
+    assert (db.status().epoch > 3, await contents(db)) == (True, {b"a": b"1"})
+    await db.put(b"b", b"1")
+    await db.close()
+
+
+def _versions(memory: MemoryStore) -> list[str]:
+    return [key for key in memory._data.objects if key.startswith("manifest/")]
+
+
 async def test_a_writer_learns_of_its_end_at_once_and_what_to_do(
     memory: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -49,7 +49,7 @@ class Owner(Session):
     async def until(self, out: bool) -> None:
         """Wait until writes are refused, or taken again, or it has closed."""
         async with asyncio.timeout(LIMIT_SECONDS):
-            while not self._ended and (self.db.status().outage is not None) != out:
+            while not self.has_ended and (self.db.status().outage is not None) != out:
                 await self.node.runtime.clock.sleep(0.05)
 
 
@@ -60,7 +60,7 @@ async def outage(stage: Stage) -> None:
     for _ in range(stage.rng.randint(1, 3)):
         await _one_outage(stage, owner)
         await owner.node.run(owner.until(out=False))
-        if owner._ended:
+        if owner.has_ended:
             raise Violation("closed", f"nobody took over, and the writer closed itself: {owner.db._cause!r}")
         await owner.node.run(_judge_memory(owner))
     await owner.node.run(_feed(owner))
@@ -97,7 +97,7 @@ async def outage_claim_overtaken(stage: Stage) -> None:
     """Another writer takes over while the first one, whose store is back, sends the claim by which it opens again."""
     owner = Owner(stage)
     await _opened(owner)
-    with _away(stage, owner):
+    with away(stage, owner):
         stage.begin(owner.node, owner.send())
         await owner.node.run(owner.until(out=True))
     claim = stage.hold(owner.node, "put-create", "manifest/")
@@ -138,7 +138,7 @@ async def _one_outage(stage: Stage, owner: Owner, meanwhile: Callable[[], Awaita
     """From its beginning to its end, with writes before, at the end of the writer's patience and after it."""
     before = owner.db.snapshot() if stage.rng.random() < 0.5 else None
     began = owner.history.now()
-    with _away(stage, owner):
+    with away(stage, owner):
         sending = [stage.begin(owner.node, owner.send()) for _ in range(stage.rng.randint(1, 6))]
         await asyncio.sleep(stage.rng.uniform(0, 2))
         sending += [stage.begin(owner.node, owner.send()) for _ in range(stage.rng.randint(0, 4))]
@@ -146,7 +146,7 @@ async def _one_outage(stage: Stage, owner: Owner, meanwhile: Callable[[], Awaita
         await owner.node.run(owner.until(out=True))
         if owner.history.now() - began > PATIENCE_SECONDS:
             raise Violation("limit", f"the writer tried for {owner.history.now() - began:.1f} s")
-        if not owner._ended:
+        if not owner.has_ended:
             for task in sending:
                 await owner.node.join(task)
             await owner.node.run(_refused_at_once(owner))
@@ -156,7 +156,7 @@ async def _one_outage(stage: Stage, owner: Owner, meanwhile: Callable[[], Awaita
         await asyncio.sleep(stage.rng.uniform(0, 5))
     returned = owner.history.now()
     await owner.node.run(owner.until(out=False))
-    if owner._ended:
+    if owner.has_ended:
         return
     if owner.history.now() - returned > BACK_SECONDS:
         raise Violation("limit", f"it took {owner.history.now() - returned:.1f} s to go on")
@@ -173,15 +173,17 @@ async def _sends(owner: Owner, times: int) -> None:
 
 
 @contextlib.contextmanager
-def _away(stage: Stage, owner: Owner) -> Iterator[None]:
-    """Nothing that ``owner`` sends is answered; some of it lands all the same, now or late."""
+def away(stage: Stage, *sessions: Session, landing: bool = True) -> Iterator[None]:
+    """Nothing that ``sessions`` send is answered; some of it lands all the same, now or late, if ``landing``."""
     rng = stage.world.rng
+    nodes = [session.node for session in sessions]
+    names = [node.name for node in nodes]
     often, kinds = rng.choice((0.0, 0.3, 0.8)), (Fault.LOST_RESPONSE, Fault.LATE)
 
     def rule(fault: Fault, share: float) -> Rule:
-        return Rule(lambda sender, *_: sender == owner.node.name and rng.random() < share, fault, MANY)
+        return Rule(lambda sender, *_: sender in names and rng.random() < share, fault, MANY)
 
-    rules = [stage.world.rule(rule(kind, often / 2)) for kind in kinds]
+    rules = [stage.world.rule(rule(kind, often / 2)) for kind in kinds if landing]
     rules.append(stage.world.rule(rule(rng.choice((Fault.FAILED_BEFORE, Fault.HELD)), 1.0)))
     try:
         yield
@@ -189,7 +191,7 @@ def _away(stage: Stage, owner: Owner) -> Iterator[None]:
         for one in rules:
             one.times = 0
         network = stage.world.network
-        for request in [one for one in network.held.values() if one.sender is owner.node]:
+        for request in [one for one in network.held.values() if one.sender in nodes]:
             network.release(request)
 
 

@@ -47,6 +47,11 @@ class Session:
         assert self._db is not None
         return self._db
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a database, open or not any more."""
+        return self._db is not None
+
     # ---- opening and closing
 
     async def open(self) -> bool:
@@ -71,6 +76,7 @@ class Session:
     async def look(self, kind: Kind) -> bool:
         """Scan everything; whether the answer came."""
         durable = kind is not Kind.MEMORY
+        before = self._memory_stands()
         if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
             kind = Kind.MEMORY  # a take-over may undo what was flushed
         try:
@@ -81,12 +87,19 @@ class Session:
                     got = await snapshot.get_many(CONTENDED_KEYS)
         except EXPECTED:
             return False
+        if not durable and self._memory_stands() != before:
+            return False  # what is in memory alone may have been undone
         scanned = {key: value for key, value, _ in rows}
         if [scanned.get(key) for key in CONTENDED_KEYS] != got:
             raise Violation("value", f"{self.node.name}: one snapshot was scanned as {scanned} and read as {got}")
         epoch = self.epoch if kind is Kind.OPENED else None
         record_view(self.history, self.node.name, kind, rows, epoch, self._began)
         return True
+
+    def _memory_stands(self) -> tuple[int, bool]:
+        """Changes when an outage begins or ends, which may undo what is in memory alone."""
+        status = self.db.status()
+        return status.epoch, status.outage is None
 
     async def close(self) -> None:
         """Close; afterwards nothing may run in this process."""
@@ -116,7 +129,8 @@ class Session:
             raise UnavailableError("collected") from error
 
     @property
-    def _ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether the database has closed, or been closed."""
         return self.db.status().state not in ("open", "degraded")
 
     # ---- what its tasks do
@@ -131,7 +145,7 @@ class Session:
                 with self._reading():
                     await step()
             except EXPECTED:
-                if self._ended:
+                if self.has_ended:
                     return
             if self.rng.random() < 0.6:
                 await self.node.runtime.clock.sleep(self.rng.uniform(0, 0.15))
@@ -158,7 +172,7 @@ class Session:
                 write.refused = True
             if not isinstance(error, EXPECTED):
                 raise
-            if self._ended:
+            if self.has_ended:
                 raise
         except TimeoutError:
             return
