@@ -19,6 +19,8 @@ from slate_async.runtime.protocol import Clock
 BUDGET_SECONDS = 0.0005
 CALLS_PER_LOOK = 16
 """The clock is looked at on every n-th call only: looking costs as much as a small read."""
+CALLS_AMONG_OTHERS = 4
+"""As long as others wait: sixteen small operations of each of 64 tasks are milliseconds for one that waits for all."""
 MOST_LOOKS = 64
 """So often a task looks at most before it gives its turn to one that waits."""
 
@@ -38,10 +40,11 @@ class FairTurns:
     def spent(self) -> bool:
         """Whether the caller should `await give` now. Cheap; call it once per operation."""
         self._calls += 1
-        if self._calls < CALLS_PER_LOOK:
-            return False
-        self._calls = 0
-        return self.overdue()
+        return not self._calls % CALLS_AMONG_OTHERS and self.due(self._calls)
+
+    def due(self, calls: int) -> bool:
+        """As `spent`, for who counts calls by itself: to be asked on every `CALLS_AMONG_OTHERS`-th, with its number."""
+        return (self._waiting > 0 or not calls % CALLS_PER_LOOK) and self.overdue()
 
     def overdue(self) -> bool:
         """As `spent`, looking at the clock on every call: for steps of many operations each."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from slate_async.runtime.turns import BUDGET_SECONDS, CALLS_PER_LOOK, MOST_LOOKS, FairTurns
+from slate_async.runtime.turns import BUDGET_SECONDS, CALLS_AMONG_OTHERS, CALLS_PER_LOOK, MOST_LOOKS, FairTurns
 
 
 class Clock:
@@ -73,7 +73,22 @@ async def test_all_who_wait_share_one_budget(tasks: int) -> None:
     step = BUDGET_SECONDS / steps_in_budget
     share = steps_in_budget // tasks
     assert await overtaken(tasks, 400, step, "overdue") <= max(1, share) + 2
-    assert await overtaken(tasks, 400, step, "spent") <= share + 2 * CALLS_PER_LOOK
+    assert await overtaken(tasks, 400, step, "spent") <= share + 2 * CALLS_AMONG_OTHERS
+
+
+async def test_small_operations_are_counted_in_fours_while_others_wait() -> None:
+    clock = Clock(0)
+    turns = FairTurns(clock)
+    clock.seconds += 2 * BUDGET_SECONDS
+    assert [turns.spent() for _ in range(CALLS_PER_LOOK)].index(True) == CALLS_PER_LOOK - 1
+    waiter = asyncio.create_task(turns.give())
+    await asyncio.sleep(0)
+    turns._since -= 2 * BUDGET_SECONDS
+    assert [turns.spent() for _ in range(CALLS_PER_LOOK)].index(True) == CALLS_AMONG_OTHERS - 1
+    assert [turns.due(call) for call in (CALLS_AMONG_OTHERS, CALLS_PER_LOOK)] == [True, True]
+    await waiter
+    turns._since -= 2 * BUDGET_SECONDS
+    assert [turns.due(call) for call in (CALLS_AMONG_OTHERS, CALLS_PER_LOOK)] == [False, True]
 
 
 async def test_long_steps_are_taken_in_turn() -> None:
