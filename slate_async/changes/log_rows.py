@@ -20,10 +20,13 @@ from slate_async.manifest.state import ManifestState
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.sst.locate import SstOpener
+from slate_async.sst.reader import SstReader
 from slate_async.write.replay import check_kind, decode_rows
 
 SSTS_IN_PARALLEL = 4
 READ_BYTES = 4 << 20
+ROOM_SHARE = 2
+"""Rows of the objects that are read together hold the memory for decoding divided by this, or little more."""
 
 
 class LoggedRows(NamedTuple):
@@ -44,15 +47,38 @@ class LogRows:
         self._offload = offload
 
     async def read(self, objects: Sequence[LogObject]) -> list[LoggedRows]:
-        """The rows of each. Raises `CorruptionError`, `MissingError`, `UnavailableError`."""
-        if self._wal_enabled:
-            most, of = self._ssts.cache.decoding.capacity_bytes, self._database_id
-            return [self._placed(one, await decode_rows(one, of, self._offload, most)) for one in objects]
-        return await map_bounded(self._sorted, objects, SSTS_IN_PARALLEL) if objects else []
+        """The rows of each, or of the first ones, at least one, if they hold much once they are decoded. Raises
+        `CorruptionError`, `MissingError`, `UnavailableError`."""
+        if not objects:
+            return []
+        room = self._ssts.cache.decoding.capacity_bytes // ROOM_SHARE
+        if not self._wal_enabled:
+            return await map_bounded(self._sorted, await self._fitting(objects, room), SSTS_IN_PARALLEL)
+        most, of = self._ssts.cache.decoding.capacity_bytes, self._database_id
+        read: list[LoggedRows] = []
+        for one in objects:
+            read.append(self._placed(one, await decode_rows(one, of, self._offload, most)))
+            room -= read[-1].rows.nbytes
+            if room <= 0:
+                break
+        return read
 
-    async def _sorted(self, one: LogObject) -> LoggedRows:
-        check_kind(one, ObjectKind.SST)
-        reader = self._ssts.open_log(one.key, one.size, one.header.object_id)
+    async def _fitting(self, objects: Sequence[LogObject], room: int) -> list[tuple[LogObject, SstReader]]:
+        """The first of the objects, one at least, whose rows hold no more than ``room``."""
+        for one in objects:
+            check_kind(one, ObjectKind.SST)
+        readers = [self._ssts.open_log(one.key, one.size, one.header.object_id) for one in objects]
+        fitting: list[tuple[LogObject, SstReader]] = []
+        metas = await map_bounded(SstReader.load, readers, SSTS_IN_PARALLEL)
+        for one, reader, meta in zip(objects, readers, metas, strict=True):
+            room -= meta.stats.raw_block_bytes
+            if fitting and room < 0:
+                break
+            fitting.append((one, reader))
+        return fitting
+
+    async def _sorted(self, opened: tuple[LogObject, SstReader]) -> LoggedRows:
+        one, reader = opened
         parts: list[Columns] = []
         async with aclosing(read_batches(reader, None, None, read_bytes=READ_BYTES)) as batches:
             async for batch in batches:

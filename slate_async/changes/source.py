@@ -173,6 +173,8 @@ class ChangeSource:
         read: list[LoggedRows] = []
         try:
             read = await self._reading.log.read(chunk.objects)
+            if len(read) < len(chunk.objects):  # the rest comes with the next round
+                chunk = Chunk(chunk.objects[: len(read)], read[-1].end, more=True)
         except MissingError as missing:
             missed = missing
         head = await self._head()

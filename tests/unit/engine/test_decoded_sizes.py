@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import slate_async as slate
+from slate_async.changes.log_rows import LoggedRows, LogRows
+from slate_async.log.protocol import LogObject
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.settings import Settings
 from slate_async.sst import shares
@@ -144,6 +146,30 @@ async def test_what_a_writer_acknowledges_is_replayed_with_its_settings(kind: Ki
     assert taken == 20
     async with slate.open(left, name="memory://db", settings=settings, runtime=runtime()) as db:
         assert [value[0] async for _, value in db.scan()] == [20] * 20
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_feed_decodes_a_bounded_part_of_the_log_at_once(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, held, read = memory_store(), list[int](), LogRows.read
+
+    async def counted(self: LogRows, objects: Sequence[LogObject]) -> list[LoggedRows]:
+        rows = await read(self, objects)
+        held.append(sum(one.rows.nbytes for one in rows))
+        return rows
+
+    monkeypatch.setattr(LogRows, "read", counted)
+    settings = kind.settings(compactor=False, max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20)
+    async with slate.open(store, name="memory://db", settings=settings, runtime=runtime()) as db:
+        keys = [b"%03d" % number for number in range(60)]
+        for number in range(0, 60, 5):
+            batch = slate.WriteBatch()
+            for key in keys[number : number + 5]:
+                batch.put(key, bytes(40_000))
+            await db.write(batch)
+        changes = [change.key async for change in db.changes(from_seq=0, follow=False)]
+    assert changes == keys
+    assert sum(held) > 60 * 40_000
+    assert max(held) < (1 << 19) + 6 * 40_000  # its share, and less than one object more
 
 
 async def test_a_writer_that_could_not_replay_its_own_log_is_refused(tmp_path: Path) -> None:
