@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -253,13 +253,13 @@ class ManifestDriver:
     async def commit(self, edit: Edit) -> ManifestState:
         """Commit ``edit`` and return a committed state that holds it and was the head at some moment of this call.
 
-        Raises what the edit raises, or `UnavailableError` (outcome ``"unknown"``) past the deadline."""
+        Raises what the edit raises, or `UnavailableError` past the deadline, which the wait for commits before it
+        counts towards: with outcome ``"not_applied"`` if its own turn did not come, else ``"unknown"``."""
         return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
 
     async def create(self, state: ManifestState) -> ManifestState:
         """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""
-        async with self._lock:
-            deadline = self._deadline()
+        async with self._turn() as deadline:
             for attempt in range(MAX_ATTEMPTS):
                 cause: UnavailableError | None = None
                 began = self._runtime.clock.monotonic()
@@ -275,8 +275,7 @@ class ManifestDriver:
         raise UnavailableError("creating the manifest kept failing", outcome="unknown")
 
     async def _commit(self, edit: Edit) -> ManifestState:
-        async with self._lock:
-            deadline = self._deadline()
+        async with self._turn() as deadline:
             known = self._head
             for attempt in range(MAX_ATTEMPTS):
                 cause: Exception | None = None
@@ -311,8 +310,21 @@ class ManifestDriver:
         check_successor(state, new)
         return await self._attempt(state, new)
 
-    def _deadline(self) -> float:
-        return self._runtime.clock.monotonic() + self.deadline_ms / 1000
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[float]:
+        """The body commits, nobody else of this driver. When it must have ended."""
+        deadline = self._runtime.clock.monotonic() + self.deadline_ms / 1000
+        try:
+            async with asyncio.timeout(self.deadline_ms / 1000):
+                await self._lock.acquire()
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"a manifest commit waited for {self.deadline_ms} ms for those before it", outcome="not_applied"
+            ) from error
+        try:
+            yield deadline
+        finally:
+            self._lock.release()
 
     async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None) -> None:
         """Wait before a try that follows number ``attempt``, which began at ``began``.

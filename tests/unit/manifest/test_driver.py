@@ -254,6 +254,26 @@ async def pauses(store: MemoryStore, mood: str) -> list[float]:
     return clock.slept
 
 
+async def test_the_deadline_counts_from_the_call_though_another_commit_goes_before(store: MemoryStore) -> None:
+    state = await grown(store, 1)
+    driver = driver_of(store, *["silent"] * 2, deadline_ms=50)
+    await driver.load()
+    async with asyncio.timeout(20):
+        async with driver._lock:  # as a commit has it whose requests are not answered
+            with pytest.raises(UnavailableError) as caught:
+                await driver.commit(add(2, state))
+            assert caught.value.outcome == "not_applied"
+            with pytest.raises(UnavailableError) as caught:
+                await driver.create(NEW)
+            assert caught.value.outcome == "not_applied"
+        assert await driver_of(store).load() == state
+        for _ in range(2):  # nobody left the lock behind
+            with pytest.raises(UnavailableError) as caught:
+                await driver.commit(add(2, state))
+            assert caught.value.outcome == "unknown"
+    assert (await driver.commit(add(2, state))).log_start == state.log_start + 1
+
+
 async def test_the_deadline_holds_though_no_request_is_ever_answered(store: MemoryStore) -> None:
     """Whatever time the metastore gives its requests and their repetitions."""
     driver = driver_of(store)
