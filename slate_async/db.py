@@ -404,7 +404,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
                 await self._look_at_head(poll=True)
             if limit.cancelled_caught:
                 logger.warning("%s: no answer to a poll of the manifest within %g s", self._name, POLL_LIMIT_S)
-        except UnavailableError as error:
+        except self._reopening.passing as error:
             logger.warning("%s: the manifest could not be polled: %s", self._name, error)
         finally:
             self._polling = False

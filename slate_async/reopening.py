@@ -12,8 +12,9 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
-from slate_async.errors import ConfigError, CorruptionError, SlateError, UnavailableError, met_before
+from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
 from slate_async.manifest.belonging import check_belonging
+from slate_async.manifest.codec import NewerReleaseError
 from slate_async.manifest.edits import ClaimWriter, WriterPin, overtaken
 from slate_async.manifest.skipped import SkipSeqs
 from slate_async.manifest.state import ManifestState
@@ -25,6 +26,13 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.write.pins import WriterPins
 
 logger = logging.getLogger(__name__)
+WAITED_OUT = (UnavailableError, ConfigError, NotFoundError)
+"""What may pass while the process lives. A store that comes back may refuse requests before it knows its users, or its
+buckets; credentials are renewed, permissions mended. Nobody is the worse for waiting: nothing is written meanwhile, and
+another writer may take over. Not what cannot pass: a manifest of a newer release, which only another writer can have
+written, and damaged bytes."""
+LONGEST_PAUSE_S = 60.0
+"""Between two tries that are refused after the look: each may have made a claim."""
 MOST_LOOKS = 16
 """Under way at a time. One begins at each poll, answered or not: a store that swallowed requests is noticed when it
 takes them again, not when the last one is given up."""
@@ -48,18 +56,29 @@ class Reopening:
         """Whether the writer that ``head`` names is this process."""
         return head.writer_token in self.tokens
 
+    @property
+    def passing(self) -> tuple[type[SlateError], ...]:
+        """The errors of the store, or the metadata, that do not end the writer now."""
+        return (UnavailableError,) if self.outage is None else WAITED_OUT
+
     async def run(self, opened: Opened) -> Opened:
         """Open the database of ``opened``, whose writer is suspended and stopped, as soon as that is possible.
 
-        Raises `FencedError` when another writer took over, and what else an opening raises."""
+        Raises `FencedError` when another writer took over, and what else an opening raises but `WAITED_OUT`."""
+        refused = 0
         while True:
             await self._until_back(opened)
             try:
                 return await self._open(opened)
-            except UnavailableError as error:
+            except WAITED_OUT as error:
                 self._still_out(error)
+                refused = 0 if isinstance(error, UnavailableError) else refused + 1
+            if refused:
+                await self.place.runtime.clock.sleep(min(LONGEST_PAUSE_S, 2.0 ** min(refused, 16)))
 
     def _still_out(self, cause: SlateError) -> None:
+        if isinstance(cause, NewerReleaseError):
+            raise cause
         logger.info("%s: the store is still out of reach: %s", self.place.name, cause)
         self.outage = cause
 
@@ -80,7 +99,7 @@ class Reopening:
                         del looks[look]
                         try:
                             return look.result()
-                        except UnavailableError as error:
+                        except WAITED_OUT as error:
                             self._still_out(error)
                 if len(looks) < MOST_LOOKS:
                     look = self.supervisor.spawn("look at the store", self._look(opened), critical=False)

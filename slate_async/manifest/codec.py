@@ -76,6 +76,10 @@ _ENTRIES: dict[str, Shape[Any]] = {
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
+class NewerReleaseError(ConfigError):
+    """A newer release wrote it, and this one cannot read it."""
+
+
 class Delta(NamedTuple):
     """A decoded delta: the base it names and the differences."""
 
@@ -153,7 +157,7 @@ def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
     if crc32c.crc32c(payload) != crc:
         raise CorruptionError("the manifest's checksum is wrong", object_name=object_name, offset=ENVELOPE.size)
     if version != FORMAT_VERSION and (version, kind) != (NESTED_VERSION, DELTA):
-        raise ConfigError(
+        raise NewerReleaseError(
             f"{object_name} has manifest format {version}; this release reads {FORMAT_VERSION},"
             f" and {NESTED_VERSION} for deltas"
         )
@@ -174,7 +178,7 @@ def decode(data: bytes, *, object_name: str) -> ManifestState | Delta:
 def _check_features(state: ManifestState) -> ManifestState:
     missing = sorted(set(state.required_features) - KNOWN_FEATURES)
     if missing:
-        raise ConfigError(f"the database needs features this release does not have: {', '.join(missing)}")
+        raise NewerReleaseError(f"the database needs features this release does not have: {', '.join(missing)}")
     return state
 
 

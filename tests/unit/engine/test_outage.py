@@ -4,120 +4,13 @@ again, unless another writer has taken over."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from slate_async.errors import UnavailableError
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
-from tests.engine import (
-    CONTIGUOUS,
-    CONTIGUOUS_SST,
-    EPOCHS_SST,
-    Kind,
-    contents,
-    memory_store,
-    open_db,
-    runtime,
-    starts,
-    until,
-)
-
-SHORT: dict[str, Any] = {
-    "on_outage": "reopen",
-    "retry_deadline_ms": 200,
-    "request_timeout_ms": 100,
-    "takeover_deadline_ms": 5000,
-    "manifest_poll_interval_ms": 20,
-}
-
-
-class Outages:
-    """A store that goes away on request. ``landing``: of what is sent meanwhile, which puts land all the same;
-    ``away``: which objects are not there for anybody."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        self.inner = inner
-        self.down = False
-        self.landing: Callable[[str], bool] = lambda key: False
-        self.away: Callable[[str], bool] = lambda key: True
-
-    def _check(self, key: str = "") -> None:
-        if self.down and self.away(key):
-            raise UnavailableError("the store is away")
-
-    async def put(
-        self,
-        key: str,
-        data: Buffer | Sequence[Buffer],
-        *,
-        mode: PutMode = OVERWRITE,
-        metadata: Mapping[str, str] | None = None,
-    ) -> str:
-        if self.down and self.away(key):
-            if self.landing(key):
-                await self.inner.put(key, data, mode=mode, metadata=metadata)
-            raise UnavailableError("the store is away", outcome="unknown")
-        return await self.inner.put(key, data, mode=mode, metadata=metadata)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        self._check(key)
-        return await self.inner.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        self._check(key)
-        return await self.inner.get_ranges(key, spans)
-
-    async def head(self, key: str) -> ObjectInfo:
-        self._check(key)
-        return await self.inner.head(key)
-
-    async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        self._check(prefix)
-        async for info in self.inner.list(prefix, start_after=start_after):
-            yield info
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        self._check()
-        await self.inner.delete(keys)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-def outages() -> Outages:
-    return Outages(memory_store())
-
-
-async def out(db: slate.Db) -> None:
-    """Wait until the writer has given its log up."""
-    await until(lambda: db.status().outage is not None, "the writer to give up")
-
-
-async def back(db: slate.Db) -> None:
-    """Wait until writes are taken again."""
-    await until(lambda: db.status().outage is None, "the database to open itself again")
-    assert db.status().state == "open"  # whether or not anybody writes
-
-
-async def failed(write: asyncio.Future[Any]) -> str | None:
-    """The outcome of a write that fails for want of a store."""
-    with pytest.raises(slate.UnavailableError) as caught:
-        await write
-    return caught.value.outcome
+from tests.engine import CONTIGUOUS, Kind, contents, open_db, runtime, starts, until
+from tests.unit.engine.away import SHORT, back, failed, out, outages
 
 
 async def test_reads_go_on_writes_are_refused_and_the_database_comes_back(kind: Kind) -> None:
@@ -370,26 +263,6 @@ async def test_an_ingest_that_came_meanwhile_is_admitted_above_all_numbers_given
             assert {change.key async for change in feed} == {b"a", b"c", b"d"}
 
 
-@pytest.mark.parametrize("kind", [CONTIGUOUS, CONTIGUOUS_SST, EPOCHS_SST], ids=str)
-async def test_a_place_that_is_not_its_own_is_not_claimed(kind: Kind) -> None:
-    """A disk that is not mounted is an empty folder: the writer waits until its own objects are there."""
-    store = outages()
-    async with open_db(store, kind, **SHORT) as db:
-        await db.put(b"a", b"1")
-        store.down = True
-        (sent,) = starts(db.put(b"b", b"1"))
-        await failed(sent)
-        real, store.inner = store.inner, memory_store()
-        async for info in real.list("manifest"):  # metadata that is elsewhere
-            await store.inner.put(info.key, (await real.get(info.key)).data)
-        store.down = False
-        await until(lambda: "is this the store" in str(db.status().outage), "it to look")
-        assert [info.key async for info in store.inner.list("log/")] == []
-        store.inner = real
-        await back(db)
-        assert await contents(db) == {b"a": b"1"}
-
-
 async def test_on_outage_close() -> None:
     store = outages()
     db = await open_db(store, CONTIGUOUS, **{**SHORT, "on_outage": "close"})
@@ -399,69 +272,3 @@ async def test_on_outage_close() -> None:
     with pytest.raises(slate.ClosedError):
         await db.wait_closed()
     await db.close()
-
-
-async def test_the_status_tells_of_a_store_that_does_not_answer(kind: Kind) -> None:
-    store = outages()
-    async with open_db(store, kind, **{**SHORT, "retry_deadline_ms": 20_000}) as db:
-        assert (db.status().state, db.status().oldest_unacknowledged_ms) == ("open", None)
-        store.down = True
-        (sent,) = starts(db.put(b"a", b"1"))
-        await until(lambda: db.status().state == "degraded", "it to be noticed")
-        status = db.status()
-        assert status.oldest_unacknowledged_ms is not None
-        assert (status.outage, status.last_contact_ms >= 900) == (None, True)
-        store.down = False
-        await sent
-        await until(lambda: db.status().state == "open", "it to be noticed")
-        assert db.status().oldest_unacknowledged_ms is None
-
-
-def _sst(key: str) -> bool:
-    return key.startswith("sst/")
-
-
-async def test_the_status_tells_of_ssts_that_cannot_be_read() -> None:
-    store = outages()
-    async with open_db(store, CONTIGUOUS, **SHORT) as db:
-        await db.put(b"a", b"1")
-        await db.flush(l0=True)
-    store.down, store.away = True, _sst
-    with pytest.raises(slate.UnavailableError):
-        await open_db(store, CONTIGUOUS, **SHORT)  # looks at one, to see whose it is
-    store.down = False
-    async with open_db(store, CONTIGUOUS, **SHORT) as db:
-        store.down = True
-        with pytest.raises(slate.UnavailableError):
-            await db.get(b"a")
-        await until(lambda: db.status().state == "degraded", "it to be noticed")
-        await db.put(b"b", b"1")  # log and manifest answer
-        assert (db.status().state, db.status().outage) == ("degraded", None)
-        store.down = False
-        assert await db.get(b"a") == b"1"
-        assert db.status().state == "open"
-
-
-async def test_the_status_tells_of_ssts_that_cannot_be_written() -> None:
-    store = outages()
-    async with open_db(store, CONTIGUOUS, **{**SHORT, "retry_deadline_ms": 20_000}) as db:
-        await db.put(b"a", b"1")
-        store.down, store.away = True, _sst
-        (flushing,) = starts(db.flush(l0=True))
-        await until(lambda: db.status().state == "degraded", "it to be noticed")
-        await db.put(b"b", b"1")
-        assert (db.status().state, db.status().outage) == ("degraded", None)
-        store.down = False
-        await flushing
-        assert db.status().state == "open"
-
-
-async def test_the_status_tells_of_beats_that_do_not_get_through() -> None:
-    store = outages()
-    async with open_db(store, CONTIGUOUS, heartbeat_interval_ms=20, **SHORT) as db:
-        store.down, store.away = True, lambda key: key == ALIVE_KEY
-        await until(lambda: db.status().state == "degraded", "it to be noticed")
-        await db.put(b"a", b"1")
-        assert (db.status().state, db.status().outage) == ("degraded", None)
-        store.down = False
-        await until(lambda: db.status().state == "open", "a beat")
