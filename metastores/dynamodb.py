@@ -28,9 +28,10 @@ from metastores import names
 from metastores.bodies import ObjectBodies, check_no_other_manifest
 from metastores.chained_register import ChainedRegister
 from metastores.dynamodb_failures import RequestRefusedError
+from metastores.dynamodb_items import BATCH, delete_items
 from metastores.dynamodb_kind import check_schema
 from metastores.dynamodb_place import HEAD_ITEM, DynamoPlace
-from metastores.dynamodb_table import ATTEMPTS, DynamoTable, Json
+from metastores.dynamodb_table import DynamoTable, Json
 from metastores.errors import (
     MetaStoreCorruptionError,
     MetaStoreInvalidError,
@@ -48,7 +49,6 @@ INLINE_LIMIT_BYTES = 8_192
 KiB the two cost about the same."""
 MAX_INLINE_LIMIT_BYTES = 390_000
 """DynamoDB's items hold 400 KB, names included."""
-BATCH = 25
 WAIT_ROUNDS = 150
 WRITER_ITEM = "writer"
 BODY_PREFIX = "body#"
@@ -199,23 +199,7 @@ class DynamoBodies:
         await self._spilled.delete(refs)
         table, _, _ = await self._place.to_write()
         for at in range(0, len(refs), BATCH):
-            await self._delete_items(table, [self._key(ref) for ref in refs[at : at + BATCH]])
-
-    async def _delete_items(self, table: DynamoTable, keys: Sequence[Json]) -> None:
-        """Delete a batch. A table that is short of capacity does a part of it at a time: only an attempt that got
-        nothing done counts against it."""
-        left: Any = [{"DeleteRequest": {"Key": key}} for key in keys]
-        idle = 0
-        while idle < ATTEMPTS:
-            answer = await table.call("batch_write_item", self._stats, RequestItems={table.table: left})
-            unprocessed = answer.get("UnprocessedItems", {}).get(table.table, ())
-            if not unprocessed:
-                return
-            idle = 0 if len(unprocessed) < len(left) else idle + 1
-            left = unprocessed
-            self._stats.retries += 1
-            await table.runtime.back_off(idle)
-        raise MetaStoreUnavailableError(f"DynamoDB table {table.table} left deletes unprocessed")
+            await delete_items(table, [self._key(ref) for ref in refs[at : at + BATCH]], self._stats)
 
     async def check_empty(self) -> None:
         """See `BodyStore.check_empty`. The note of a creation that did not come to its end may be there, if that was

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from metastores import names
 from metastores.bodies import ObjectBodies
 from metastores.dynamodb import INLINE_LIMIT_BYTES, WRITER_ITEM, DynamoDBMetaStore, DynamoRegister
+from metastores.dynamodb_items import erase
 from metastores.dynamodb_place import DynamoPlace
 from metastores.dynamodb_table import DynamoTable
 from metastores.errors import MetaStoreInvalidError
@@ -22,6 +23,7 @@ from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory,
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
+from metastores.stats import MetaStats
 
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}\Z")
 
@@ -107,6 +109,10 @@ class DynamoDBFactory:
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
         return DynamoRegister(self._table, name, WRITER_ITEM, place=self._place(name))
+
+    async def erase(self, name: str) -> None:
+        """See `ErasesMetadata`."""
+        await erase(self._place(name), MetaStats())
 
     def _place(self, name: str) -> DynamoPlace:
         """One for all that is made of a database, so that its home is asked for once."""

@@ -43,6 +43,10 @@ class MemoryRegister:
         self._cell = Cell(bytes(value), str(self._writes))
         return self.stats.counted(Committed(self._cell.tag))
 
+    def clear(self) -> None:
+        """Forget the value. Tags are not used again."""
+        self._cell = None
+
     async def close(self) -> None:
         """See `Register.close`."""
 
@@ -65,6 +69,16 @@ class MemoryFactory:
     def register(self, objects: ConditionalObjects, name: str) -> Register:
         """See `MetaStoreFactory.register`."""
         return self._registers.setdefault(names.database_name(name), MemoryRegister())
+
+    async def erase(self, name: str) -> None:
+        """See `ErasesMetadata`."""
+        key = names.database_name(name)
+        if key in self._manifests:
+            register, bodies = self._manifests[key]
+            register.clear()
+            await bodies.delete(await bodies.list())
+        if key in self._registers:
+            self._registers[key].clear()
 
     async def close(self) -> None:
         """See `MetaStoreFactory.close`."""

@@ -224,3 +224,12 @@ class MetaStoreFactory(Protocol):
 
     async def close(self) -> None:
         """Release what is shared by all metastores this factory made. Idempotent."""
+
+
+@runtime_checkable
+class ErasesMetadata(Protocol):
+    """A `MetaStoreFactory` that can also forget a database whose folder is lost."""
+
+    async def erase(self, name: str) -> None:
+        """Remove everything that is kept of that database apart from its folder, its newest version first: a commit
+        that is on its way then fails. Called again it goes on. Raises `MetaStoreError`."""

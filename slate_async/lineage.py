@@ -12,8 +12,10 @@ from slate_async.clone.adopt import adopt
 from slate_async.clone.destroy import destroy
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.info import CloneInfo
+from slate_async.clone.lost import give_up_lost
 from slate_async.clone.make import make_clone
 from slate_async.clone.site import OpenSite
+from slate_async.errors import InvalidError
 
 
 class HasLineage:
@@ -51,18 +53,22 @@ class HasLineage:
             state = await make_clone(parent, target, self._open_site, checkpoint=checkpoint, properties=properties)
         return CloneInfo.of(target.name, parent.name, state)
 
-    async def destroy(self, *, soft: bool = False) -> None:
+    async def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
         """Destroy the database: its writer is fenced, nobody opens it any more, and all of it is deleted but a small
         tombstone. Databases nested below its path, and files that are not a database's, stay.
 
         soft: delete nothing yet. A garbage collector does, after `Settings.gc_destroy_grace_ms`, once no checkpoint
         holds it
+        lost: its objects are gone, with their place, and only its metadata is left, which is kept elsewhere: erase
+        that. Stop its writer first; it ends at its next commit. Refused where anything of a database is
 
         Raises `InvalidError` if there is no database, or (unless ``soft``) a checkpoint that is alive: a user's, a
         reader's or a clone's; `UnavailableError`, after which it goes on when called again."""
         self._check()
+        if soft and lost:
+            raise InvalidError("destroy takes soft or lost, not both")
         async with self._open_site(self._path) as site:
-            await destroy(site, self._open_site, soft=soft)
+            await (give_up_lost(site) if lost else destroy(site, self._open_site, soft=soft))
 
     async def adopt_place(self) -> None:
         """Say that the database is here: for one whose metadata is kept elsewhere and whose objects were moved, or that

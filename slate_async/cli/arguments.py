@@ -56,19 +56,24 @@ class CommonOptions(TyperGroup):
 
 def hoisted(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """The arguments with the options of every command in front, wherever before a ``--`` they stood, and whether
-    ``--json`` was among them."""
+    ``--json`` was among them. An option that lacks its value is left alone, at the end: the parser then says so."""
     given = list(arguments)
     end = given.index("--") if "--" in given else len(given)
     common: list[str] = []
     others: list[str] = []
+    lacking: list[str] = []
     at = 0
     while at < end:
         argument = given[at]
-        values = 1 if argument in WITH_VALUE and at + 1 < end else 0
-        is_common = argument in FLAGS or values or (argument.partition("=")[0] in WITH_VALUE and "=" in argument)
-        (common if is_common else others).extend(given[at : at + 1 + values])
+        values = 1 if argument in WITH_VALUE else 0
+        if values and (at + 1 == end or given[at + 1].partition("=")[0] in (*FLAGS, *WITH_VALUE)):
+            lacking, values = lacking or [argument], 0
+        else:
+            is_common = argument in FLAGS or values or (argument.partition("=")[0] in WITH_VALUE and "=" in argument)
+            (common if is_common else others).extend(given[at : at + 1 + values])
         at += 1 + values
-    return [*common, *others, *given[end:]], JSON in common
+    rest = lacking or [*others, *given[end:]]
+    return [*common, *rest], JSON in common
 
 
 def _report(error: Any) -> int:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -73,6 +73,8 @@ async def export(session: Session, job: ExportJob) -> int:
     form = job.form or SUFFIXES.get(job.file.suffix.lower())
     if form is None:
         raise InvalidError("--format says what to write: csv, jsonl or parquet")
+    if job.file.is_dir():
+        raise InvalidError(f"{job.file} is a folder; name a file")
     if form is ExportFormat.PARQUET and job.file == DASH:
         raise InvalidError("Parquet needs a file")
     if form is ExportFormat.PARQUET and job.encoding is not Encoding.TEXT:
@@ -103,8 +105,11 @@ def _opened(file: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, file)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(part):
+            error.filename, error.filename2 = str(file), None  # what the caller named
         raise
 
 
@@ -113,7 +118,7 @@ def _sink(path: Path, form: ExportFormat, encoding: Encoding, columns: list[str]
     if form is ExportFormat.PARQUET:
         kinds = {"expire_time": pa.timestamp("ms", tz="UTC")}
         schema = pa.schema([(name, kinds.get(name, pa.binary())) for name in columns])
-        with pq.ParquetWriter(path, schema) as writer:
+        with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
             yield _Parquet(writer)
     elif path == DASH:
         yield _text_sink(sys.stdout, form, encoding, columns)

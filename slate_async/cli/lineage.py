@@ -46,17 +46,23 @@ def destroy(
     fence: Annotated[
         bool, typer.Option("--fence", help="Although a writer lives, or may: it is fenced, and loses the database.")
     ] = False,
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost", help="Its folder is gone with all objects: erase its metadata, which is kept elsewhere, for good."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the database's path first.")] = False,
 ) -> None:
     """See ``help``."""
     session: Session = context.obj
     if not yes:
         try:
-            _ask(session)
+            _ask(session, lost)
         except (InvalidError, KeyboardInterrupt) as error:
             session.report(error)
             raise typer.Exit(exit_code(error)) from error
-    _finish(context, unmake(session, soft=soft, fence=fence))
+    _finish(context, unmake(session, soft=soft, fence=fence, lost=lost))
 
 
 @commands.command(
@@ -88,12 +94,14 @@ async def make(session: Session, target: str, checkpoint: str | None) -> int:
     return OK
 
 
-async def unmake(session: Session, *, soft: bool, fence: bool) -> int:
+async def unmake(session: Session, *, soft: bool, fence: bool, lost: bool) -> int:
     """Destroy the database, or mark it."""
+    if soft and lost:
+        raise InvalidError("--lost excludes --soft")
     if not fence:
         await _refuse_living(session)
     async with session.administering() as admin:
-        await admin.destroy(soft=soft)
+        await admin.destroy(soft=soft, lost=lost)
     if session.output.as_json:
         session.output.json({"destroyed": True, "removed": not soft})
     session.output.note("the database is closed; a garbage collector removes it" if soft else "the database is gone")
@@ -118,12 +126,14 @@ async def _refuse_living(session: Session) -> None:
         )
 
 
-def _ask(session: Session) -> None:
+def _ask(session: Session, lost: bool) -> None:
     """Raise `InvalidError` unless whoever sits at the terminal types what is to be destroyed."""
     path = session.database()
     if not sys.stdin.isatty():
         raise InvalidError("this deletes the database; say so with --yes, or on a terminal type its path when asked")
-    session.output.problem(f"This deletes {path} for good. Type its path to go on:")
+    what = f"This deletes {'all that is known of ' if lost else ''}{path} for good"
+    also = ", and no copy of its objects can be opened again" if lost else ""
+    session.output.problem(f"{what}{also}. Type its path to go on:")
     if sys.stdin.readline().strip() != path:
         raise InvalidError("that is not its path; nothing was done")
 

@@ -133,9 +133,9 @@ class Admin(Handle[engine.Admin]):
         """Make the database at ``path`` a clone of this one."""
         return self._loop.run(self._member.clone, path, checkpoint=checkpoint, properties=properties)
 
-    def destroy(self, *, soft: bool = False) -> None:
+    def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
         """Destroy the database: its writer is fenced, and all of it is deleted but a small tombstone."""
-        self._loop.run(self._member.destroy, soft=soft)
+        self._loop.run(self._member.destroy, soft=soft, lost=lost)
 
     def detach(self) -> bool:
         """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more."""

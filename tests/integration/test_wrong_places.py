@@ -93,3 +93,33 @@ async def test_a_collector_with_no_patience_leaves_the_marker(s3_endpoint: str) 
             await collector.collect()
     async with place.open() as db:
         assert await _rows(db) == ROWS
+
+
+@pytest.mark.parametrize("log", [LOGS[0], LOGS[2]], ids=["contiguous", "epochs"])
+async def test_a_folder_that_is_lost_is_given_up(log: tuple[str, bool], s3_endpoint: str, tmp_path: Path) -> None:
+    """Its newest version is too large for the table: it was in the folder, too."""
+    protocol, wal = log
+    settings: dict[str, object] = {"log_protocol": protocol, "wal_enabled": wal}
+    place = Place(str(tmp_path / "db"), await make_table(s3_endpoint), settings)
+    note = {"note": "".join(map(str, range(10_000)))}
+    async with slate.open(
+        place.path,
+        metastore=place.metastore,
+        settings=slate.Settings(**settings),
+        properties=note,  # type: ignore[arg-type]
+    ) as db:
+        await db.put(b"k", b"v")
+    (tmp_path / "db").rename(tmp_path / "lost")
+    with pytest.raises(slate.SlateError):
+        await place.open()
+    async with slate.open_admin(place.path, metastore=place.metastore) as admin:
+        await admin.destroy(lost=True)
+        with pytest.raises(slate.NotFoundError):
+            await admin.destroy(lost=True)
+    async with place.open() as db:
+        assert await _rows(db) == {}
+        await db.put(b"new", b"v")
+    (tmp_path / "db").rename(tmp_path / "new")
+    (tmp_path / "lost").rename(tmp_path / "db")
+    with pytest.raises(slate.ConfigError, match="is not the place"):
+        await place.open()

@@ -17,7 +17,9 @@ from tests.unit.cli.conftest import FakeDatabase, Run
         (["get", "--metastore", "m", "k", "--settings", "s"], ["--metastore", "m", "--settings", "s", "get", "k"]),
         (["put", "--", "--path", "p"], ["put", "--", "--path", "p"]),
         (["mirror", "t", "--target-metastore", "m"], ["mirror", "t", "--target-metastore", "m"]),
-        (["get", "k", "--path"], ["get", "k", "--path"]),
+        (["get", "k", "--path"], ["--path"]),
+        (["get", "k", "--path", "--json"], ["--json", "--path"]),
+        (["get", "k", "--path", "--settings=s"], ["--settings=s", "--path"]),
         (["get", "k", "--json", "--", "--json"], ["--json", "get", "k", "--", "--json"]),
     ],
 )
@@ -32,5 +34,6 @@ def test_the_path_may_stand_after_the_command(slate: Run, database: FakeDatabase
 
 
 def test_an_option_without_its_value_is_refused(slate: Run) -> None:
-    result = slate("get", "k", "--path", path=None)
-    assert (result.code, "--path" in result.err) == (2, True)
+    for given in (("--path",), ("--path", "--verbose"), ("--metastore",)):
+        result = slate("get", "k", *given, path=None)
+        assert (result.code, f"'{given[0]}' requires an argument" in result.err) == (2, True), result.err

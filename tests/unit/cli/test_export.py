@@ -84,6 +84,14 @@ def test_what_cannot_be_written_is_refused(slate: Run, path: str, arguments: tup
     assert slate("export", *arguments, path=path).code == 2
 
 
+def test_a_file_that_cannot_be_written_is_named(slate: Run, path: str, tmp_path: Path) -> None:
+    for file, said in ((tmp_path / "none" / "out.csv", "No such file or directory"), (tmp_path, "is a folder")):
+        for form in ("csv", "parquet"):
+            refused = slate("export", str(file), "--format", form, path=path)
+            assert (refused.code, f"{file}" in refused.err, said in refused.err) == (2, True, True), refused.err
+            assert ".part" not in refused.err
+
+
 def test_a_part_of_the_keys(slate: Run, path: str) -> None:
     out = slate("export", "-", "--format", "csv", "--start", "b", "--limit", "1", path=path).out
     assert out.splitlines() == ["key,value", "empty,"]

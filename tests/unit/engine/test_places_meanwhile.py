@@ -385,3 +385,37 @@ async def test_an_adoption_under_which_the_log_moves_for_ever_is_given_up(
         with pytest.raises(slate.UnavailableError):
             await admin.adopt_place()
     assert await town.head() == before
+
+
+async def test_a_database_whose_place_is_lost_is_given_up_and_made_anew(town: Town) -> None:
+    lost, empty = memory_store(), memory_store()
+    await fill(town, lost, l0=True)
+    writer = await town.open(lost)
+    async with town.admin(lost) as admin:
+        with pytest.raises(slate.ConfigError, match=r"is not lost: .* is here"):
+            await admin.destroy(lost=True)
+    async with town.admin(empty) as admin:
+        with pytest.raises(slate.InvalidError, match="not both"):
+            await admin.destroy(lost=True, soft=True)
+        await admin.destroy(lost=True)
+        with pytest.raises(slate.NotFoundError):
+            await admin.destroy(lost=True)
+    with pytest.raises(slate.SlateError):
+        await writer.create_checkpoint()
+    with pytest.raises(slate.ConfigError, match="whose manifest is kept elsewhere"):
+        await town.open(lost)
+    async with town.open(empty) as db:
+        assert await contents(db) == {}
+        await db.put(b"k", b"v")
+    with contextlib.suppress(slate.SlateError):
+        await writer.close()
+    with pytest.raises(slate.ConfigError, match="is not the place"):
+        await town.open(lost)
+    async with town.open(empty) as db:
+        assert await contents(db) == {b"k": b"v"}
+
+
+async def test_metadata_that_is_lost_with_the_objects_is_not_given_up() -> None:
+    async with slate.open_admin(memory_store(), name=NAME, runtime=runtime()) as admin:
+        with pytest.raises(slate.InvalidError, match="metadata with its objects"):
+            await admin.destroy(lost=True)
