@@ -26,9 +26,8 @@ from slate_async.runtime.concurrent import map_bounded
 MAX_JOINED_BYTES = 1 << 30
 """Larger rounds are not joined: they only happen with huge values."""
 
-FILLED_AT_ONCE = 4
-"""Sources that begin a read in one turn of the loop, at a quarter of a millisecond each. What they read ahead goes on
-beside."""
+FILLED_AT_ONCE = 64
+"""Sources that are read at a time. Beginning a read takes a quarter of a millisecond of the event loop's thread."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -75,7 +74,8 @@ class Rounds:
         """Fetch what the next round needs. Whether there is a next round."""
         if self._single_rows:
             return True
-        await map_bounded(_Source.fill, [source for source in self._sources if not source.ready], FILLED_AT_ONCE)
+        waiting = [source for source in self._sources if not source.ready]
+        await map_bounded(_Source.fill, waiting, FILLED_AT_ONCE, staggered=True)
         self._sources = [source for source in self._sources if source.window]
         return bool(self._sources)
 

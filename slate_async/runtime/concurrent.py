@@ -53,9 +53,12 @@ async def together(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int) -> list[B]:
+async def map_bounded(
+    function: Callable[[A], Awaitable[B]], items: Sequence[A], limit: int, *, staggered: bool = False
+) -> list[B]:
     """``[await function(item) for item in items]``, up to ``limit`` at a time, results in order.
 
+    staggered: the first ones begin one in each turn of the loop, for whoever has time and holds nobody else up
     The first failure cancels the rest and is raised as it is (not in a group)."""
     if len(items) == 1:
         return [await function(items[0])]
@@ -66,8 +69,12 @@ async def map_bounded(function: Callable[[A], Awaitable[B]], items: Sequence[A],
         for index, item in queue:
             results[index] = await function(item)
 
-    tasks = [asyncio.create_task(work()) for _ in range(min(limit, len(items)))]
+    tasks: list[asyncio.Task[None]] = []
     try:
+        for _ in range(min(limit, len(items))):
+            tasks.append(asyncio.create_task(work()))
+            if staggered:
+                await asyncio.sleep(0)
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:

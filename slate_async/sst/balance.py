@@ -92,7 +92,7 @@ async def sample(runs: Sequence[SizedRun], ranges: int) -> list[Samples]:
         return Samples(index.first_keys[:: firsts.step], nbytes)
 
     found = [Samples(run.ssts.keys, left) for run, left in zip(runs, sizes, strict=True)]
-    return found + await map_bounded(blocks, looked_into, INDEX_READS)
+    return found + await map_bounded(blocks, looked_into, INDEX_READS, staggered=True)
 
 
 def _largest(sizes: Sequence[Sizes], count: int) -> list[tuple[int, int]]:

@@ -78,19 +78,26 @@ async def test_a_round_takes_about_what_it_should() -> None:
     assert max(sizes) < 80_000
 
 
-async def test_few_sources_begin_to_read_at_once() -> None:
-    reading, most = 0, 0
+async def test_one_source_begins_to_read_in_each_turn_of_the_loop() -> None:
+    turn = 0
+    begun: list[int] = []
+    all_begun = asyncio.Event()
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
 
     async def read(number: int) -> AsyncIterator[Columns]:
-        nonlocal reading, most
-        reading += 1
-        most = max(most, reading)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        reading -= 1
+        begun.append(turn)
+        if len(begun) == 20:
+            all_begun.set()
+        await all_begun.wait()
         yield columns([Version(b"%02d" % number, b"value", 1 + number)])
 
-    count = 5 * rounds.FILLED_AT_ONCE
-    found = await collect(Rounds([read(number) for number in range(count)], nbytes=1 << 20))
-    assert sum(len(one.rows) for one in found) == count
-    assert most == rounds.FILLED_AT_ONCE
+    counting = asyncio.create_task(count_turns())
+    found = await collect(Rounds([read(number) for number in range(20)], nbytes=1 << 20))
+    counting.cancel()
+    assert sum(len(one.rows) for one in found) == 20
+    assert len(set(begun)) == len(begun) == 20
