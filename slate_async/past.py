@@ -42,7 +42,7 @@ def look_at(
     else:
         assert seq is not None
         found = _checked(seq, look.max_seq)
-        at_ms = _time_of(state, samples, look.view, found, look.now_ms)
+        at_ms = min(_time_of(state, samples, look.view, found, look.now_ms), look.now_ms)  # a clock may have run ahead
         if found == look.max_seq:
             at_ms = max(at_ms, state.expiry_floor_ms)  # the newest it still was then
     if found < state.history_floor:

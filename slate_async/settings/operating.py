@@ -34,8 +34,8 @@ class OperationSettings(BaseSettings):
         unit="milliseconds",
         what="How often a writer that has nothing to write reads the manifest. The first write brings it back to"
         " manifest_poll_interval_ms.",
-        why="Unset is manifest_poll_interval_ms: at list prices an idle writer costs a dollar a month. Ten seconds cost"
-        " a tenth, and an ingest, a compaction of others and a newer writer are noticed so much later.",
+        why="Unset is manifest_poll_interval_ms: at list prices an idle writer's polls cost a dollar a month. Ten"
+        " seconds cost a tenth, and an ingest, a compaction of others and a newer writer are noticed so much later.",
         default_text="unset (manifest_poll_interval_ms)",
         ge=1,
         le=10_000,

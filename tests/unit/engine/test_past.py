@@ -172,3 +172,19 @@ async def test_the_newest_number_is_looked_at_however_long_ago_it_was_given() ->
         clock.wall_ms += 20_000
         await db.compact(full=True)
         assert await contents(db.at(seq=last.seq)) == {b"b": b""}
+
+
+async def test_after_a_clock_ran_ahead_what_lives_is_seen_by_its_number() -> None:
+    """Write times lie ahead from then on; no past moment does."""
+    store, clock = memory_store(), ManualClock()
+    async with open_db(store, clock=clock) as db:
+        clock.wall_ms += 86_400_000
+        await db.put(b"a", b"1")
+    clock.wall_ms -= 86_400_000
+    async with open_db(store, clock=clock) as db:
+        seq = (await db.put(b"b", b"2", ttl=3600)).seq
+        for _ in range(2):
+            assert await db.at(seq=seq).get(b"b") == b"2"
+            await db.flush(l0=True)
+        clock.wall_ms += 3_700_000
+        assert await db.at(seq=seq).get(b"b") is None
