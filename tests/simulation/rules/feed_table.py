@@ -90,7 +90,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "feeds",
         "a feed holds what it has not read, acknowledged or not",
         (Patch(Hold, "_wanted", property(hold_what_is_not_read)),),
-        within=30,
+        within=80,
         stage=_feed(),
     ),
     Switch(
@@ -98,7 +98,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "feeds",
         "a take-over forgets whose the positions are that feeds hold",
         (Patch(EpochPrefixedLog, "_held_from", forget_what_is_held),),
-        within=30,
+        within=40,
         stage=_feed(protocol="epoch_prefixed", feeds=3),
     ),
     Switch(
@@ -106,7 +106,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "feeds",
         "a feed without a hold goes on wherever history was compacted",
         (Patch(source, "check_exact", anything), Patch(feeds, "check_exact", anything)),
-        within=30,
+        within=80,
         stage=_feed(feeds=3),
     ),
     Switch(
@@ -114,7 +114,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "feeds",
         "an ingest that is admitted is held for no feed",
         (Patch(ingests, "hold_ingest", hold_no_ingest),),
-        within=30,
+        within=40,
         stage=_feed(feeds=3, ingesters=2),
     ),
     Switch(
@@ -122,7 +122,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         "13",
         "a change feed believes ids without a head read afterwards, and does not look whether numbers are missing",
         (Patch(ChangeSource, "_counts", counts_anyway),),
-        within=20,
+        within=40,
         stage=_STALE_IDS,
         behind=(Patch(ChangeSource, "_holds_all", holds_anyway), Patch(source, "check_gapless", anything_follows)),
         hidden=True,

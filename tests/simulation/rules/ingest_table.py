@@ -15,6 +15,7 @@ from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine import follower
 from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS
 
 UNASSERTED = Patch(driver, "check_successor", instead.unchecked)
 _INGESTED = {"ingesters": 2, "rounds": 12, "active_seconds": 5.0}
@@ -54,15 +55,15 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "a follower shows log rows before the ingest that they follow",
         (Patch(follower, "admits_more", instead.never),),
         {**_INGESTED, "followers": 2, "lag": 8},
-        within=60,
+        within=100,
     ),
     Switch(
         "30-reader",
         "30",
         "a `DbReader` shows log rows before the ingest that they follow",
         (Patch(following, "lacks_ingest", instead.never),),
-        within=100,
-        stage=life_scenario("life", "what a switch runs", **{**_LIFE, "readers": 2}),
+        within=40,
+        stage=next(one for one in LIFE_SCRIPTS if one.name == "script-ingest-followed"),
     ),
     Switch(
         "30-pending",
@@ -78,14 +79,14 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "a batch is taken whether it is in or not",
         (Patch(ingests, "committed_batch", ingest_instead.no_batch),),
         {**_INGESTED, "faults": 1.5},
-        within=100,
+        within=150,
     ),
     Switch(
         "22-replaced",
         "22",
         "an ingest replaces what is in SSTs, whatever is in the log",
         (Patch(manage, "_base", ingest_instead.base_without_log),),
-        within=120,
+        within=250,
         stage=life_scenario("life", "what a switch runs", **_LIFE),
     ),
     Switch(
@@ -93,7 +94,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30",
         "the tasks of an ingest that replaces delete nothing",
         (Patch(sst_writer, "over_deletes", ingest_instead.only_rows),),
-        within=120,
+        within=150,
         stage=_REPLACING,
     ),
     Switch(
@@ -101,7 +102,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30",
         "the driver of an ingest that replaces deletes nothing",
         (Patch(sst_writer, "gaps", ingest_instead.no_gaps),),
-        within=60,
+        within=150,
         stage=_REPLACING,
     ),
 )

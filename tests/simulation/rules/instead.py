@@ -183,6 +183,16 @@ def pass_without_floor(self: PassFences, state: ManifestState) -> ManifestState 
     return None if passed is None else replace(passed, log_floor=state.log_floor)
 
 
+def pass_whoever_writes(self: PassFences, state: ManifestState) -> ManifestState | None:
+    """Rule 9: the log's start moves whoever has claimed since."""
+    return _pass_fences(replace(self, token=state.writer_token), state)
+
+
+async def settle_unpinned(self: Writer) -> None:
+    """Next to it: an opening ends without a commit that asks whose the epoch is."""
+    self.adopt(self.state)
+
+
 # ---- the epoch-prefixed log
 
 

@@ -83,7 +83,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
             Patch(collecting, "with_floor", life_instead.with_any_floor),
             Patch(Collect, "apply", life_instead.collect_over_compactions),
         ),
-        within=60,
+        within=100,
         stage=_life(**_COLLECTED, compactors=2, sst_bytes=150),
     ),
     Switch(
@@ -91,7 +91,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "25",
         "a collector gives compactions up without taking the role from their compactor",
         (Patch(collection, "evicted", life_instead.evict_without_the_role),),
-        within=20,
+        within=80,
         stage=_life(**_COLLECTED, compactors=1, sst_bytes=150, stalled_ms=1),
     ),
     Switch(
@@ -99,7 +99,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "§9",
         "tombstones end above the bottom",
         (Patch(Merge, "__init__", life_instead.always_bottom),),
-        within=60,
+        within=150,
         stage=_life(**_COMPACTED, rounds=16),
     ),
     Switch(
@@ -148,7 +148,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "22",
         "collectors do not keep the log of checkpoints",
         (Patch(judging, "held_log", life_instead.holds_nothing),),
-        within=20,
+        within=80,
         stage=_life(**_COLLECTED, **_COMPACTED, keepers=2),
     ),
     Switch(
@@ -156,15 +156,15 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "22",
         "a checkpoint's log ends at the largest name listed",
         (Patch(admin, "find_extent", life_instead.largest_listed),),
-        within=100,
-        stage=_life(keepers=2, parallelism=4, tasks=4, delayed=0.3, l0_flushes=0.05, l0_rows=1000),
+        within=40,
+        stage=_SCRIPTS["gap-under-a-checkpoint"],
     ),
     Switch(
         "gc-abandoned",
         "§8",
         "collectors leave clones that nobody goes on making",
         (Patch(ClonesOfOne, "end_abandoned", life_instead.nobody_abandoned),),
-        within=100,
+        within=400,
         stage=_life(**_COLLECTED, cloners=2, clones=2, impatient=True),
     ),
     Switch(
@@ -172,7 +172,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "25",
         "an L0 SST is added though it was begun below sst_floor",
         (Patch(AddL0, "apply", life_instead.add_l0_below_floor),),
-        within=60,
+        within=150,
         stage=_life(**_COLLECTED, **_COMPACTED, delayed=0.2),
     ),
     Switch(
@@ -199,7 +199,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
             Patch(make, "_pin", life_instead.pin_later),
             Patch(make, "_still_pinned", life_instead.pin_now),
         ),
-        within=60,
+        within=250,
         stage=_life(**_COLLECTED, **_COMPACTED, cloners=2, clones=1, delayed=0.2),
     ),
     Switch(

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from slate_async.clone.register import ensure_register
+from slate_async.clone.site import Site
 from slate_async.manifest.mirroring import ShowMirrored
-from slate_async.manifest.state import ManifestState
+from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.mirror import make
 from slate_async.mirror.copy import SstCopier
+from slate_async.mirror.logged import Logged, write_tables
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
+from tests.simulation.scenarios.life.tails import TAILS
 from tests.simulation.scenarios.protocol import Scenario
 
 _copy_all = SstCopier.copy_all
 _apply = ShowMirrored.apply
+_SCRIPTS = {scenario.name.removeprefix("script-"): scenario for scenario in TAILS}
 
 
 async def copy_slowly(self: SstCopier, ssts: Any) -> Any:
@@ -27,6 +33,17 @@ async def copy_slowly(self: SstCopier, ssts: Any) -> Any:
 def show_whatever_was_collected(self: ShowMirrored, state: ManifestState) -> ManifestState | None:
     """Rules 25 and 26: what was copied, or found there, is taken to be there still."""
     return _apply(replace(self, base_version=state.sst_floor, kept=frozenset()), state)
+
+
+async def no_register(*_: object) -> None:
+    """The register is made when it is known what it is to say."""
+
+
+async def write_and_register(logged: Logged, target: Site, base: int) -> list[SstRef]:
+    """What it says is of the checkpoint that is mirrored, which may never be shown."""
+    rows = await write_tables(logged, target, base)
+    await ensure_register(target, logged.state)
+    return rows
 
 
 SLOW = Patch(SstCopier, "copy_all", copy_slowly)
@@ -67,8 +84,16 @@ MIRROR_SWITCHES: Sequence[Switch] = (
         "25, 26",
         "a mirror shows what was copied, whether a collector took it since or not",
         (Patch(ShowMirrored, "apply", show_whatever_was_collected),),
-        within=30,
+        within=80,
         stage=_mirrors(),
         behind=(SLOW,),
+    ),
+    Switch(
+        "mirror-register",
+        "16",
+        "the register of a mirror is made of the checkpoint that is mirrored, right before that is shown",
+        (Patch(make, "ensure_register", no_register), Patch(make, "write_tables", write_and_register)),
+        within=20,
+        stage=_SCRIPTS["mirror-begun-again"],
     ),
 )

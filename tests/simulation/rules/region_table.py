@@ -54,7 +54,7 @@ REGION_SWITCHES: Sequence[Switch] = (
         "R23",
         "the note of where a database is created is put without a condition",
         (Patch(DynamoBodies, "_leave_note", overwrite_note),),
-        within=30,
+        within=60,
         stage=_CREATED,
     ),
 )

@@ -40,7 +40,7 @@ STANDBY_SWITCHES: Sequence[Switch] = (
         "beats",
         "a standby counts time in which it did not look",
         (Patch(WriterLiveness, "_missed_a_look", sees_without_looking),),
-        within=10,
+        within=20,
         stage=_SLEPT,
     ),
     Switch(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from metastores.bodies import ObjectBodies
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
+from slate_async.compaction.resident import Resident
 from slate_async.log.contiguous import ContiguousLog
 from slate_async.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.log.recovery import ContiguousWalk
@@ -82,7 +83,7 @@ SWITCHES: Sequence[Switch] = (
         "an L0 flush is applied without looking at the epoch or at where the log starts",
         (Patch(AddL0, "apply", instead.add_l0_again),),
         {**WAL, **ROUGH, **MOVING, **COMPACTED},
-        within=100,
+        within=120,
     ),
     Switch(
         "2-unasserted",
@@ -90,7 +91,7 @@ SWITCHES: Sequence[Switch] = (
         "the same, the manifest's own assertions off as well",
         (Patch(AddL0, "apply", instead.add_l0_again),),
         {**WAL, **ROUGH, **MOVING, **COMPACTED},
-        within=200,
+        within=750,
         behind=(UNASSERTED,),
     ),
     Switch(
@@ -99,7 +100,7 @@ SWITCHES: Sequence[Switch] = (
         "a committer does not read the deletion boundary after its put",
         (Patch(PutIfAbsentMetaStore, "_boundary_allows", instead.allowed),),
         stage=COLLECTED_PUT_IF_ABSENT,
-        within=100,
+        within=250,
     ),
     Switch(
         "5-probe",
@@ -150,25 +151,24 @@ SWITCHES: Sequence[Switch] = (
         "9",
         "the head read after fencing is not asked where the log starts",
         (Patch(ContiguousLog, "_replay_still_holds", instead.always),),
-        {**CONTIGUOUS, **ROUGH, **SLEEPY, "wal": False, **COMPACTED, **COLLECTED},
-        within=500,
-        behind=(GAPS,),
+        within=20,
+        stage=_SCRIPTS["fence-below-the-log"],
     ),
     Switch(
         "10-narrow",
         "10",
         "a take-over fences one id",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
-        {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
-        within=300,
+        within=40,
+        stage=_SCRIPTS["stuck-put"],
     ),
     Switch(
         "10-narrow-blind",
         "10",
         "a take-over fences one id, and a live writer takes an older one's object at its id for its own",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
-        {**WAL, **ROUGH, **PARALLEL, **MOVING, **COLLECTED},
-        within=300,
+        within=40,
+        stage=_SCRIPTS["stuck-put"],
         behind=(Patch(ContiguousLog, "write", instead.taken_for_own),),
     ),
     Switch(
@@ -176,8 +176,8 @@ SWITCHES: Sequence[Switch] = (
         "10",
         "a writer sends ids further ahead of the lowest unresolved one than it claimed",
         (Patch(FlushWindow, "has_room", property(instead.room_for_parallelism)),),
-        {**WAL, **ROUGH, **PARALLEL},
-        within=200,
+        within=40,
+        stage=_SCRIPTS["stuck-put"],
     ),
     Switch(
         "11-fences",
@@ -192,15 +192,25 @@ SWITCHES: Sequence[Switch] = (
         "11",
         "fences go once the log's start has moved past them",
         (Patch(actors, "is_fence", instead.never),),
-        within=10,
+        within=20,
         stage=_SCRIPTS["passed-windows"],
+    ),
+    Switch(
+        "9-passed",
+        "9",
+        "an opening moves the log's start past fences whoever has claimed since, and writes, whoever the writer is",
+        (Patch(PassFences, "apply", instead.pass_whoever_writes),),
+        within=20,
+        stage=_SCRIPTS["passed-overtaken"],
+        behind=(Patch(Writer, "settle", instead.settle_unpinned), Patch(Resident, "_check_writer", instead.unchecked)),
+        hidden=True,
     ),
     Switch(
         "12-passed",
         "12",
         "an opening that moves the log's start past fences leaves log_floor, and fences one id",
         (Patch(PassFences, "apply", instead.pass_without_floor),),
-        within=40,
+        within=60,
         stage=_SCRIPTS["passed-narrowly"],
         behind=(Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         hidden=True,
@@ -224,7 +234,7 @@ SWITCHES: Sequence[Switch] = (
             "crashes": 0.5,
             **FOLLOWED,
         },
-        within=150,
+        within=300,
     ),
     Switch(
         "12-floor-from-claim",
@@ -277,7 +287,7 @@ SWITCHES: Sequence[Switch] = (
         "a lower epoch takes the register from a higher one",
         (Patch(EpochPrefixedLog, "_try_to_take", instead.take_register_downwards),),
         {**EPOCHS, **ROUGH},
-        within=50,
+        within=100,
     ),
     Switch(
         "16-order",
@@ -288,7 +298,7 @@ SWITCHES: Sequence[Switch] = (
             Patch(EpochPrefixedLog, "take_over", instead.register_first),
         ),
         {**EPOCHS, **ROUGH, "crashes": 0.7},
-        within=100,
+        within=250,
     ),
     Switch(
         "16-start",
@@ -349,7 +359,7 @@ SWITCHES: Sequence[Switch] = (
         "21",
         "a replay stands although the compactor has moved the log's start meanwhile",
         (Patch(ContiguousLog, "_replay_still_holds", instead.fence_counts),),
-        within=20,
+        within=40,
         stage=_SCRIPTS["stale-ids"],
     ),
     Switch(
@@ -380,7 +390,7 @@ SWITCHES: Sequence[Switch] = (
         "time to live",
         "a row's life begins with the last write time, however far that is ahead of the writer's clock",
         (Patch(Intake, "_life_start", instead.life_from_last_write),),
-        within=5,
+        within=10,
         stage=_SCRIPTS["clock-jumped"],
     ),
     Switch(
@@ -392,7 +402,7 @@ SWITCHES: Sequence[Switch] = (
             Patch(LogFlusher, "_resolve", instead.resolve_out_of_order),
         ),
         {**ROUGH, **PARALLEL, "ack": "committed"},
-        within=100,
+        within=150,
     ),
     Switch(
         "probe-no-keep",

@@ -69,6 +69,15 @@ class Ingester:
         write.ingested = True
         return write
 
+    async def run(self, write: Write, job_id: str) -> IngestInfo:
+        """The whole job, and the wait until a writer has admitted it."""
+        node, handle = self._node, self._handle
+        clock, settings = node.runtime.clock, self._site.params.settings(node.rng, None)
+        spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
+        assert spec is not None
+        await commit(handle.driver, clock, spec, await self._make(spec, write))
+        return await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+
     async def _attempt(self, write: Write, job_id: str, batch: tuple[str, int] | None) -> IngestInfo | None:
         """Make, commit and wait; ``None`` if it is left where it is."""
         site, node, handle = self._site, self._node, self._handle

@@ -9,6 +9,7 @@ from slate_async.format.header import HEADER_BYTES
 from slate_async.log.names import PREFIX, contiguous_key, parse_contiguous
 from slate_async.write.l0_flusher import LONG_LOG
 from tests.simulation.checkers import Violation
+from tests.simulation.history import Kind
 from tests.simulation.scenarios.engine import actors
 from tests.simulation.scenarios.engine.compactor import Compactor
 from tests.simulation.scenarios.engine.stage import Stage, scripted
@@ -71,6 +72,7 @@ async def passed_narrowly(stage: Stage) -> None:
         stage.begin(zombie.node, zombie.write())
     await stuck.caught()
     await asyncio.sleep(SOON_SECONDS)
+    await zombie.node.run(zombie.look(Kind.MEMORY))  # what it wrote first must not be lost alone
     for _ in range(3):
         await _idle_opening(stage)
     stuck.release()
@@ -103,6 +105,33 @@ async def passed_late(stage: Stage) -> None:
     listing.release()
     await third.node.join(opening)
     await sleeper.node.join(sleeping)
+
+
+async def passed_overtaken(stage: Stage) -> None:
+    """Another opener claims before one that has fenced moves the log's start; that one goes on, and would write."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, 2)
+    await _empty_log(stage, owner)
+    await owner.node.run(owner.close())
+    await _idle_opening(stage)
+    overtaken = stage.session("overtaken")
+    fence = stage.hold(overtaken.node, "put-create", PREFIX)
+    going_on = stage.begin(overtaken.node, _open_and_write(overtaken, stage.rng.randint(1, 3)))
+    await fence.caught()
+    commit = stage.hold(overtaken.node, "manifest-commit")
+    fence.release()
+    await commit.caught()
+    newest = stage.session("newest")
+    claim = stage.hold(newest.node, "manifest-commit")
+    opening = stage.begin(newest.node, _opened(newest))
+    await claim.caught()
+    listing = stage.hold(newest.node, "list", PREFIX)
+    claim.release()
+    await listing.caught()
+    commit.release()
+    await overtaken.node.join(going_on)
+    listing.release()
+    await newest.node.join(opening)
 
 
 async def passed_with_rows(stage: Stage) -> None:
@@ -141,6 +170,13 @@ def _first_put(stage: Stage, zombie: Session) -> Hold:
 
 async def _opened(session: Session) -> None:
     await session.open()
+
+
+async def _open_and_write(session: Session, times: int) -> None:
+    if await session.open():
+        for _ in range(times):
+            await session.write()
+        await session.db.flush()
 
 
 async def _idle_opening(stage: Stage) -> int:
@@ -189,5 +225,6 @@ PASSED_SCRIPTS: Sequence[Scenario] = (
     scripted("passed-windows", passed_windows, **STAGED),
     scripted("passed-narrowly", passed_narrowly, **STAGED),
     scripted("passed-late", passed_late, **STAGED),
+    scripted("passed-overtaken", passed_overtaken, **STAGED),
     scripted("passed-with-rows", passed_with_rows, wal=False, **STAGED),
 )

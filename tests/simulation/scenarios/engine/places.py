@@ -22,7 +22,6 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
-from slate_async.verify.report import VerifyReport
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
@@ -64,7 +63,7 @@ async def lost_place_of_a_verification(stage: Stage) -> None:
     site = Unmounted(**{name: getattr(stage.site, name) for name in SITE_FIELDS}, looks=0)
     node = stage.world.node("verifier")
 
-    async def verify() -> VerifyReport:
+    async def verify() -> slate.VerifyReport:
         store, factory, settings = site.store(node), site.factory(node), site.params.settings(node.rng, None)
         async with slate.open_admin(
             store, name=site.name, metastore=factory, settings=settings, runtime=node.runtime

@@ -69,6 +69,30 @@ async def behind_a_stale_fence(
         await look()
 
 
+async def fence_below_the_log(stage: Stage) -> None:
+    """The fence of the newest claim lands at an id that was compacted and collected; its owner writes behind it."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    compactor = await _compactor(stage, "compactor")
+    sleeper = stage.session("sleeper")
+    fence = stage.hold(sleeper.node, "put-create", PREFIX)
+    opening = stage.begin(sleeper.node, _open_and_write(sleeper))
+    key = await fence.caught()
+    stale = parse_contiguous(key[key.index(PREFIX) :])
+    await stage.write(owner, stage.rng.randint(2, 5))
+    await _compact_past(stage, compactor, stale)
+    await stage.write(owner, stage.rng.randint(1, 3))
+    await stage.collect(*map(contiguous_key, range(stale, (await stage.head()).log_start)))
+    fence.release()
+    await sleeper.node.join(opening)
+
+
+async def _open_and_write(session: Session) -> None:
+    if await session.open():
+        await session.write()
+        await session.db.flush()
+
+
 async def stale_compactor(stage: Stage) -> None:
     """The same under a compactor that reads while another one takes over, compacts and has the log collected."""
     owner = await stage.writer("owner")
@@ -106,6 +130,23 @@ async def deleted_under_an_opener(stage: Stage) -> None:
     reading.release()
     await opener.node.join(opening)
     await stage.write(opener, 1)
+
+
+async def stuck_put(stage: Stage) -> None:
+    """A writer's put is on its way for long, others land behind it; another writer takes over, and writes there."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(0, 3))
+    stuck = stage.hold(owner.node, "put-create", contiguous_key(owner.db.status().log_end + 1))
+    for _ in range(stage.rng.randint(8, 12)):
+        stage.begin(owner.node, owner.write())
+        await asyncio.sleep(0.1)
+    await stuck.caught()
+    if stage.rng.random() < 0.5:
+        owner.node.crash()
+    successor = await stage.writer("successor")
+    await stage.write(successor, stage.rng.randint(2, 4))
+    stuck.release()
+    await asyncio.sleep(SOON_SECONDS)
 
 
 async def flush_ahead(stage: Stage) -> None:
@@ -196,9 +237,11 @@ EPOCHS = {"protocol": "epoch_prefixed"}
 
 SCRIPTS: Sequence[Scenario] = (
     scripted("stale-ids", stale_ids, **NO_WAL),
+    scripted("fence-below-the-log", fence_below_the_log, **NO_WAL),
     scripted("stale-compactor", stale_compactor, **NO_WAL),
     scripted("deleted-under-an-opener", deleted_under_an_opener, **NO_WAL),
     scripted("deleted-under-an-opener-epochs", deleted_under_an_opener, **EPOCHS, wal=False),
+    scripted("stuck-put", stuck_put, protocol="contiguous"),
     scripted("flush-ahead", flush_ahead, wal=True),
     scripted("flush-ahead-then-crash", flush_ahead_then_crash, **EPOCHS, wal=True),
     scripted("late-publish", late_publish, **EPOCHS, wal=True, metadata="server"),

@@ -8,11 +8,12 @@ from typing import Any
 
 import slate_async as slate
 from slate_async.errors import InvalidError
-from slate_async.log.names import PREFIX
+from slate_async.log.names import PREFIX, contiguous_key
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.ingester import Ingester
 from tests.simulation.scenarios.engine.play import world_of
 from tests.simulation.scenarios.engine.rows import record_view
 from tests.simulation.scenarios.engine.scripts import NO_WAL, SOON_SECONDS, behind_a_stale_fence
@@ -20,6 +21,7 @@ from tests.simulation.scenarios.engine.stage import CALM, Stage, summary_of
 from tests.simulation.scenarios.life.consumed import Consumed, check_consumed
 from tests.simulation.scenarios.life.consumers import finish, pull
 from tests.simulation.scenarios.life.estate import Estate, rows_of
+from tests.simulation.scenarios.life.keepers import Keeper
 from tests.simulation.scenarios.life.params import draw_life
 from tests.simulation.scenarios.protocol import Scenario, Stats
 from tests.simulation.world import World
@@ -130,6 +132,69 @@ async def skipped_log(stage: LifeStage) -> None:
     await node.join(reading)
 
 
+async def ingest_followed(stage: LifeStage) -> None:
+    """A reader looks while it goes over to a manifest that has an ingest, and there are log rows that follow that."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    node, driver = stage.world.node("reader"), stage.world.node("driver")
+    ingester = Ingester(stage.site, driver)
+
+    async def ingest() -> None:
+        write = ingester.begin()
+        info = await ingester.run(write, f"ingest/{write.id}")
+        write.seq = info.seq
+        stage.site.history.ack(write)
+
+    async def look(reader: slate.DbReader) -> None:
+        record_view(stage.site.history, node.name, Kind.DURABLE, await rows_of(reader))
+
+    async def read() -> None:
+        async with stage.estate.reader(node, stage.site) as reader:
+            await reader.refresh()
+            opened.set()
+            await admitted.wait()
+            pin = stage.hold(node, "manifest-commit")
+            refreshing = asyncio.ensure_future(reader.refresh())
+            await pin.caught()
+            await look(reader)
+            pin.release()
+            await refreshing
+            await look(reader)
+
+    opened, admitted = asyncio.Event(), asyncio.Event()
+    reading = node.spawn(read())
+    await opened.wait()
+    ingesting = driver.spawn(ingest())
+    while not ingesting.done():
+        await owner.node.run(owner.db.confirm())  # it finds what waits for it
+        await asyncio.sleep(SOON_SECONDS)
+    await driver.join(ingesting)
+    await stage.write(owner, stage.rng.randint(1, 4))
+    admitted.set()
+    await node.join(reading)
+
+
+async def gap_under_a_checkpoint(stage: LifeStage) -> None:
+    """A checkpoint is made and read while a log object is on its way behind which others have landed."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(0, 3))
+    stuck = stage.hold(owner.node, "put-create", contiguous_key(owner.db.status().log_end + 1))
+    for _ in range(6):
+        stage.begin(owner.node, owner.write())
+    await stuck.caught()
+    await asyncio.sleep(SOON_SECONDS)
+    node = stage.world.node("keeper")
+    keeper = Keeper(stage.estate, stage.site, node)
+    await node.run(keeper.create())
+    if crashes := stage.rng.random() < 0.5:
+        owner.node.crash()
+    stuck.release()
+    await asyncio.sleep(SOON_SECONDS)
+    if crashes:
+        await stage.write(await stage.writer("successor"), stage.rng.randint(1, 3))
+    await node.run(keeper.read())
+
+
 async def copied_checkpoint(stage: LifeStage) -> None:
     """A checkpoint goes, and its version is collected, while another one is made of it."""
     owner = await stage.writer("owner")
@@ -219,6 +284,8 @@ LIFE_SCRIPTS: Sequence[Scenario] = (
     scripted("stale-ids-reader", stale_ids, by_hand=True, **NO_WAL),
     scripted("stale-ids-feed", stale_ids_feed, by_hand=True, **NO_WAL),
     scripted("skipped-log", skipped_log, wal=False),
+    scripted("gap-under-a-checkpoint", gap_under_a_checkpoint, protocol="contiguous"),
+    scripted("ingest-followed", ingest_followed, metadata="server"),
     scripted("copied-checkpoint", copied_checkpoint, metadata="server"),
     scripted("remade", remade, protocol="contiguous"),
 )

@@ -13,6 +13,8 @@ from tests.simulation.scenarios.engine.site import Handle, Site
 from tests.simulation.scenarios.engine.stage import NO_POLLS_MS
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life.estate import Rows, lasting, rows_of
+from tests.simulation.scenarios.life.keepers import Keeper
+from tests.simulation.scenarios.life.mirrorers import mirror_one
 from tests.simulation.scenarios.life.scripts import LifeStage, scripted
 from tests.simulation.scenarios.protocol import Scenario
 
@@ -115,6 +117,37 @@ async def lost_tail_of_a_mirror(stage: LifeStage) -> None:
     await stage.write(first, stage.rng.randint(1, 4))
     first.node.crash()  # closing may leave nothing in the log
     await _refused_and_nobody_fenced(stage, target, writes=stage.rng.randint(0, 2))
+
+
+async def mirror_begun_again(stage: LifeStage) -> None:
+    """Who mirrors a checkpoint dies between the register and the manifest; another one mirrors an older checkpoint."""
+    owner = await stage.writer("owner")
+    await stage.write(owner, stage.rng.randint(1, 3))
+    keeper = Keeper(stage.estate, stage.site, stage.world.node("keeper"))
+    older = await stage.world.node("older").run(keeper.create())
+    if stage.rng.random() < 0.5:
+        await owner.node.run(owner.flush_l0())
+    await stage.write(owner, stage.rng.randint(1, 4))
+    newer = await stage.world.node("newer").run(keeper.create())
+    first, second = stage.world.node("mirrorer1"), stage.world.node("mirrorer2")
+    register = stage.hold(first, "register-cas")
+    first.spawn(mirror_one(stage.estate, first, newer))
+    await register.caught()
+    commit = stage.hold(first, "manifest-commit")
+    register.release()
+    await commit.caught()
+    first.crash()
+    target = stage.estate.mirrors[0]
+    if not await second.run(mirror_one(stage.estate, second, older)):
+        raise Violation("stuck", f"{target.name} could not be made to show an older checkpoint")
+    if (rows := await _rows(stage, target)) != lasting(older.rows or []):
+        raise Violation("mirror", f"{target.name} holds {rows}, the checkpoint {older.rows}")
+    heir = await _writer(stage, target, "heir")
+    await heir.node.run(heir.db.put(b"after", b"v"))
+    await heir.node.run(heir.close())
+    if [row for row in await _rows(stage, target) if row[0] != b"after"] != rows:
+        raise Violation("mirror", f"{target.name} held {rows}, and holds {await _rows(stage, target)}")
+    commit.release()
 
 
 async def _known_log(stage: LifeStage) -> Session:
@@ -235,5 +268,13 @@ TAILS: Sequence[Scenario] = (
     scripted("flushed-under-a-verification", flushed_under_a_verification, wal=True, protocol="contiguous"),
     scripted("compacted-under-a-verification", flushed_under_a_verification, wal=False, protocol="contiguous"),
     scripted("lost-tail-of-a-clone", lost_tail_of_a_clone, by_hand=True),
+    scripted(
+        "mirror-begun-again",
+        mirror_begun_again,
+        by_hand=True,
+        protocol="epoch_prefixed",
+        metadata="server",
+        mirrorers=1,
+    ),
     scripted("lost-tail-of-a-mirror", lost_tail_of_a_mirror, by_hand=True, mirrorers=1),
 )
