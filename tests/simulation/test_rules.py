@@ -39,15 +39,26 @@ ALL_SWITCHES = (
 )
 
 
-@pytest.mark.timeout(300)
+MISTAKES = {error.__name__ for error in (TypeError, AttributeError, NameError, ImportError)}
+"""What a stand-in raises that was left behind when what it stands in for changed."""
+OFTEN = 3
+"""Any change of the engine moves what is noticed with which seed: so many seeds leave room for that."""
+
+
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("switch", ALL_SWITCHES, ids=lambda switch: switch.name)
-def test_a_rule_switched_off_is_caught(switch: Switch) -> None:
+def test_a_rule_switched_off_is_caught(switch: Switch, full: bool) -> None:
+    noticed: list[int] = []
     for seed in range(switch.within):
-        if run_seed(f"rule-{switch.name}", seed).failed:
+        result = run_seed(f"rule-{switch.name}", seed)
+        assert result.kind not in MISTAKES, f"seed {seed}: not the rule is noticed but its stand-in: {result.message}"
+        if result.failed:
             control = run_seed(f"on-{switch.name}", seed)
             assert not control.failed, f"seed {seed} fails with the rule on, too: {control.message}"
-            return
-    pytest.fail(f"rule {switch.rule} off ({switch.broken}): nobody noticed in {switch.within} seeds")
+            noticed.append(seed)
+            if len(noticed) == (OFTEN if full else 1):
+                return
+    pytest.fail(f"rule {switch.rule} off ({switch.broken}): {noticed} of {switch.within} seeds noticed")
 
 
 @pytest.mark.parametrize("switch", [one for one in SWITCHES if one.hidden], ids=lambda switch: switch.name)

@@ -164,8 +164,8 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "§8",
         "collectors leave clones that nobody goes on making",
         (Patch(ClonesOfOne, "end_abandoned", life_instead.nobody_abandoned),),
-        within=400,
-        stage=_life(**_COLLECTED, cloners=2, clones=2, impatient=True),
+        within=200,
+        stage=_life(**_COLLECTED, cloners=3, clones=2, impatient=True),
     ),
     Switch(
         "25-floor",

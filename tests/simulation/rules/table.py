@@ -39,6 +39,7 @@ WAL = {**CONTIGUOUS, "wal": True}
 EPOCHS = {"protocol": "epoch_prefixed", "ack": "committed", "create_by_writers": False}
 ROUGH = {"faults": 1.0, "freezes": 0.6, "crashes": 0.3, "writers": 4, "lives": 2, "active_seconds": 5.0, "rounds": 16}
 MOVING = {"l0_rows": 4, "l0_flushes": 0.3}
+SWIFT = {"compactors": 2, "l0_flushes": 0.5, "faults": 1.5, "crashes": 0.0, "freezes": 0.2}
 COLLECTED = {"log_collectors": 2}
 FOLLOWED = {"followers": 2}
 COMPACTED = {"compactors": 1}
@@ -90,8 +91,8 @@ SWITCHES: Sequence[Switch] = (
         "2",
         "the same, the manifest's own assertions off as well",
         (Patch(AddL0, "apply", instead.add_l0_again),),
-        {**WAL, **ROUGH, **MOVING, **COMPACTED},
-        within=750,
+        {**WAL, **ROUGH, **MOVING, **SWIFT},
+        within=500,
         behind=(UNASSERTED,),
     ),
     Switch(
