@@ -48,7 +48,7 @@ STANDBY_SWITCHES: Sequence[Switch] = (
         "beats",
         "a standby counts time in which the store did not answer it",
         (Patch(WriterLiveness, "_missed_a_look", sees_without_looking),),
-        within=60,
+        within=300,
         stage=_OUTAGE,
     ),
 )
