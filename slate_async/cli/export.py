@@ -1,6 +1,7 @@
 """``export``: rows into a file of CSV, JSON Lines or Parquet, which `load` and `ingest` take again.
 
-Invariant: the file named is there whole or not at all: rows go to one beside it, which takes its place at the end.
+Invariant: a plain file that is named is there whole or not at all: rows go to one beside it, which takes its place at
+the end.
 """
 
 from __future__ import annotations
@@ -97,14 +98,16 @@ async def export(session: Session, job: ExportJob) -> int:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Path]:
-    """Where to write; in the place of ``file`` once that went well."""
-    if file == DASH:
+    """Where to write; in the place of ``file`` once that went well. A link stays one; what is no plain file, such as
+    a device or a pipe, is written to as it is."""
+    if file == DASH or (file.exists() and not file.is_file()):
         yield file
         return
-    part = file.with_name(file.name + ".part")
+    target = file.resolve()
+    part = target.with_name(target.name + ".part")
     try:
         yield part
-        os.replace(part, file)
+        os.replace(part, target)
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)

@@ -63,16 +63,16 @@ async def refuse_foreign(store: ObjectStore, name: str) -> None:
     found = await read_marker(store)
     if found is not None:
         raise ConfigError(
-            f"{name} is the place of database {found.marker.database_id}, whose manifest is kept elsewhere: name the"
-            " metastore it was made with (metastore=...), or choose an empty path"
+            f"{name} is the place of database {found.marker.database_id}, whose manifest is kept elsewhere: name its"
+            " metastore (metastore=...) and open it by its own URL, or choose an empty path"
         )
     looked = 0
     async for info in store.list(""):
         leftover = info.key == ELSEWHERE or body_ref(info.key) is not None or info.key.startswith("gc/")
         if OURS.match(info.key) and not leftover:
             raise ConfigError(
-                f"{name} holds {info.key!r} but its manifest is not there: name the metastore it was made with"
-                " (metastore=...), or choose an empty path"
+                f"{name} holds {info.key!r} but its manifest is not there: name its metastore (metastore=...), or"
+                " choose an empty path"
             )
         if not OURS.match(info.key) and not NESTED.match(info.key):
             raise InvalidError(f"{name} holds {info.key!r}, which is not a database's; choose an empty path")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -90,6 +91,24 @@ def test_a_file_that_cannot_be_written_is_named(slate: Run, path: str, tmp_path:
             refused = slate("export", str(file), "--format", form, path=path)
             assert (refused.code, f"{file}" in refused.err, said in refused.err) == (2, True, True), refused.err
             assert ".part" not in refused.err
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_what_is_no_plain_file_is_written_to_and_not_replaced(slate: Run, path: str, tmp_path: Path, form: str) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    assert slate("export", str(file), "--format", form, path=path).code == 0
+    whole = file.read_bytes()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_bytes)
+        assert slate("export", str(pipe), "--format", form, path=path).code == 0
+        assert read.result(60) == whole
+    assert pipe.is_fifo()
+    file.unlink()
+    link.symlink_to(file)
+    for _ in range(2):
+        assert slate("export", str(link), "--format", form, path=path).code == 0
+    assert (link.is_symlink(), file.read_bytes()) == (True, whole)
 
 
 def test_a_part_of_the_keys(slate: Run, path: str) -> None:
