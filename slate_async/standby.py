@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 
 from slate_async.errors import FencedError, UnavailableError
-from slate_async.liveness.observer import LOOKS_PER_BEAT, WriterLife, WriterLiveness
+from slate_async.liveness.observer import LOOKS_PER_BEAT, MISSED_BEATS, WriterLife, WriterLiveness
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import ManifestState
@@ -104,8 +104,12 @@ class _Watch:
         return min(poll_s, self._life.interval_ms / 1000 / LOOKS_PER_BEAT)
 
     def _note_waiting(self, life: WriterLife) -> None:
-        silent = "" if life.interval_ms is not None else ", which does not say that it lives: only its close is noticed"
-        logger.info("%s: standing by for writer epoch %d%s", self._place.name, life.epoch, silent)
+        when = (
+            ", which does not say that it lives: only its close is noticed"
+            if life.interval_ms is None
+            else f", until it closes or is silent for {MISSED_BEATS * life.interval_ms / 1000:g} s"
+        )
+        logger.warning("%s: standing by for writer epoch %d%s", self._place.name, life.epoch, when)
 
     async def _look(self, head: ManifestState) -> WriterLife:
         """What the head says; what the beats say, a few times for each."""
