@@ -29,6 +29,10 @@ MOST_SOURCES = 64
 MOST_READ = 8
 """So many blocks may be read in one step that this machine has at hand: a third of a millisecond."""
 
+SOURCES_PER_STEP = 4
+"""To give a turn after each source takes a tenth of a scan's time, and meanwhile its blocks may go from a small cache.
+"""
+
 REFILLS_AT_ONCE = 3
 MOST_REFILLS = 64
 """So often sources are asked again before a look is content with fewer rows; at once one block is read each time."""
@@ -91,13 +95,14 @@ def _unloaded(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[
 def _steps(
     look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
 ) -> Generator[None, None, FirstRows | None]:
-    """`first_rows` in steps of one source each, which may read `MOST_READ` blocks; ``at_once``: all together may read
+    """`first_rows` in steps of some sources each, which may read `MOST_READ` blocks; ``at_once``: all together may read
     little more."""
     view, max_seq, now_ms = look
     sources: tuple[Memtable | Run, ...] = (*view.memtables, *view.levels)
     if len(sources) > MOST_SOURCES:
         return None
-    shares, blocks = view.shares, MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ
+    shares = view.shares
+    blocks = MOST_READ // (max(1, len(view.levels)) if at_once else SOURCES_PER_STEP)
     filled: list[tuple[int, Stretch]] = []
     for number, source in enumerate(sources):
         stretch = source.first_rows(*span, shares.asked(number, count), max_seq, now_ms, reverse, whole, blocks)
@@ -105,7 +110,8 @@ def _steps(
             return None
         if stretch[0]:
             filled.append((number, stretch))
-        yield
+        if number % SOURCES_PER_STEP == SOURCES_PER_STEP - 1:
+            yield
     refills, blocks = (REFILLS_AT_ONCE, 1) if at_once else (MOST_REFILLS, MOST_READ)
     for refill in range(refills + 1):
         found, bound = _merged([stretch for _, stretch in filled], count, reverse)
