@@ -36,7 +36,6 @@ from slate_async.reopening import Reopening
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import CALLS_AMONG_OTHERS
 from slate_async.snapshot import Snapshot, ViewReads
 from slate_async.sst.reader import MissingError
 from slate_async.status import Status
@@ -140,7 +139,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             handle = await self._intake.row(key, value, kind, life_ms)
         if await_durable:
             await handle.durable()
-        elif not handle.seq % CALLS_AMONG_OTHERS and self._turns.due(handle.seq):
+        elif not handle.seq % self._turns.every and self._turns.overdue():
             await self._turns.give()
         return handle
 
@@ -232,10 +231,10 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             if found is NEEDS_IO:
                 return await self._get_stored(key, self._now(durable), durable)
             found = live_value(found, self._clock.now_ms())
-        if not reads % CALLS_AMONG_OTHERS:
+        if not reads % self._turns.every:
             if not reads % READS_PER_MARK:
                 view.mark(key)
-            if self._turns.due(reads):
+            if self._turns.overdue():
                 await self._turns.give()
                 self._check()
         return found

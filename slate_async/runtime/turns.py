@@ -28,23 +28,21 @@ MOST_LOOKS = 64
 class FairTurns:
     """Counts synchronous work of one loop. Not for use from several loops."""
 
-    __slots__ = ("_calls", "_clock", "_looks", "_since", "_waiting")
+    __slots__ = ("_calls", "_clock", "_looks", "_since", "_waiting", "every")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._calls = 0
         self._looks = 0
         self._waiting = 0
+        self.every = CALLS_PER_LOOK
+        """How often `spent` looks at the clock; for who counts calls by itself, and then asks `overdue`."""
         self._since = clock.monotonic()
 
     def spent(self) -> bool:
         """Whether the caller should `await give` now. Cheap; call it once per operation."""
         self._calls += 1
-        return not self._calls % CALLS_AMONG_OTHERS and self.due(self._calls)
-
-    def due(self, calls: int) -> bool:
-        """As `spent`, for who counts calls by itself: to be asked on every `CALLS_AMONG_OTHERS`-th, with its number."""
-        return (self._waiting > 0 or not calls % CALLS_PER_LOOK) and self.overdue()
+        return not self._calls % self.every and self.overdue()
 
     def overdue(self) -> bool:
         """As `spent`, looking at the clock on every call: for steps of many operations each."""
@@ -58,9 +56,12 @@ class FairTurns:
     async def give(self) -> None:
         """Let every other ready task run once, then start a new budget."""
         self._waiting += 1
+        self.every = CALLS_AMONG_OTHERS
         try:
             await asyncio.sleep(0)
         finally:
             self._waiting -= 1
+            if not self._waiting:
+                self.every = CALLS_PER_LOOK
         self._looks = 0
         self._since = self._clock.monotonic()
