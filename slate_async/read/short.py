@@ -102,7 +102,7 @@ def _steps(
     if len(sources) > MOST_SOURCES:
         return None
     shares = view.shares
-    blocks = MOST_READ // (max(1, len(view.levels)) if at_once else SOURCES_PER_STEP)
+    blocks = MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ
     filled: list[tuple[int, Stretch]] = []
     for number, source in enumerate(sources):
         stretch = source.first_rows(*span, shares.asked(number, count), max_seq, now_ms, reverse, whole, blocks)

@@ -212,6 +212,9 @@ class BlockRows:
 
         Older versions of the last key may follow after them. Either one of these counts, or the key is left out and
         the stretch ends before it, and is asked for again."""
+        if not whole and self._raw.plain and self._raw.newest <= max_seq:  # the first row of each key
+            newest = dict(zip(reversed(keys), reversed(self._raw.values(low, low + len(keys))), strict=True))
+            return list(newest.items())[::-1], True, ended
         hits = self._raw.hits(low, low + len(keys))
         if self._seen_from <= max_seq:
             return list(zip(keys, hits, strict=True)), False, ended

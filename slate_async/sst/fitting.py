@@ -25,16 +25,24 @@ class TooLargeError(Exception):
 async def load_fitting(load: Callable[[list[int]], Awaitable[T]], numbers: list[int]) -> tuple[T, list[int]]:
     """What ``load`` gives for the first of the blocks ``numbers``, one at least, and the numbers that are left.
 
-    Those that do not fit are read again, which costs little: many bytes of few are highly compressed."""
-    try:
-        return await load(numbers), []
-    except TooLargeError as error:
-        sizes, most = error.sizes, error.most_bytes
-    fitting, nbytes = 0, 0
-    while fitting < len(numbers) and (not fitting or nbytes + sizes.get(numbers[fitting], 0) <= most):
-        nbytes += sizes.get(numbers[fitting], 0)
-        fitting += 1
-    return await load(numbers[:fitting]), numbers[fitting:]
+    Those that do not fit are read again, which costs little: many bytes of few are highly compressed. What may be
+    decoded may become less meanwhile, for others read, too; a single block always fits."""
+    count = len(numbers)
+    while True:
+        try:
+            return await load(numbers[:count]), numbers[count:]
+        except TooLargeError as error:
+            count = _fitting(error, numbers[: count - 1])
+
+
+def _fitting(error: TooLargeError, numbers: Sequence[int]) -> int:
+    """How many of ``numbers`` fit by what ``error`` says, one at least."""
+    nbytes = 0
+    for at, number in enumerate(numbers):
+        nbytes += error.sizes.get(number, 0)
+        if at and nbytes > error.most_bytes:
+            return at
+    return len(numbers)
 
 
 def raw_bytes_of(meta: SstMeta, numbers: Sequence[int], blocks: Sequence[StoredBlock], most_bytes: int) -> int:

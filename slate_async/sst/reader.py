@@ -226,19 +226,20 @@ class SstReader:
                 break
             if reverse and index.continues[number]:  # newer versions of its first key are in the block before
                 break
-            rows, left = block.for_scans(), count - len(pairs)
-            if reverse:
-                found = rows.last(start, end, left, max_seq, now_ms, whole, number == numbers.start, self._cache)
-            else:
-                found = rows.first(start, end, left, max_seq, now_ms, whole, number + 1 == numbers.stop, self._cache)
-            if found is None:
-                break
-            more, some_hide, ended = found
-            pairs, hides = pairs + more, hides or some_hide
-            if ended or (more and some_hide) or len(pairs) >= count:  # where some hide the block may have more
-                return pairs, hides, ended
-            if more:  # versions of the last key may go on in the next block
-                start, end = (start, more[-1][0]) if reverse else (more[-1][0] + b"\0", end)
+            rows = block.for_scans()
+            give, outermost = (rows.last, numbers.start) if reverse else (rows.first, numbers.stop - 1)
+            more, some_hide, ended = True, True, False
+            while more and some_hide:  # where some hide the block may have more
+                left = count - len(pairs)
+                found = give(start, end, left, max_seq, now_ms, whole, number == outermost, self._cache)
+                if found is None:
+                    return (pairs, hides, False) if pairs else None
+                more, some_hide, ended = found
+                pairs, hides = pairs + more, hides or some_hide
+                if ended or len(pairs) >= count:
+                    return pairs, hides, ended
+                if more:  # versions of the last key may go on, also in the next block
+                    start, end = (start, more[-1][0]) if reverse else (more[-1][0] + b"\0", end)
         else:
             return (pairs, hides, True) if pairs else NO_KEYS
         return (pairs, hides, False) if pairs else None
