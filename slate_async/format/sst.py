@@ -85,7 +85,7 @@ class EncodedSst:
     header: ObjectHeader
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class SstMeta:
     """All of an SST but its blocks. ``filter`` is ``None`` if it has none this release can use."""
 

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, cast
 from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
-from slate_async.read.many import load_tables
 from slate_async.read.shares import LEAST_ASKED
 from slate_async.read.sources import Run, TableSource
+from slate_async.read.together import together
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch
@@ -68,8 +68,11 @@ async def first_rows_in_turns(
         for _ in table.order_steps(limit):
             if turns.overdue():
                 await turns.give()
+    firsts = list(_firsts(view.levels, span, reverse))
     try:
-        await load_tables(list(_unloaded(view.levels, span, reverse)))
+        loads = [source.load() for source in firsts]
+        # held until all was asked: a small cache may have no room for all indexes
+        held = [await load for load in loads] if all(source.loaded for source in firsts) else await together(loads)
     except MissingError:
         return None  # streams ask again, and know what to do
     steps = _steps(look, span, count, reverse, whole, at_once=False)
@@ -77,19 +80,18 @@ async def first_rows_in_turns(
         try:
             next(steps)
         except StopIteration as ended:
+            del held
             return cast("FirstRows | None", ended.value)
         if turns.overdue():
             await turns.give()
 
 
-def _unloaded(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[TableSource]:
-    """What comes first in each level, where it is not loaded."""
+def _firsts(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[TableSource]:
+    """What comes first in each level."""
     for level in levels:
         numbers = level.within(*span)
         if numbers:
-            source = level.table(numbers[-1 if reverse else 0]).source
-            if not source.loaded:
-                yield source
+            yield level.table(numbers[-1 if reverse else 0]).source
 
 
 def _steps(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
+from weakref import ref
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.format.block import open_block, stored_raw_bytes
 from slate_async.format.block_parts import StoredBlock
 from slate_async.format.columns import Columns
-from slate_async.format.filter import Filter
 from slate_async.format.header import HEADER_BYTES, decode_header
 from slate_async.format.joined_blocks import decode_blocks
 from slate_async.format.raw_block import RawBlock
@@ -28,6 +28,7 @@ from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer
 from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.protocol import Offload
+from slate_async.sst.around import Around
 from slate_async.sst.cache import BlockCache
 from slate_async.sst.fitting import raw_bytes_of
 from slate_async.sst.loaded_block import LoadedBlock
@@ -55,16 +56,6 @@ class Override(NamedTuple):
     create_ms: int
 
 
-class Around(NamedTuple):
-    """Keys from ``start`` to ``end`` (exclusive) that one block alone may hold: the block, if it is cached, and the
-    filter of the SST, if it has one."""
-
-    start: bytes
-    end: bytes
-    block: LoadedBlock | None
-    filter: Filter | None
-
-
 class SstReader:
     """One SST of ``size`` bytes at ``key``. Belongs to one event loop; holds no connection.
 
@@ -73,6 +64,7 @@ class SstReader:
     __slots__ = (
         "_cache",
         "_database_id",
+        "_dropped",
         "_flights",
         "_global",
         "_meta",
@@ -118,14 +110,20 @@ class SstReader:
         self._meta_bytes = meta_bytes
         self._global = override
         self._meta: SstMeta | None = None
+        self._dropped: ref[SstMeta] | None = None
         self._owner = b""
         self._flights: SingleFlight | None = None
         self.nbytes = 0
         self.used = False
 
     def drop_index(self) -> None:
-        """See `slate_async.sst.cache.KeptIndex`. What reads at this moment has it still."""
+        """See `slate_async.sst.cache.KeptIndex`. Who reads now has it still, and so have others meanwhile."""
+        self._dropped = None if self._meta is None else ref(self._meta)
         self._meta = None
+
+    def _known(self) -> SstMeta | None:
+        """Index, filter and statistics, if they are in memory, or somebody still holds them."""
+        return self._meta or (None if self._dropped is None else self._dropped())
 
     @property
     def loaded(self) -> bool:
@@ -136,7 +134,7 @@ class SstReader:
         """Index, filter and statistics; read with one request (two if they are larger than thought) the first time.
 
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`; the next call tries again."""
-        meta = self._meta
+        meta = self._known()
         if meta is None:
             return await self._once(None, self._load)
         self.used = True
@@ -209,7 +207,7 @@ class SstReader:
         reading: int = 0,
     ) -> Stretch | None:
         """See `slate_async.read.sources.TableSource.first_rows`."""
-        meta = self._meta
+        meta = self._known()
         if meta is None:
             return None
         self.used = True

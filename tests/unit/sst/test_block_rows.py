@@ -197,3 +197,18 @@ def test_rows_of_blocks_with_several_versions_come_at_one_go(versions: list[int]
         return  # newer versions of its first key may be in the block before, which is left to streams
     assert found is not None
     assert found[0] == newest[: count if not reverse else len(found[0])]
+
+
+async def test_an_index_that_was_dropped_is_known_as_long_as_somebody_holds_it() -> None:
+    store = CountingStore()
+    reader = reader_of(store, sst_of([R(b"a", b"1"), R(b"b", b"2")]), cache=BlockCache(1 << 20))
+    held = await reader.load()
+    await reader.load_blocks([0], fill_cache=True)
+    reader.drop_index()
+    assert not reader.loaded
+    reads = [*store.reads]
+    assert await reader.load() is held
+    assert store.reads == reads
+    assert reader.first_rows(None, None, 1, MAX_SEQ, 0, False, False) == ([(b"a", b"1")], False, False)
+    del held
+    assert reader.first_rows(None, None, 1, MAX_SEQ, 0, False, False) is None
