@@ -226,8 +226,8 @@ class SstReader:
                 break
             rows = block.for_scans()
             give, outermost = (rows.last, numbers.start) if reverse else (rows.first, numbers.stop - 1)
-            more, some_hide, ended = True, True, False
-            while more and some_hide:  # where some hide the block may have more
+            rest = True
+            while rest:
                 left = count - len(pairs)
                 found = give(start, end, left, max_seq, now_ms, whole, number == outermost, self._cache)
                 if found is None:
@@ -238,6 +238,7 @@ class SstReader:
                     return pairs, hides, ended
                 if more:  # versions of the last key may go on, also in the next block
                     start, end = (start, more[-1][0]) if reverse else (more[-1][0] + b"\0", end)
+                rest = bool(more) and some_hide  # where some hide the block may have more
         else:
             return (pairs, hides, True) if pairs else NO_KEYS
         return (pairs, hides, False) if pairs else None
