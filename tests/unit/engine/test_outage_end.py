@@ -156,7 +156,7 @@ async def test_the_status_tells_of_ssts_that_cannot_be_read() -> None:
         assert (db.status().state, db.status().outage) == ("degraded", None)
         store.down = False
         assert await db.get(b"a") == b"1"
-        assert db.status().state == "open"
+        await until(lambda: db.status().state == "open", "it to be noticed")
 
 
 async def test_the_status_tells_of_ssts_that_cannot_be_written() -> None:
@@ -170,7 +170,7 @@ async def test_the_status_tells_of_ssts_that_cannot_be_written() -> None:
         assert (db.status().state, db.status().outage) == ("degraded", None)
         store.down = False
         await flushing
-        assert db.status().state == "open"
+        await until(lambda: db.status().state == "open", "it to be noticed")
 
 
 async def test_the_status_tells_of_beats_that_do_not_get_through() -> None:
