@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastores.names import CURRENT, ELSEWHERE, WRITER, body_key, boundary_version, manifest_key
+from metastores.names import CURRENT, ELSEWHERE, WRITER, body_key, body_ref, boundary_version, manifest_key
 from metastores.protocol import MetaStoreFactory, VersionRef
 from slate_async.errors import CorruptionError
 from slate_async.format.header import HEADER_BYTES
@@ -69,6 +69,9 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
         *(body_key(ref) for ref in versions),
     }
     for key, info in infos.items():
+        body = body_ref(key)
+        if body is not None and body.version > head.version:
+            continue  # of a commit that may be under way: garbage once the head is past it
         if key not in stays and boundary_version(key) is None and not is_live_log(info, head, register):
             left.append(key)
     return LiveSet(missing, left)
