@@ -285,11 +285,12 @@ def sort_rows(columns: Columns) -> Columns:
 
 
 def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
-    """Each row of ``parts`` by itself: keys in scan order, a key's versions newest first. Nothing is copied."""
+    """Each row of ``parts`` by itself: keys in scan order, a key's versions newest first. Nothing is copied. None says
+    from when on it is seen: the row before it may hide it."""
     places = [(key, part, row) for part in parts for row, key in enumerate(part.keys.to_pylist())]
     places.sort(key=lambda place: int(place[1].seqs[place[2]]), reverse=True)
     places.sort(key=lambda place: place[0], reverse=reverse)
-    return [part.slice(row, row + 1) for _, part, row in places]
+    return [replace(part.slice(row, row + 1), seen_from=None) for _, part, row in places]
 
 
 async def close_stream(stream: AsyncIterator[object]) -> None:

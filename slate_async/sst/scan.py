@@ -154,13 +154,16 @@ class BlockScan(AsyncIterator[Columns]):
         past_cache = self._hurried and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
         order = blocks[::-1] if self._reverse else blocks
         first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
-        shares, most_ahead = self._shares, self.read_ahead_bytes
+        shares, read_bytes, reads_ahead = self._shares, self.read_ahead_bytes, self._reads_ahead
 
         def most_bytes() -> int:  # without ``self``: a scan that is dropped ends at once
-            return min(most_ahead, shares.stored(meta))
+            return min(read_bytes, shares.stored(meta))
+
+        def most_ahead() -> int:
+            return shares.ahead(meta, reads_ahead)
 
         plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=most_bytes)
-        self._reads = _Reads(wanted.pieces if past_cache else wanted.by_block, plan, self._reads_ahead)
+        self._reads = _Reads(wanted.pieces if past_cache else wanted.by_block, plan, most_ahead)
         if self._hurried:
             self._reads.look_ahead()
         return self._reads
@@ -260,7 +263,7 @@ class _Reads:
     Unless told to `look_ahead`, nothing is read ahead before the second read: a scan that stops early pays for no more
     than it used. ``planned``: the last one is under way or done; ``done``: reads that came."""
 
-    def __init__(self, load: _Load, plan: Iterator[list[int]], most_ahead: int) -> None:
+    def __init__(self, load: _Load, plan: Iterator[list[int]], most_ahead: Callable[[], int]) -> None:
         self._load = load
         self._plan = plan
         self._most_ahead = most_ahead
@@ -293,7 +296,7 @@ class _Reads:
     def look_ahead(self) -> None:
         """Let as many reads be under way as may be, from now on."""
         self._eager = True
-        while len(self._ahead) < self._most_ahead and (numbers := self._next_planned()) is not None:
+        while len(self._ahead) < self._most_ahead() and (numbers := self._next_planned()) is not None:
             self._ahead.append(self._begin(numbers))
 
     def _begin(self, numbers: list[int]) -> asyncio.Task[_Read]:

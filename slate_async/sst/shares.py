@@ -37,8 +37,17 @@ class ReadShares:
     @property
     def nbytes(self) -> int:
         """What several blocks may hold that are decoded together now; one alone may hold more."""
-        share = self._budget.capacity_bytes // (READS_HELD * max(1, len(self._scans)))
-        return max(LEAST_BYTES, min(MOST_BYTES, share))
+        return max(LEAST_BYTES, min(MOST_BYTES, self._room))
+
+    @property
+    def _room(self) -> int:
+        return self._budget.capacity_bytes // (READS_HELD * max(1, len(self._scans)))
+
+    def ahead(self, meta: SstMeta, most: int) -> int:
+        """How many reads of that SST may be ahead of its consumer: ``most``, or none if its blocks are so large that a
+        scan has no memory for more than the one it needs."""
+        block_bytes = meta.stats.raw_block_bytes // max(1, len(meta.index))
+        return most if block_bytes <= max(LEAST_BYTES, self._room) else 0
 
     def stored(self, meta: SstMeta) -> int:
         """About as many stored bytes of that SST become so many."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.read import merge
 from tests.engine import START_MS, Kind, ManualClock, contents, memory_store, open_db
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])
@@ -20,6 +21,10 @@ async def settled(db: slate.Db, mode: str) -> None:
     """Have what was written in memory, in the log, or in an SST."""
     if mode != "memory":
         await db.flush(l0=mode == "l0")
+
+
+def pairs(batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
+    return list(zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True))
 
 
 async def fill(db: slate.Db, count: int) -> dict[bytes, bytes]:
@@ -116,6 +121,22 @@ async def test_scans_as_rows_and_as_arrow_batches(db: slate.Db, mode: str, rever
     table = pa.Table.from_batches(batches)
     assert list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected
     assert table["seq"].to_pylist() == [seqs[key] for key, _ in expected]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_scans_of_rows_too_large_to_join(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each SST alone shows all of its rows, so what hides a row is in another one, and comes in a round of its own."""
+    monkeypatch.setattr(merge, "MAX_JOINED_BYTES", 0)
+    async with open_db(memory_store(), compactor=False, block_cache_bytes=0) as db:
+        for value in (b"old", b"new"):
+            for key in (b"a", b"b", b"c"):
+                await db.put(key, value, await_durable=False)
+            await db.flush(l0=True)
+        await db.delete(b"b")
+        await db.flush(l0=True)
+        expected = [(b"a", b"new"), (b"c", b"new")]
+        found = [pair async for batch in db.scan(reverse=reverse).batches() for pair in pairs(batch)]
+        assert found == (expected[::-1] if reverse else expected)
 
 
 async def test_scan_arguments_are_checked(db: slate.Db) -> None:
