@@ -140,9 +140,14 @@ class Intake:
         if large:
             self._tables.freeze()
             return
-        nbytes += self._tables.uncut_bytes
-        if nbytes > MAX_BATCH_BYTES or nbytes + (rows + self._tables.uncut_rows) * STORED_ROW_BYTES > self._most_bytes:
+        decoded = self._uncut_decoded_bytes + nbytes + rows * STORED_ROW_BYTES
+        if nbytes + self._tables.uncut_bytes > MAX_BATCH_BYTES or decoded > self._most_bytes:
             self._tables.cut()
+
+    @property
+    def _uncut_decoded_bytes(self) -> int:
+        """What the rows that are in no segment yet take in the log object that they become, once that is decoded."""
+        return self._tables.uncut_bytes + self._tables.uncut_rows * STORED_ROW_BYTES
 
     def _empty_handle(self) -> WriteHandle:
         """The handle of a batch without rows: durable when everything before it is."""
@@ -228,9 +233,14 @@ class Intake:
 
     def _take_lease(self) -> None:
         """Lend the next rows what they may take before more than memory changes. Rows weigh more in it than in what
-        counts towards a cut, so the lease ends before."""
+        counts towards a cut, and than in a log object that is decoded, so the lease ends before."""
         tables = self._tables
-        room = min(self._admission.room, self._skip_bytes, tables.segment_bytes - tables.uncut_bytes - 1)
+        room = min(
+            self._admission.room,
+            self._skip_bytes,
+            tables.segment_bytes - tables.uncut_bytes - 1,
+            self._most_bytes - self._uncut_decoded_bytes,
+        )
         unawaited = self._flush_bytes - tables.pending_bytes - 1
         if unawaited >= 0:  # else the flusher waits for nothing but its window
             room = min(room, unawaited)

@@ -13,7 +13,7 @@ from slate_async.types import DELETE, MAX_SEQ, PUT
 from slate_async.write import intake
 from slate_async.write.admission import Admission
 from slate_async.write.batch import WriteBatch, rows_of
-from slate_async.write.intake import Intake
+from slate_async.write.intake import STORED_ROW_BYTES, Intake
 from slate_async.write.tables import Slot, TableSet
 
 ROW = 10 + ROW_OVERHEAD_BYTES
@@ -158,6 +158,22 @@ async def test_segments_are_cut_at_their_size() -> None:
             await bench.row(number)
     assert [segment.stop - segment.start for segment in bench.tables.queue] == [5, 5]
     assert [segment.group.writes for segment in bench.tables.queue] == [5, 5]
+
+
+async def test_rows_that_need_nothing_else_stay_within_what_a_log_object_may_take_decoded() -> None:
+    """Short rows take many times their bytes there."""
+    bench = Bench(room=10**6, most=1_000)
+    in_lease = 0
+    for number in range(100):
+        if bench.now(number):
+            in_lease += 1
+        else:
+            await bench.row(number)
+    bench.tables.cut()
+    rows = [segment.stop - segment.start for segment in bench.tables.queue]
+    assert in_lease > 50
+    assert sum(rows) == 100
+    assert max(rows) == 1_000 // (10 + STORED_ROW_BYTES)
 
 
 async def test_a_large_value_is_a_table_of_its_own() -> None:
