@@ -16,8 +16,16 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.format.block import ROW_OVERHEAD_BYTES, binary_buffers, decode_block, stored_raw_bytes
+from slate_async.format.block import (
+    ROW_OVERHEAD_BYTES,
+    TRAILER_BYTES,
+    binary_buffers,
+    decode_block,
+    stored_crc,
+    stored_raw_bytes,
+)
 from slate_async.format.block_encoding import encode_block
+from slate_async.format.block_parts import StoredBlock
 from slate_async.format.checksum import crc32c_of_parts
 from slate_async.format.columns import Columns, concat
 from slate_async.format.compression import Compression
@@ -86,19 +94,28 @@ def decode_segment(
     header = decode_header(data, object_name=object_name, database_id=database_id, object_id=object_id)
     if header.kind is not ObjectKind.LOG_SEGMENT:
         raise CorruptionError(f"is a {header.kind.name}, not a log segment", object_name=object_name, offset=10)
+    blocks = stored_blocks(data, header, object_name=object_name, most_bytes=most_bytes)
+    return header, concat([decode_block(one.data, object_name=object_name, offset=one.offset) for one in blocks])
+
+
+def stored_blocks(
+    data: Buffer, header: ObjectHeader, *, object_name: str, most_bytes: int | None = None
+) -> list[StoredBlock]:
+    """The blocks of the whole object ``data``, whose ``header`` was decoded, as they lie in it: its checksum holds,
+    theirs were not looked at. See `decode_segment` for the errors."""
     body = check_body(header, data, object_name=object_name)
-    parts: list[Columns] = []
+    blocks: list[StoredBlock] = []
     at = raw_bytes = 0
     while at < len(body):
         stored, at = _next_block(body, at, object_name)
         raw_bytes += stored_raw_bytes(stored)
         if most_bytes is not None and raw_bytes > most_bytes:
             raise over_budget(object_name, raw_bytes, most_bytes)
-        offset = HEADER_BYTES + at - len(stored) - (-len(stored) % 8)
-        parts.append(decode_block(stored, object_name=object_name, offset=offset))
-    if not parts:
+        crc = stored_crc(stored) if len(stored) >= TRAILER_BYTES else 0  # too few, as decoding will say
+        blocks.append(StoredBlock(stored, HEADER_BYTES + at - len(stored) - (-len(stored) % 8), crc))
+    if not blocks:
         raise CorruptionError("a log segment without rows", object_name=object_name, offset=HEADER_BYTES)
-    return header, concat(parts)
+    return blocks
 
 
 def _next_block(body: memoryview, at: int, object_name: str) -> tuple[memoryview, int]:

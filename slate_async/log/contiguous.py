@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
@@ -128,7 +127,8 @@ class ContiguousLog:
                         raise self._fenced_by(found.header, found.key)
                     if verdict is Verdict.VALID and found.header.kind is not ObjectKind.FENCE:
                         await replay.add(found)
-                        objects.append(replace(found, data=b""))
+                        objects.append(found.without_data())
+            await replay.drain()  # who cannot read the log does not fence it
             if walk.next_id <= state.log_last_seen:
                 known_end = state.log_last_seen
                 raise LogMovedError(f"is missing, though the log went on to {known_end}", walk.next_id, known_end)

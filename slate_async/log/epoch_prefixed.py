@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 
 from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
@@ -173,7 +172,8 @@ class EpochPrefixedLog:
                 if found.header.writer_epoch != self._held.owner(log_id):
                     raise CorruptionError(f"made by epoch {found.header.writer_epoch}", object_name=found.key)
                 await replay.add(found)
-                objects.append(replace(found, data=b""))
+                objects.append(found.without_data())
+        await replay.drain()
         return objects, None
 
     async def _wanted(self, first: int, last: int) -> AsyncGenerator[tuple[int, str, int]]:

@@ -7,6 +7,7 @@ read the head again. Nothing that was concluded before that last read counts unl
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ READS_AT_ONCE = 64
 """Of a take-over, for which everybody waits."""
 REPLAY_BYTES = 64 << 20
 """A take-over begins no further read while what it has read, or reads, and not replayed is so much."""
+PART_BYTES = 1 << 20
+"""A take-over reads objects of twice this size and more in parts that are not smaller: one request brings some 10 MB a
+second, many at a time as much each."""
 CheckPlace: TypeAlias = Callable[[ManifestState], Awaitable[object]]
 """Raises `InvalidError` unless the marker in the log's place, read now, is that of the state (R10)."""
 
@@ -40,6 +44,10 @@ class LogObject:
     size: int
     header: ObjectHeader
     data: bytes
+
+    def without_data(self) -> LogObject:
+        """The same, less its bytes."""
+        return LogObject(self.id, self.key, self.size, self.header, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,10 @@ class Replay(Protocol):
         """What comes next is the log of ``state`` from its start on. What came before is void."""
 
     async def add(self, one: LogObject) -> None:
-        """The next data object. Raises `CorruptionError`."""
+        """The next data object, which may be put off until `drain`. Raises `CorruptionError`."""
+
+    async def drain(self) -> None:
+        """Take in what was put off. Raises `CorruptionError`."""
 
 
 class NoReplay:
@@ -74,6 +85,9 @@ class NoReplay:
         """See `Replay`."""
 
     async def add(self, one: LogObject) -> None:
+        """See `Replay`."""
+
+    async def drain(self) -> None:
         """See `Replay`."""
 
 
@@ -122,15 +136,16 @@ class LogReader:
     async def read(self, log_id: int, key: str) -> LogObject | None:
         """The object, or ``None`` if it is not there."""
         found = await self._get(key, None if self._whole else Span(0, HEADER_BYTES))
-        if found is None:
-            return None
+        return None if found is None else self._decoded(log_id, key, found.info.size, found.data)
+
+    def _decoded(self, log_id: int, key: str, size: int, data: bytes) -> LogObject:
         header = decode_header(
-            found.data[:HEADER_BYTES],
+            data[:HEADER_BYTES],
             object_name=key,
             database_id=self._database_id,
             object_id=log_object_id(log_id),
         )
-        return LogObject(log_id, key, found.info.size, header, found.data)
+        return LogObject(log_id, key, size, header, data)
 
     async def read_header(self, log_id: int, key: str) -> tuple[bytes, ObjectHeader] | None:
         """Only the header of the object, as stored and decoded, or ``None`` if it is not there."""
@@ -167,15 +182,38 @@ class LogReader:
 
         wanted: ids, keys, and sizes of what is stored"""
 
-        async def sized() -> AsyncGenerator[tuple[tuple[int, str], int]]:
-            async with aclosing(wanted):
-                async for log_id, key, size in wanted:
-                    yield (log_id, key), size if self._whole else HEADER_BYTES
+        places = asyncio.Semaphore(READS_AT_ONCE)
 
-        async def read(one: tuple[int, str]) -> tuple[int, str, LogObject | None]:
-            return *one, await self.read(*one)
+        async def sized() -> AsyncGenerator[tuple[tuple[int, str, int], int]]:
+            async with aclosing(wanted):
+                async for one in wanted:
+                    yield one, one[2] if self._whole else HEADER_BYTES
+
+        async def read(one: tuple[int, str, int]) -> tuple[int, str, LogObject | None]:
+            log_id, key, size = one
+            if self._whole and size >= 2 * PART_BYTES:
+                return log_id, key, await self._read_parts(log_id, key, size, places)
+            async with places:
+                return log_id, key, await self.read(log_id, key)
 
         return ahead(read, sized(), limit=READS_AT_ONCE, budget=REPLAY_BYTES)
+
+    async def _read_parts(self, log_id: int, key: str, size: int, places: asyncio.Semaphore) -> LogObject | None:
+        """As `read`, the ``size`` bytes of it in parts, each of which takes one of ``places``."""
+
+        step = math.ceil(size / (size // PART_BYTES))
+
+        async def part(offset: int) -> bytes:
+            async with places:
+                return (await self._store.get(key, Span(offset, min(step, size - offset)))).data
+
+        try:
+            parts = await map_bounded(part, range(0, size, step), READS_AT_ONCE)
+        except ObjectNotFoundError:
+            return None
+        except InvalidError:  # it ends before a part begins: its size is not what was listed
+            return await self.read(log_id, key)
+        return self._decoded(log_id, key, size, b"".join(parts))
 
 
 def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:

@@ -61,6 +61,8 @@ class Steps:
 
     def extend(self, first_row: int, values: npt.NDArray[np.int64]) -> None:
         """The values of the rows from ``first_row`` on."""
+        if not len(values) or values[-1] == self.last:  # and none is between
+            return
         changes = np.flatnonzero(np.diff(values, prepend=self.last))
         for index in changes.tolist():
             self.add(first_row + index, int(values[index]))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import nullcontext
 from typing import TypeVar
 
+from slate_async.errors import SlateError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -47,26 +48,41 @@ class SlowStore:
         self._places = None if in_flight is None else asyncio.Semaphore(in_flight)
         self.counts: Counter[str] = Counter()
         self.depth = 0
-        self._inner = MemoryStore(SystemClock(), objects)
+        self.objects = MemoryObjects() if objects is None else objects
+        self._inner = MemoryStore(SystemClock(), self.objects)
 
     def forget(self) -> None:
         """Count from here."""
         self.counts.clear()
         self.depth = 0
 
-    async def _request(
-        self, operation: str, work: Awaitable[T], sent: int = 0, received: Callable[[T], int] = lambda done: 0
-    ) -> T:
-        """``sent``, ``received(answer)``: bytes that travel."""
+    async def _request(self, operation: str, work: Awaitable[T], sent: int = 0) -> T:
+        """``sent``: bytes that travel before it takes effect."""
         self.counts[operation] += 1
         level = self.depth + 1
         async with self._places or nullcontext():
-            await asyncio.sleep(self.latency_s + self._seconds(sent))
+            await self.travel(self.latency_s + self._seconds(sent))
             done = await work
-            if seconds := self._seconds(received(done)):
-                await asyncio.sleep(seconds)
         self.depth = max(self.depth, level)
         return done
+
+    async def _read(self, work: Awaitable[T], received: Callable[[T], int]) -> T:
+        """A request that reads first and then travels back, with ``received(answer)`` bytes: one sleep, not two."""
+        self.counts["get"] += 1
+        level = self.depth + 1
+        async with self._places or nullcontext():
+            try:
+                done = await work
+            except SlateError:
+                await self.travel(self.latency_s)
+                raise
+            await self.travel(self.latency_s + self._seconds(received(done)))
+        self.depth = max(self.depth, level)
+        return done
+
+    async def travel(self, seconds: float) -> None:
+        """What a request waits for."""
+        await asyncio.sleep(seconds)
 
     def _seconds(self, nbytes: int) -> float:
         return nbytes / self._bytes_per_s if self._bytes_per_s else 0.0
@@ -83,11 +99,10 @@ class SlowStore:
         return await self._request("put", self._inner.put(key, data, mode=mode, metadata=metadata), sent)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
-        return await self._request("get", self._inner.get(key, byte_range), received=lambda found: len(found.data))
+        return await self._read(self._inner.get(key, byte_range), lambda found: len(found.data))
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        work = self._inner.get_ranges(key, spans)
-        return await self._request("get", work, received=lambda found: sum(map(len, found)))
+        return await self._read(self._inner.get_ranges(key, spans), lambda found: sum(map(len, found)))
 
     async def head(self, key: str) -> ObjectInfo:
         return await self._request("head", self._inner.head(key))

@@ -6,6 +6,7 @@ Histories are made on the same store in no time, by writers that are killed, or 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -72,6 +73,18 @@ async def full_memtables(objects: MemoryObjects, turn: Turn) -> int:
     return len(pairs) + L0_SSTS
 
 
+async def large_values(objects: MemoryObjects, turn: Turn) -> int:
+    """Values as large as may be written, until memory is full; killed."""
+    values, nbytes = turn.plan.choose((2, 2 << 20), (3, 64 << 20), (3, 64 << 20))
+    db = await open_db(SlowStore(0, objects), **STALLED)
+    await fill_l0(db)
+    chance = random.Random(turn.number)
+    for number in range(values):
+        await db.put(b"%d" % number, chance.randbytes(nbytes))
+    await kill(db)
+    return values + L0_SSTS
+
+
 async def many_writes(objects: MemoryObjects, turn: Turn) -> int:
     """Awaited puts of 100 bytes, closed."""
     rows = turn.plan.choose(300, 20_000, 20_000)
@@ -98,6 +111,7 @@ async def idle_without_wal(objects: MemoryObjects, turn: Turn) -> int:
 HISTORIES: dict[str, Callable[[MemoryObjects, Turn], Coroutine[Any, Any, int]]] = {
     "4,096 small writes, killed": small_writes,
     "4,000 writes of 50 kB, killed": full_memtables,
+    "3 values of 64 MiB, killed": large_values,
     "20,000 small writes, closed": many_writes,
     "150 idle openings": idle_openings,
     "150 idle openings, no WAL": idle_without_wal,
@@ -133,7 +147,7 @@ FAMILY = Family(
     one_round,
     notes=(
         "A modelled store: 30 ms a request, 64 in flight, 10 MB/s a request, 1,000 names a page.",
-        "Default settings; of the two killed writers L0 was full, so that the log held all it may.",
+        "Default settings; of the three killed writers L0 was full, so that the log held all it may.",
         "No peer: their stores cannot be modelled so, and 20,000 awaited puts take half an hour there.",
     ),
 )

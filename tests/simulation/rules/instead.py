@@ -216,6 +216,7 @@ class OnAndOn:
 
     def __init__(self, inner: Replay) -> None:
         self.add = inner.add
+        self.drain = inner.drain
 
     def begin(self, state: ManifestState) -> None:
         """Goes on."""

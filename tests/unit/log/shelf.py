@@ -306,6 +306,9 @@ class Taken:
     async def add(self, one: LogObject) -> None:
         self.objects.append(one)
 
+    async def drain(self) -> None:
+        pass
+
 
 async def taken_over(log: Log, claimed: ManifestState) -> Inherited:
     """What ``log`` takes over, with the bytes that it gave to its replay."""

@@ -11,7 +11,7 @@ from slate_async.errors import CorruptionError, FencedError, InternalError, Slat
 from slate_async.format.header import HEADER_BYTES, ObjectKind, decode_header
 from slate_async.log.contiguous import LOST_IDS_BEFORE_WAITING, ContiguousLog
 from slate_async.log.names import PREFIX, contiguous_key
-from tests.unit.log.shelf import DEADLINE_MS, POLL_MS, Shelf, Step, names_of, taken_over, unavailable
+from tests.unit.log.shelf import DEADLINE_MS, POLL_MS, Shelf, Step, Taken, names_of, taken_over, unavailable
 
 
 @pytest.fixture
@@ -116,6 +116,20 @@ async def test_a_higher_epoch_met_while_widening_fences(shelf: Shelf) -> None:
     with pytest.raises(FencedError, match="writer epoch 2"):
         await taken_over(shelf.contiguous(), shelf.claim(1, fence_width=3))
     assert epochs(shelf) == {1: "1|", 2: "2"}
+
+
+class Unreadable(Taken):
+    """Finds out at the end that what it was given cannot be decoded."""
+
+    async def drain(self) -> None:
+        raise CorruptionError("is damaged", object_name=self.objects[-1].key)
+
+
+async def test_a_log_that_cannot_be_replayed_is_not_fenced(shelf: Shelf) -> None:
+    shelf.lay("1.1", "1.2")
+    with pytest.raises(CorruptionError, match="is damaged"):
+        await shelf.contiguous().take_over(shelf.claim(2, fence_width=2), Unreadable())
+    assert epochs(shelf) == {1: "1", 2: "1"}
 
 
 async def test_a_newer_claim_seen_in_the_last_look_at_the_head_fences(shelf: Shelf) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from slate_async.runtime.concurrent import ahead, each_of
+from slate_async.runtime.concurrent import KEPT, LISTED, ahead, each_of
 
 MANY = 10_000
 """More than calls can nest."""
@@ -76,8 +76,6 @@ async def test_work_ahead_comes_in_order_and_is_begun_no_further_than_allowed() 
     results = ahead(work, numbered(*[1] * 9), limit=3, budget=100)
     first = asyncio.ensure_future(anext(results))
     await settle()
-    work.let(1, 2)
-    await settle()
     assert (work.begun, first.done()) == ([0, 1, 2], False)
     work.let(*range(9))
     assert await first == 0
@@ -102,18 +100,20 @@ async def test_a_failure_ahead_is_raised_in_its_turn_and_ends_the_rest() -> None
     work = Work()
 
     async def failing(number: int) -> int:
-        if number == 1:
+        if await work(number) == 1:
             raise ValueError("one")
-        return await work(number)
+        return number
 
     results = ahead(failing, numbered(1, 1, 1, 1), limit=3, budget=100)
     first = asyncio.ensure_future(anext(results))
+    await settle()
+    work.let(1)
     await settle()
     work.let(0)
     assert await first == 0
     with pytest.raises(ValueError, match="one"):
         await anext(results)
-    assert (work.begun, work.ended) == ([0, 2], [0, 2])
+    assert (work.begun, work.ended) == ([0, 1, 2], [1, 0, 2])
 
 
 async def test_work_ahead_that_nobody_takes_any_more_is_cancelled() -> None:
@@ -125,3 +125,57 @@ async def test_work_ahead_that_nobody_takes_any_more_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert sorted(work.ended) == [0, 1]
+
+
+async def test_slow_work_does_not_hold_up_what_follows_until_too_much_waits_for_it() -> None:
+    work = Work()
+    work.let(*range(1, MANY))
+    results = ahead(work, numbered(*[1] * 100), limit=3, budget=1_000)
+    first = asyncio.ensure_future(anext(results))
+    for _ in range(10):
+        await settle()
+    assert (len(work.begun), first.done()) == (3 * KEPT, False)
+    work.let(0)
+    assert await first == 0
+    assert [one async for one in results] == list(range(1, 100))
+
+
+async def test_items_are_asked_for_while_work_is_under_way_but_not_all_of_them() -> None:
+    asked: list[int] = []
+
+    async def items() -> AsyncGenerator[tuple[int, int]]:
+        for number in range(2 * LISTED):
+            asked.append(number)
+            yield number, 1
+
+    work = Work()
+    results = ahead(work, items(), limit=2, budget=100)
+    first = asyncio.ensure_future(anext(results))
+    await settle()
+    assert (len(work.begun), len(asked)) == (2, LISTED + 2)
+    work.let(*range(2 * LISTED))
+    assert [await first, *[one async for one in results]] == list(range(2 * LISTED))
+
+
+async def test_what_asking_for_items_raises_ends_the_work() -> None:
+    async def items() -> AsyncGenerator[tuple[int, int]]:
+        yield 0, 1
+        raise ValueError("page")
+
+    work = Work()
+    results = ahead(work, items(), limit=2, budget=100)
+    with pytest.raises(ValueError, match="page"):
+        await asyncio.wait_for(anext(results), 20)
+    assert work.begun == work.ended
+
+
+async def test_work_that_was_never_begun_is_not_waited_for() -> None:
+    """Closed in the very step in which the worker was made."""
+    work = Work()
+    results = ahead(work, numbered(1, 1, 1), limit=1, budget=100)
+    first = asyncio.ensure_future(anext(results))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(first, 20)
