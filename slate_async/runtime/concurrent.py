@@ -12,8 +12,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 KEPT = 8
 """So many results, times what may be begun at a time, wait for one that comes before them; each costs a task."""
-LISTED = 1_000
-"""So many items are known before they are begun: stores list as many at once, which takes about as long as a read."""
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
@@ -98,13 +96,24 @@ async def ahead(
     ``limit`` at a time, and no further one once those that are not taken yet weigh ``budget``, or are `KEPT` times
     ``limit``. So one that is slow holds up those that follow it no sooner than that.
 
-    items: with the weight of each; they are asked for ahead, too. What asking for them raises is raised at once, what
+    items: with the weight of each, asked for ahead by as many. What asking for them raises is raised at once, what
     ``function`` raises when its turn comes; the rest is cancelled then, as when it is closed early"""
-    window = _Window(function, items, limit, budget)
+    window = _Window(function, limit, budget)
     try:
-        while (result := await window.next()) is not None:
-            yield await result
-            window.taken()
+        async with aclosing(items):
+            more = True
+            while True:
+                while more and window.wants_items:
+                    try:
+                        item, nbytes = await anext(items)
+                    except StopAsyncIteration:
+                        more = False
+                    else:
+                        window.add(item, nbytes)
+                if (result := window.oldest) is None:
+                    return
+                yield await result
+                window.taken()
     finally:
         await window.close()
 
@@ -115,45 +124,33 @@ class _Window(Generic[A, B]):
     Whoever ends a piece of work begins the next one in the same step. So what is done with the results takes its time
     while requests are under way, and not between one lot of them and the next."""
 
-    def __init__(
-        self,
-        function: Callable[[A], Coroutine[Any, Any, B]],
-        items: AsyncGenerator[tuple[A, int]],
-        limit: int,
-        budget: int,
-    ) -> None:
+    def __init__(self, function: Callable[[A], Coroutine[Any, Any, B]], limit: int, budget: int) -> None:
         self._function = function
         self._limit = limit
         self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._listed: deque[tuple[A, int]] = deque()
         self._begun: deque[tuple[asyncio.Future[B], int]] = deque()
-        self._weight = 0
+        self._weight = self._running = 0
         self._failed = False
-        self._to_list = asyncio.Event()
-        self._to_take = asyncio.Event()
         self._workers: dict[asyncio.Task[None], None] = {}
-        self._lister = asyncio.create_task(self._list(items))
-        self._lister.add_done_callback(lambda lister: self._to_take.set())
 
-    async def _list(self, items: AsyncGenerator[tuple[A, int]]) -> None:
-        async with aclosing(items):
-            async for one in items:
-                self._listed.append(one)
-                self._employ()
-                while len(self._listed) >= LISTED:
-                    self._to_list.clear()
-                    await self._to_list.wait()
+    @property
+    def wants_items(self) -> bool:
+        """Whether the work could run out of items before somebody asks for more."""
+        return len(self._listed) < KEPT * self._limit
+
+    def add(self, item: A, nbytes: int) -> None:
+        """One more item."""
+        self._listed.append((item, nbytes))
+        self._employ()
 
     def _employ(self) -> None:
-        while len(self._workers) < self._limit and (begun := self._begin()) is not None:
+        while self._running < self._limit and (begun := self._begin()) is not None:
+            self._running += 1
             worker = asyncio.create_task(self._work(*begun))
-            worker.add_done_callback(self._left)
             self._workers[worker] = None
-
-    def _left(self, worker: asyncio.Task[None]) -> None:
-        del self._workers[worker]
-        self._employ()
+            worker.add_done_callback(self._workers.pop)
 
     def _begin(self) -> tuple[A, asyncio.Future[B]] | None:
         """The next item and where its result is awaited, if there is one and it may be begun."""
@@ -164,13 +161,12 @@ class _Window(Generic[A, B]):
         result: asyncio.Future[B] = self._loop.create_future()
         begun.append((result, nbytes))
         self._weight += nbytes
-        self._to_take.set()
-        if len(self._listed) < LISTED:
-            self._to_list.set()
         return item, result
 
     async def _work(self, item: A, result: asyncio.Future[B]) -> None:
-        while True:
+        begun: tuple[A, asyncio.Future[B]] | None = (item, result)
+        while begun is not None:
+            item, result = begun
             try:
                 found = await self._function(item)
             except asyncio.CancelledError:
@@ -179,23 +175,15 @@ class _Window(Generic[A, B]):
             except Exception as error:  # noqa: BLE001 - raised where the result is taken
                 self._failed = True
                 result.set_exception(error)
-                return
-            result.set_result(found)
-            if (begun := self._begin()) is None:
-                return
-            item, result = begun
+            else:
+                result.set_result(found)
+            begun = self._begin()
+        self._running -= 1
 
-    async def next(self) -> asyncio.Future[B] | None:
-        """The oldest one that is not taken; ``None`` when there is no more. Raises what listing raised."""
-        while True:
-            if self._lister.done():
-                self._lister.result()
-            if self._begun:
-                return self._begun[0][0]
-            if self._lister.done() and not self._listed:
-                return None
-            self._to_take.clear()
-            await self._to_take.wait()
+    @property
+    def oldest(self) -> asyncio.Future[B] | None:
+        """The result that is taken next; ``None`` when there is no item."""
+        return self._begun[0][0] if self._begun else None
 
     def taken(self) -> None:
         """Whoever took the oldest one is done with it."""
@@ -205,10 +193,11 @@ class _Window(Generic[A, B]):
     async def close(self) -> None:
         """Cancel what is under way."""
         self._failed = True
-        tasks = [self._lister, *self._workers]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        workers = [worker for worker in self._workers if not worker.done()]
+        for worker in workers:
+            worker.cancel()
+        if workers:  # else no turn of the loop is lost: who takes a log over races whoever writes it
+            await asyncio.gather(*workers, return_exceptions=True)
         for result, _ in self._begun:
-            result.cancel()  # of a worker that never started
-        await asyncio.gather(*(result for result, _ in self._begun), return_exceptions=True)
+            if not result.cancel() and not result.cancelled():  # of a worker that never started; or a failure
+                result.exception()  # which nobody takes any more

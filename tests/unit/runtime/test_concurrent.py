@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from slate_async.runtime.concurrent import KEPT, LISTED, ahead, each_of
+from slate_async.runtime.concurrent import KEPT, ahead, each_of
 
 MANY = 10_000
 """More than calls can nest."""
@@ -144,7 +144,7 @@ async def test_items_are_asked_for_while_work_is_under_way_but_not_all_of_them()
     asked: list[int] = []
 
     async def items() -> AsyncGenerator[tuple[int, int]]:
-        for number in range(2 * LISTED):
+        for number in range(100):
             asked.append(number)
             yield number, 1
 
@@ -152,9 +152,9 @@ async def test_items_are_asked_for_while_work_is_under_way_but_not_all_of_them()
     results = ahead(work, items(), limit=2, budget=100)
     first = asyncio.ensure_future(anext(results))
     await settle()
-    assert (len(work.begun), len(asked)) == (2, LISTED + 2)
-    work.let(*range(2 * LISTED))
-    assert [await first, *[one async for one in results]] == list(range(2 * LISTED))
+    assert (len(work.begun), len(asked)) == (2, 2 * KEPT + 2)
+    work.let(*range(100))
+    assert [await first, *[one async for one in results]] == list(range(100))
 
 
 async def test_what_asking_for_items_raises_ends_the_work() -> None:
