@@ -22,6 +22,8 @@ OTHER_VARIABLES = frozenset({"SLATE_PATH", "SLATE_METASTORE", "SLATE_SETTINGS", 
 
 MOST_EDITS = 3
 LETTERS_AN_EDIT = 4
+UNITS = ("_MS", "_BYTES")
+"""What is most easily left out of a name."""
 
 _SERVICE_LINK = re.compile(
     r"SLATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -49,8 +51,11 @@ def _warn_of(name: str) -> None:
 
 
 def _near_miss(name: str, known: Iterable[str]) -> str | None:
-    """The known name that ``name`` is probably meant to be: the nearest within one edit per `LETTERS_AN_EDIT` letters
-    behind the prefix, at least one and at most `MOST_EDITS`."""
+    """The known name that ``name`` is probably meant to be: itself with a unit, or the nearest within one edit per
+    `LETTERS_AN_EDIT` letters behind the prefix, at least one and at most `MOST_EDITS`."""
+    known = set(known)
+    if with_unit := known.intersection(name + unit for unit in UNITS):
+        return min(with_unit)
     allowed = max(1, min(MOST_EDITS, (len(name) - len(ENV_PREFIX)) // LETTERS_AN_EDIT))
     distances = {candidate: _edits(name, candidate, allowed) for candidate in known}
     nearest = min(sorted(distances), key=distances.__getitem__, default=None)

@@ -93,6 +93,8 @@ def test_an_empty_variable_does_not_hide_the_file(tmp_path: Path, monkeypatch: p
         ("slate_flush_interval", "SLATE_FLUSH_INTERVAL_MS"),
         ("SLATE_FLUSH_INTREVAL_MS", "SLATE_FLUSH_INTERVAL_MS"),
         ("SLATE_LFUSH_INTREVAL_SM", "SLATE_FLUSH_INTERVAL_MS"),
+        ("SLATE_RETENTION", "SLATE_RETENTION_MS"),
+        ("slate_block_cache", "SLATE_BLOCK_CACHE_BYTES"),
         ("SLATE_ACT", "SLATE_ACK"),
         ("SLATE_METASTOR", "SLATE_METASTORE"),
     ],
