@@ -17,6 +17,7 @@ from slate_async.gc.due import ended, held_back, made_garbage
 from slate_async.gc.report import CollectionProgress, CollectionReport
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.lifecycle import holders
+from slate_async.manifest.marker import WrongPlaceError
 from slate_async.manifest.state import ManifestState
 from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
@@ -133,13 +134,25 @@ class BesideWriter:
 
     It looks at what the writer knows of the manifest, which costs nothing, and at the store only if something was made
     garbage since its last round (`slate_async.gc.due`), or waits to be old enough, or compactions are registered and
-    may be nobody's by now. What goes wrong is logged and counted: it never ends the writer. A round that fails is
-    repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too."""
+    may be nobody's by now. What goes wrong is logged and counted: it does not end the writer. A round that fails is
+    repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too.
 
-    def __init__(self, place: Place, driver: ManifestDriver, register: Register | None, supervisor: Supervisor) -> None:
+    ``gone`` is told why the database is not in its place any more, if a round met that, and the collecting ends:
+    nobody could open what the writer goes on to acknowledge."""
+
+    def __init__(
+        self,
+        place: Place,
+        driver: ManifestDriver,
+        register: Register | None,
+        supervisor: Supervisor,
+        gone: Callable[[BaseException], None],
+    ) -> None:
         opened = collector_of(place, driver, register)
         self._name = place.name
         self._driver = driver
+        self._open_site = sites_of(place, supervisor)
+        self._gone = gone
         self._runtime = place.runtime
         self._settings = place.settings
         self._rounds = Rounds(place, opened, supervisor)
@@ -173,10 +186,32 @@ class BesideWriter:
             except CorruptionError as error:
                 self.stats.failures += 1
                 logger.warning("%s: garbage is no longer collected: %s; run verify", self._name, error)
+                if (cause := await self._found_gone(error)) is not None:
+                    self._gone(cause)
                 return
             except SlateError as error:
                 self.stats.failures += 1
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
+                if isinstance(error, WrongPlaceError) and (cause := await self._found_gone(error)) is not None:
+                    return self._gone(cause)
+
+    async def _found_gone(self, met: SlateError) -> SlateError | None:
+        """Why the database cannot be found any more, if so, by a look that remembers nothing, as of who opens it next.
+        ``met``: what a round said. Not that another owner has it, or destroyed it: polls tell."""
+        try:
+            async with self._open_site(self._name) as site:
+                head = await site.driver.load()
+                if head is None:
+                    return met if isinstance(met, CorruptionError) else None
+                known = self._driver.head
+                if known is not None and head.writer_token != known.writer_token:
+                    return None
+                await site.ground.check_again(head, site.driver.load)
+        except (CorruptionError, WrongPlaceError) as error:
+            return error
+        except SlateError as error:
+            logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+        return None
 
     def _due(self) -> bool:
         head, looked = self._driver.head, self._looked

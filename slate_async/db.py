@@ -88,7 +88,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         )
         HasFeeds.__init__(self, feeds)
         self._compaction = resident_beside(place, opened, self._poll_due)
-        self._garbage = BesideWriter(place, opened.driver, opened.register, supervisor)
+        self._garbage = BesideWriter(place, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
         idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, place.runtime.clock)
         self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)

@@ -28,6 +28,10 @@ LOOKS = 4
 LoadHead: TypeAlias = Callable[[], Awaitable[ManifestState | None]]
 
 
+class WrongPlaceError(ConfigError):
+    """The marker that is there, or that none is, says that this is not the database's place."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundMarker:
     """A marker that was read, and what names that very object to the store."""
@@ -110,7 +114,7 @@ class Ground:
                 f" first (its place is to have a marker: {there})",
                 outcome="not_applied",
             )
-        return ConfigError(
+        return WrongPlaceError(
             f"{self.name} is not the place of database {state.database_id}: its manifest asks for the marker of store"
             f" {state.store_id}, and {there}. Check the URL, its endpoint, and that the disk is mounted; if the"
             " database was moved here, run `slate adopt-place --yes`",
