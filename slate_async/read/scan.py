@@ -183,9 +183,10 @@ class Scan:
 
     def _first_rows(self) -> list[Pair] | None:
         """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
-        count = self._wanted_rows
-        if not count:
+        looks, left = self._looks, self._left  # as `_wanted_rows`, without a call
+        if not looks or left == 0 or self._ahead.empty:
             return None
+        count = looks[0] if left is None or left > LOOKS[-1] else left
         self._ask()
         try:
             found = first_rows(self._look, self._ahead, count, self._reverse, False)

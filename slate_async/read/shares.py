@@ -28,9 +28,10 @@ class Shares:
         self._parts = [min(1.0, 2 / sources)] * sources if sources else []
         self._looks = 0
 
-    def asked(self, number: int, count: int) -> int:
-        """How many rows source ``number`` is asked for by a scan of ``count``."""
-        return min(count, LEAST_ASKED + int(SPARE * count * self._parts[number]))
+    def asked(self, count: int) -> list[int]:
+        """How many rows each source is asked for by a scan of ``count``."""
+        spare = SPARE * count
+        return [min(count, LEAST_ASKED + int(spare * part)) for part in self._parts]
 
     def met(self, found: Sequence[tuple[bytes, Any]], stretches: Iterable[tuple[int, Stretch]], short: bool) -> None:
         """A look has ``found`` these rows in the ``stretches`` of the sources numbered beside them; ``short``: of some

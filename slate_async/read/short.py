@@ -19,6 +19,7 @@ from slate_async.read.look import Look
 from slate_async.read.shares import LEAST_ASKED
 from slate_async.read.sources import Run, TableSource
 from slate_async.read.together import together
+from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
 from slate_async.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch
@@ -46,12 +47,24 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
     more than a look. A row is its value, with ``whole`` a `RowHit`.
 
     No rows before a last key: all that was met is hidden."""
+    view, max_seq, now_ms = look
+    if len(view.levels) == 1:  # in most cases by itself
+        for table in view.memtables:
+            if table.last_seq:
+                break
+        else:
+            stretch = view.levels[0].first_rows(*span, count, max_seq, now_ms, reverse, whole, MOST_READ)
+            if stretch is None:
+                return None
+            pairs, hides, ended = stretch
+            if not hides:
+                return pairs, None if ended else pairs[-1][0]
     steps = _steps(look, span, count, reverse, whole, at_once=True)
     while True:
         try:
             next(steps)
-        except StopIteration as ended:
-            return cast("FirstRows | None", ended.value)
+        except StopIteration as done:
+            return cast("FirstRows | None", done.value)
 
 
 async def first_rows_in_turns(
@@ -79,9 +92,9 @@ async def first_rows_in_turns(
     while True:
         try:
             next(steps)
-        except StopIteration as ended:
+        except StopIteration as done:
             del held
-            return cast("FirstRows | None", ended.value)
+            return cast("FirstRows | None", done.value)
         if turns.overdue():
             await turns.give()
 
@@ -94,20 +107,27 @@ def _firsts(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[Ta
             yield level.table(numbers[-1 if reverse else 0]).source
 
 
+def _sources(view: ReadView) -> list[tuple[int, Memtable | Run]]:
+    """What may hold rows, newest first, by its number among memtables and levels."""
+    sources: list[tuple[int, Memtable | Run]] = [pair for pair in enumerate(view.memtables) if pair[1].last_seq]
+    sources += enumerate(view.levels, len(view.memtables))
+    return sources
+
+
 def _steps(
     look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
 ) -> Generator[None, None, FirstRows | None]:
     """`first_rows` in steps of some sources each, which may read `MOST_READ` blocks; ``at_once``: all together may read
     little more."""
     view, max_seq, now_ms = look
-    sources: tuple[Memtable | Run, ...] = (*view.memtables, *view.levels)
+    sources = _sources(view)
     if len(sources) > MOST_SOURCES:
         return None
-    shares = view.shares
+    asked = view.shares.asked(count)
     blocks = MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ
     filled: list[tuple[int, Stretch]] = []
-    for number, source in enumerate(sources):
-        stretch = source.first_rows(*span, shares.asked(number, count), max_seq, now_ms, reverse, whole, blocks)
+    for number, source in sources:
+        stretch = source.first_rows(*span, asked[number], max_seq, now_ms, reverse, whole, blocks)
         if stretch is None:
             return None
         if stretch[0]:
@@ -120,15 +140,16 @@ def _steps(
         if bound is None or len(found) >= count or refill == refills:
             break
         missing = min(count, count - len(found) + LEAST_ASKED)
+        numbered = dict(sources)
         beyond = KeyRange(span.start, bound) if reverse else KeyRange(bound + b"\0", span.end)
         for at, (number, (pairs, hides, ended)) in enumerate(filled):
             if not ended and pairs[-1][0] == bound:
-                stretch = sources[number].first_rows(*beyond, missing, max_seq, now_ms, reverse, whole, blocks)
+                stretch = numbered[number].first_rows(*beyond, missing, max_seq, now_ms, reverse, whole, blocks)
                 if stretch is None:
                     return found, bound
                 filled[at] = number, (pairs + stretch[0], hides or stretch[1], stretch[2])
                 yield
-    shares.met(found, filled, refill > 0)
+    view.shares.met(found, filled, refill > 0)
     return found, bound
 
 
