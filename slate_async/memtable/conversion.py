@@ -28,6 +28,8 @@ COPIED_BYTES = 256 << 20
 """A larger table is not copied to sort it."""
 SORTED_BYTES = 4 << 20
 """About what a sorted piece of a copied table holds."""
+JOINED_PIECES = 64
+"""So many pieces of a table are joined at a time: a worker that joins a thousand keeps the interpreter for 3 ms."""
 
 
 async def convert(table: Memtable, start: int, stop: int) -> list[Columns]:
@@ -44,6 +46,25 @@ async def convert(table: Memtable, start: int, stop: int) -> list[Columns]:
     return pieces
 
 
+async def _convert_joined(table: Memtable, stop: int, offload: Offload) -> list[Columns]:
+    """As `convert` of all rows before ``stop``, `JOINED_PIECES` pieces joined by a worker."""
+    joined: list[Columns] = []
+    pieces: list[Columns] = []
+
+    def join() -> Columns:
+        rows = concat(pieces)
+        pieces.clear()
+        return rows
+
+    for piece in table.slices(0, stop):
+        pieces.append(piece)
+        if len(pieces) < JOINED_PIECES:
+            await asyncio.sleep(0)
+        else:
+            joined.append(await offload.run(join))
+    return [*joined, *pieces]
+
+
 def sorted_columns(table: Memtable, offload: Offload) -> AsyncGenerator[Columns, None]:
     """All rows that are in ``table`` now, every version, ordered by key ascending, then sequence number descending.
 
@@ -57,14 +78,14 @@ async def _sorted_copy(table: Memtable, offload: Offload) -> AsyncGenerator[Colu
     stop = len(table)
     if stop == 0:
         return
-    pieces = await convert(table, 0, stop)
+    inline = stop <= INLINE_ROWS and table.nbytes <= INLINE_BYTES
+    pieces = await (convert(table, 0, stop) if inline else _convert_joined(table, stop, offload))
 
     def sort() -> tuple[Columns, npt.NDArray[np.int64]]:
         rows = concat(pieces)
         pieces.clear()
         return rows, order_of(rows)[0]
 
-    inline = stop <= INLINE_ROWS and table.nbytes <= INLINE_BYTES
     rows, order = sort() if inline else await offload.run(sort)
     step = max(1, stop * SORTED_BYTES // rows.nbytes)
     for start in range(0, stop, step):

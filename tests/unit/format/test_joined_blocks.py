@@ -52,6 +52,13 @@ def test_blocks_made_together_are_those_made_one_by_one(rows: list[R], codec: st
     assert encode_blocks(whole, stops, codec) == one_by_one
 
 
+def test_large_columns_are_joined_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sample_rows()
+    blocks = [encode_block(columns_of(part)) for part in (rows[:2], rows[2:3], rows[3:])]
+    monkeypatch.setattr(joined_blocks, "LARGE_BYTES", 1)
+    assert decoded(blocks) == [rows]
+
+
 def test_large_blocks_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_blocks, "MAX_JOINED_BYTES", 1000)
     parts = [[R(b"a", b"x" * 900)], [R(b"b")], [R(b"c")], [R(b"d", b"x" * 5000)], [R(b"e")]]

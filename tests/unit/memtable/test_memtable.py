@@ -13,7 +13,7 @@ import pytest
 from slate_async.errors import InternalError, InvalidError
 from slate_async.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
-from slate_async.memtable.conversion import INLINE_BYTES, INLINE_ROWS
+from slate_async.memtable.conversion import INLINE_BYTES, INLINE_ROWS, JOINED_PIECES
 from slate_async.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS
 from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.memtable.spans import STEP_BYTES
@@ -226,6 +226,17 @@ async def test_sorted_columns(count: int) -> None:
     assert tuples([piece async for piece in sorted_columns(table, offload)]) == expected
     assert (offload.calls > 0) == (count > INLINE_ROWS)
     assert tuples(await convert(table, 0, count)) == tuples(table.slices(0, count))
+
+
+async def test_many_pieces_are_joined_apart() -> None:
+    rows = (2 * JOINED_PIECES + 3) * STEP_ROWS
+    table = Memtable()
+    keys = [b"%06d" % (number * 7919 % rows) for number in range(rows)]
+    table.append_batch(keys, keys, bytes(rows), 1, None, 5)
+    offload = InlineOffload()
+    pieces = [piece async for piece in sorted_columns(table, offload)]
+    assert [key for piece in pieces for key in piece.keys.to_pylist()] == sorted(keys)
+    assert offload.calls == 2 + 1 + len(pieces)  # two joined, the rest joined and sorted, each piece taken
 
 
 async def test_few_rows_of_many_bytes_are_not_sorted_on_the_loop() -> None:
