@@ -94,6 +94,7 @@ class L0Flusher:
                 await self._room()
                 async with self.turn:
                     await self._flush_ready()
+                await asyncio.sleep(0)  # what was adopted was a step of its own
 
     async def _flush_ready(self) -> None:
         """Flush the oldest table if it is ready. A call of its own: what a task that waits has in its frame stays in
