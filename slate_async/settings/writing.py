@@ -38,8 +38,8 @@ class WriteSettings(BaseSettings):
         unit="bytes",
         what="Memory that rows not yet stored may take; at the limit, writes wait in order.",
         why="Four L0 SSTs in memory or on their way: one that is written, one on its way, two for a store that stalls."
-        " A load that does not end takes about three times as much in all (docs/benchmarks.md); twice the limit is no"
-        " faster.",
+        " A load that does not end takes three to four times as much in all; twice the limit saves some 5 % of its"
+        " processor time (docs/benchmarks.md).",
         ge=1,
         le=64 * GIB,
     )

@@ -41,6 +41,12 @@ async def write(engine: Engine, count: int) -> None:
         await engine.write_all([batch])
 
 
+class InMemory(SlateAsync):
+    """Its memtable is not flushed."""
+
+    settings = slate_async.Settings(max_unflushed_bytes=1 << 30, l0_sst_bytes=1 << 30)
+
+
 async def memtable_row(kind: type[Engine], count: int) -> float:
     """Bytes of each row, once all are in the memtable and in the log."""
     async with started(kind) as engine:
@@ -122,7 +128,7 @@ async def one_round(turn: Turn) -> None:
         return ThreadPoolExecutor(1) if plan.size == "tiny" else fresh_process()
 
     loop = asyncio.get_running_loop()
-    for kind in taking_turns(turn, SlateAsync, SlateDB, RocksNoWal, Dict):
+    for kind in taking_turns(turn, InMemory, SlateDB, RocksNoWal, Dict):
         with executor() as fresh:
             found = await loop.run_in_executor(fresh, run_row, kind, plan.choose(1_000, 100_000, 300_000))
         turn.record(ROW, kind.name, found, "bytes")
@@ -142,7 +148,11 @@ async def one_round(turn: Turn) -> None:
 FAMILY = Family(
     "memory",
     "Memory",
-    (Goal(8, IDLE, 300, most=True),),
+    (
+        Goal(8, IDLE, 300, most=True),
+        Goal(8, ROW, 450, most=True),
+        Goal(8, LOAD, 1.5, (LOAD, Rocks.name), most=True),
+    ),
     one_round,
     notes=(
         "Resident memory of a process of its own before and after, divided by how many there are.",
