@@ -211,7 +211,7 @@ SWITCHES: Sequence[Switch] = (
         "12",
         "an opening that moves the log's start past fences leaves log_floor, and fences one id",
         (Patch(PassFences, "apply", instead.pass_without_floor),),
-        within=60,
+        within=40,
         stage=_SCRIPTS["passed-narrowly"],
         behind=(Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         hidden=True,
