@@ -7,7 +7,9 @@ quote the signed request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from metastores.aws_credentials import is_expired, is_failed_refresh
 from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreNotFoundError, MetaStoreUnavailableError
@@ -26,6 +28,9 @@ THROTTLED = frozenset(
 WRITE_CONFLICT = "ReplicatedWriteConflictException"
 """A write of another region at the same moment: not applied, and may be sent again."""
 SET_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_CREDENTIALS = re.compile(r"Signature|Token|UnrecognizedClient|AccessKeyId|AuthFailure|AccessDenied|NotAuthorized")
+_XML_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_XML_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _MISCONFIGURED = ("PartialCredentialsError", "NoRegionError", "ParamValidationError")
 
 
@@ -72,7 +77,7 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
     response = getattr(error, "response", None)
     if not isinstance(response, Mapping):
         return _without_answer(error, table)
-    code = redacted(str(response.get("Error", {}).get("Code", "")))
+    code, message = _said(response)
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
     if code == "ConditionalCheckFailedException":
         return ConditionFailedError(f"DynamoDB table {table}: {code}")
@@ -80,7 +85,6 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
         return ThrottledError(f"DynamoDB table {table} is throttled: {code}")
     if code == WRITE_CONFLICT:
         return WriteConflictError(f"DynamoDB table {table}: another region wrote at the same moment: {code}")
-    message = str(response.get("Error", {}).get("Message", ""))
     if is_expired(code, message):
         return MetaStoreUnavailableError(f"DynamoDB table {table}: the credentials have expired: {code}")
     if code == "ResourceNotFoundException":
@@ -89,10 +93,28 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
             " DynamoDBMetaStore.create_table"
         )
     if 400 <= status < 500:
-        about_credentials = "Signature" in code or "Token" in code
-        said = "check the credentials" if about_credentials else redacted(message)
-        return RequestRefusedError(f"DynamoDB table {table} refused the request: {code}: {said}", code)
+        return RequestRefusedError(f"DynamoDB table {table} {_refusal(status, code, message)}", code)
     return OutcomeUnknownError(f"DynamoDB table {table} answered {status} {code}")
+
+
+def _said(response: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and message of an answer. One in XML is not DynamoDB's own, but a gateway's or an emulator's: the SDK gives
+    its status as the code and its whole body as the message."""
+    error = response.get("Error", {})
+    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
+    if message.lstrip().startswith("<"):
+        inner, text = _XML_CODE.search(message), _XML_MESSAGE.search(message)
+        code, message = inner[1] if inner else code, text[1] if text else ""
+    return redacted(code), message
+
+
+def _refusal(status: int, code: str, message: str) -> str:
+    """What a refusal says, and the way out. What is said of a signature or a token may quote it, and is left out."""
+    quotes = "Signature" in code or "Token" in code
+    said = f"refused the request: {code}" + ("" if quotes or not message else f": {redacted(message)}")
+    if status in (401, 403) or _CREDENTIALS.search(code):
+        return f"{said}; check the credentials and what they are allowed"
+    return said
 
 
 def _without_answer(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownError:

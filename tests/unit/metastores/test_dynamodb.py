@@ -130,6 +130,30 @@ async def test_credentials_never_reach_a_message() -> None:
         await register.read()
 
 
+REFUSED_FOR_CREDENTIALS = (
+    answered("UnrecognizedClientException", 400, "The security token included in the request is invalid."),
+    answered("InvalidSignatureException", 400, "The request signature we calculated does not match"),
+    answered("AccessDeniedException", 400, "User: me is not authorized to perform: dynamodb:GetItem"),
+    answered("403", 403, "<?xml version='1.0'?><E><Code>InvalidClientTokenId</Code><Message>bad</Message></E>"),
+    answered("403", 403, "<html>Forbidden</html>"),
+)
+
+
+@pytest.mark.parametrize("error", REFUSED_FOR_CREDENTIALS, ids=str)
+def test_credentials_that_are_refused_say_what_to_check(error: Exception) -> None:
+    said = str(translate(error, "t"))
+    assert said.endswith("; check the credentials and what they are allowed")
+    assert "<" not in said
+
+
+def test_a_refusal_in_xml_is_named_by_its_code() -> None:
+    assert "refused the request: InvalidClientTokenId;" in str(translate(REFUSED_FOR_CREDENTIALS[3], "t"))
+    assert "refused the request: ValidationException: no" in str(
+        translate(answered("400", 400, "<E><Code>ValidationException</Code><Message>no</Message></E>"), "t")
+    )
+    assert not str(translate(answered("ValidationException", 400, "no"), "t")).endswith("allowed")
+
+
 async def test_a_table_with_other_keys_is_refused() -> None:
     client = FakeDynamo({}, description={"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]})
     with pytest.raises(MetaStoreInvalidError, match="other keys"):
