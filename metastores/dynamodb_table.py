@@ -23,6 +23,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 from metastores.aws_credentials import is_failed_refresh
 from metastores.dynamodb_failures import (
@@ -252,7 +253,9 @@ class DynamoTable:
             client = await stack.enter_async_context(
                 session.client("dynamodb", region_name=region, endpoint_url=self._endpoint_url, config=config)
             )
+            _ = urlsplit(client.meta.endpoint_url).port  # the SDK looks at it when it signs a request
         except (BotoCoreError, ValueError) as error:
+            await stack.aclose()
             cause = sdk_error(error)
             said = NO_REGION if isinstance(error, NoRegionError) else f"cannot be reached as configured: {cause}"
         else:

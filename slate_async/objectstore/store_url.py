@@ -148,7 +148,7 @@ def _parameters(scheme: str, query: str) -> dict[str, str]:
             raise ConfigError(f"parameter {shown} must be given once, with a value")
         found[name] = value
     if "endpoint_url" in found:
-        _check_endpoint(found["endpoint_url"])
+        check_endpoint(found["endpoint_url"], "parameter endpoint_url")
     if "region" in found and not _REGION.match(found["region"]):
         raise ConfigError("parameter region must consist of lower-case letters, digits and '-'")
     if "client" in found and found["client"] not in CLIENTS:
@@ -156,17 +156,18 @@ def _parameters(scheme: str, query: str) -> dict[str, str]:
     return found
 
 
-def _check_endpoint(endpoint: str) -> None:
-    """``endpoint_url`` is ``http(s)://host[:port][/path]`` and nothing more."""
+def check_endpoint(endpoint: str, named: str) -> None:
+    """Raise `ConfigError` unless an endpoint is ``http(s)://host[:port][/path]`` and nothing more. ``named``: what
+    names it."""
     try:
         parts = urlsplit(endpoint)
         readable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         readable = False
     if not readable:
-        raise ConfigError("parameter endpoint_url must be an http:// or https:// URL")
+        raise ConfigError(f"{named} must be an http:// or https:// URL")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError("parameter endpoint_url must not hold credentials, a query or a fragment")
+        raise ConfigError(f"{named} must not hold credentials, a query or a fragment")
 
 
 def _where_secrets_belong(scheme: str) -> str:

@@ -24,7 +24,7 @@ from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, ObstoreStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
-from slate_async.objectstore.store_url import StoreURL, parse_url
+from slate_async.objectstore.store_url import StoreURL, check_endpoint, parse_url
 from slate_async.runtime.protocol import Clock, Runtime
 
 logger = logging.getLogger(__name__)
@@ -98,6 +98,8 @@ def _aiobotocore(place: StoreURL, runtime: Runtime) -> ObjectStore:
         raise ConfigError(
             "client=aiobotocore needs more packages: pip install 'slate-async[s3-aiobotocore]'"
         ) from error
+    if place.endpoint_url is None:
+        _endpoint_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # botocore reads it, and looks at it late
     region = place.region or os.environ.get("AWS_REGION") or None  # botocore itself reads only AWS_DEFAULT_REGION
     return AiobotocoreS3Store(place.bucket, runtime, endpoint_url=place.endpoint_url, region=region)
 
@@ -146,7 +148,7 @@ def _s3(place: StoreURL, clock: Clock) -> Any:
 def _azure(place: StoreURL, _: Clock) -> Any:
     from obstore.store import AzureStore  # noqa: PLC0415
 
-    endpoint = place.endpoint_url or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    endpoint = place.endpoint_url or _endpoint_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
     config: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
     return AzureStore(place.bucket, config=config, **_client(endpoint))  # type: ignore[arg-type]
 
@@ -166,7 +168,7 @@ def _client(endpoint: str | None) -> dict[str, Any]:
 def _aws(clock: Clock) -> _Aws:
     """Endpoint, region and credentials; botocore is asked only for what the environment does not say."""
     said = os.environ.get
-    endpoint = said("AWS_ENDPOINT_URL_S3") or said("AWS_ENDPOINT_URL") or said("AWS_ENDPOINT")
+    endpoint = _endpoint_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     region = said("AWS_REGION") or said("AWS_DEFAULT_REGION")
     has_keys = bool(said("AWS_ACCESS_KEY_ID") and said("AWS_SECRET_ACCESS_KEY"))
     profile = said("AWS_PROFILE") or said("AWS_DEFAULT_PROFILE")
@@ -183,13 +185,23 @@ def _aws(clock: Clock) -> _Aws:
         return _Aws(endpoint, region, None)
     session = botocore.session.Session()
     scoped = session.get_scoped_config()
-    endpoint = endpoint or scoped.get("endpoint_url")
+    if endpoint is None and (endpoint := scoped.get("endpoint_url")):
+        check_endpoint(endpoint, "endpoint_url of the profile")
     region = region or session.get_config_variable("region")
     found = None if has_keys else session.get_credentials()
     if found is None:
         return _Aws(endpoint, region, None)
     renewed = isinstance(found, botocore.credentials.RefreshableCredentials)
     return _Aws(endpoint, region, partial(_current_credentials, found, clock if renewed else None))
+
+
+def _endpoint_variable(*names: str) -> str | None:
+    """The endpoint in the first of these variables that is set. Raises `ConfigError` if it is none."""
+    for name in names:
+        if endpoint := os.environ.get(name):
+            check_endpoint(endpoint, f"environment variable {name}")
+            return endpoint
+    return None
 
 
 def _profile_files() -> list[Path]:

@@ -41,7 +41,7 @@ class Settings(OperationSettings, StorageSettings, WriteSettings):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise ConfigError(explain(error)) from error
+                raise ConfigError(explain(error, values, type(self).model_fields)) from error
 
     @classmethod
     def settings_customise_sources(
@@ -65,7 +65,10 @@ class Settings(OperationSettings, StorageSettings, WriteSettings):
         values = read_toml(path, cls.model_fields)
         in_environment = {name.upper() for name, value in os.environ.items() if value}
         kept = {name: value for name, value in values.items() if ENV_PREFIX + name.upper() not in in_environment}
-        return cls(**{**kept, **overrides})
+        try:
+            return cls(**{**kept, **overrides})
+        except ConfigError as error:
+            raise ConfigError(f"{error} (settings file {os.fspath(path)!r})") from error
 
     def replace(self, **changes: Any) -> Self:
         """These settings with some changed, checked again; the environment plays no part. Raises `ConfigError`."""

@@ -54,9 +54,10 @@ def _near_miss(name: str, known: Iterable[str]) -> str | None:
     """The known name that ``name`` is probably meant to be: itself with a unit, or the nearest within one edit per
     `LETTERS_AN_EDIT` letters behind the prefix, at least one and at most `MOST_EDITS`."""
     known = set(known)
-    if with_unit := known.intersection(name + unit for unit in UNITS):
+    if with_unit := known.intersection(name + unit for unit in (*UNITS, *map(str.lower, UNITS))):
         return min(with_unit)
-    allowed = max(1, min(MOST_EDITS, (len(name) - len(ENV_PREFIX)) // LETTERS_AN_EDIT))
+    letters = len(name.removeprefix(ENV_PREFIX))
+    allowed = max(1, min(MOST_EDITS, letters // LETTERS_AN_EDIT))
     distances = {candidate: _edits(name, candidate, allowed) for candidate in known}
     nearest = min(sorted(distances), key=distances.__getitem__, default=None)
     return nearest if nearest is not None and distances[nearest] <= allowed else None
@@ -91,6 +92,9 @@ def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dic
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"settings file {os.fspath(path)!r} is not TOML: {error}") from error
     if "slate" not in document:
+        table = next((name for name, value in document.items() if isinstance(value, dict)), None)
+        if table is not None:
+            raise ConfigError(f"settings file {os.fspath(path)!r}: settings stand in table [slate], not in [{table}]")
         return document
     table = document["slate"]
     if not isinstance(table, dict):
@@ -101,8 +105,8 @@ def read_toml(path: str | os.PathLike[str], fields: Mapping[str, object]) -> dic
     return table
 
 
-def explain(error: ValidationError) -> str:
-    """One line per bad setting, each starting with its name."""
+def explain(error: ValidationError, given: Mapping[str, object], fields: Iterable[str]) -> str:
+    """One line per bad setting, each starting with its name, or that of its variable if it is not ``given``."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         if problem["type"] == "default_factory_not_called":  # follows from another problem in the list
@@ -110,8 +114,23 @@ def explain(error: ValidationError) -> str:
         names = [str(part) for part in problem["loc"] if isinstance(part, str)]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            message = "there is no such setting"
+            meant = _near_miss(names[0], fields)
+            message = f"there is no such setting; is {meant} meant?" if meant else "there is no such setting"
         elif names:
-            message = f"{message} (got {problem['input']!r})"
-        lines.append(f"{names[0]}: {message}" if names else message)
+            message = f"{message}{_unit(names[0])} (got {problem['input']!r})"
+        lines.append(f"{_named(names[0], given)}: {message}" if names else message)
     return "bad settings: " + "; ".join(dict.fromkeys(lines))
+
+
+def _named(name: str, given: Mapping[str, object]) -> str:
+    """A setting as whoever set it calls it."""
+    variable = ENV_PREFIX + name.upper()
+    found = next((one for one in os.environ if one.upper() == variable and os.environ[one]), None)
+    return name if found is None or name in given else f"{name} (of environment variable {found})"
+
+
+def _unit(name: str) -> str:
+    """What a number of that setting counts."""
+    if name.endswith("_bytes"):
+        return ", in bytes"
+    return ", in milliseconds" if name.endswith("_ms") else ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from slate_async.errors import InvalidError
+from slate_async.errors import ConfigError, InvalidError
 from slate_async.settings import Settings, sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,17 +138,29 @@ def test_a_slate_table_leaves_other_tables_to_others(tmp_path: Path) -> None:
     [
         ("nope = 1", "nope: there is no such setting"),
         ("[slate]\nnope = 1", "nope: there is no such setting"),
-        ("[other]\nflush_bytes = 1", "other: there is no such setting"),
+        ("[other]\nflush_bytes = 1", r"slate.toml.*: settings stand in table \[slate\], not in \[other\]"),
         ("flush_bytes = 1\n[slate]\nblock_bytes = 1", "flush_bytes stands outside"),
         ("slate = 1", "must be a table"),
         ("flush_bytes = ", "is not TOML"),
         ("flush_bytes = [1]", "flush_bytes: "),
+        ("flush_bytes = '4MiB'", r"flush_bytes: .*, in bytes \(got '4MiB'\) \(settings file .*slate.toml'\)"),
+        ("flush_bites = 1", "flush_bites: there is no such setting; is flush_bytes meant?"),
         ("flush_bytes = true", "flush_bytes: must not be true or false"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(InvalidError, match=complaint):
         Settings.from_toml(toml(tmp_path, text))
+
+
+def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLATE_FLUSH_INTERVAL_MS", "abc")
+    with pytest.raises(
+        ConfigError, match=r"flush_interval_ms \(of environment variable SLATE_FLUSH_INTERVAL_MS\): .*'abc'"
+    ):
+        Settings()
+    with pytest.raises(ConfigError, match=r"flush_interval_ms: .*'x'"):
+        Settings(flush_interval_ms="x")  # type: ignore[arg-type]
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -45,3 +45,14 @@ async def test_no_region_at_all_says_where_to_name_it() -> None:
     ):
         await table.region()
     await table.close()
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9", "http://127.0.0.1:xx"])
+async def test_an_endpoint_of_the_environment_that_is_none_is_refused(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+    table = DynamoTable("users", region="eu-west-1")
+    with pytest.raises(MetaStoreInvalidError, match="users cannot be reached as configured: ValueError"):
+        await table.region()
+    await table.close()

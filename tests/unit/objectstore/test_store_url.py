@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slate_async.errors import InvalidError
+from slate_async.errors import ConfigError, InvalidError
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
@@ -151,3 +151,28 @@ async def test_nothing_shows_credentials(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert "AKIAIOSFODNN7EXAMPLE" not in shown, url
         await store.close()
     assert repr(LocalStore(tmp_path, runtime)) == f"LocalStore({str(tmp_path)!r})"
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:5101", "http://127.0.0.1:xx", "http://", "http://user:word@host"])
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("s3://b/p", "AWS_ENDPOINT_URL"),
+        ("s3://b/p", "AWS_ENDPOINT_URL_S3"),
+        ("s3://b/p?client=aiobotocore", "AWS_ENDPOINT_URL"),
+        ("az://b/p", "AZURE_STORAGE_ENDPOINT"),
+    ],
+)
+async def test_endpoints_in_the_environment_are_checked(
+    url: str, variable: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients themselves would panic, or try on for as long as a request may take."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv(variable, endpoint)
+
+    async def use() -> None:
+        store, _ = open_store(url, system_runtime())
+        await store.head("any")
+
+    with pytest.raises(ConfigError, match=f"environment variable {variable} must"):
+        await use()
