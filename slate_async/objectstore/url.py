@@ -185,8 +185,10 @@ def _aws(clock: Clock) -> _Aws:
         return _Aws(endpoint, region, None)
     session = botocore.session.Session()
     scoped = session.get_scoped_config()
-    if endpoint is None and (endpoint := scoped.get("endpoint_url")):
-        check_endpoint(endpoint, "endpoint_url of the profile")
+    profiled: str | None = scoped.get("endpoint_url")
+    if endpoint is None and profiled:
+        check_endpoint(profiled, "endpoint_url of the profile")
+        endpoint = profiled
     region = region or session.get_config_variable("region")
     found = None if has_keys else session.get_credentials()
     if found is None:
