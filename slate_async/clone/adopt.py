@@ -1,7 +1,7 @@
 """Adopting a place: an operator says that what lies here is the database, whatever its marker says.
 
 For a database that was moved, or that was made before places had markers. Whatever can be told is told first: the place
-must be nobody else's, an SST that the manifest names must be here, and the log as far as it is known.
+must be nobody else's, the SSTs that the manifest names must be here, and the log without a gap as far as it is known.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import logging
 
 from slate_async.clone.site import Site
 from slate_async.errors import ConfigError, ConflictError, CorruptionError, InvalidError, UnavailableError
-from slate_async.log.extent import read_register
+from slate_async.log.extent import find_extent, read_register
 from slate_async.log.listing import has_log
-from slate_async.log.missing import MissingObject, judge_missing, look_at_log
+from slate_async.log.missing import judge_missing, look_at_log
 from slate_async.manifest.belonging import FOLDERS, LOOKS, check_belonging
 from slate_async.manifest.marking import adopt_place, settle_place
 from slate_async.manifest.state import ManifestState
@@ -56,16 +56,11 @@ async def _adopt(site: Site, state: ManifestState) -> ManifestState:
 
 
 async def _check_objects(site: Site, state: ManifestState) -> None:
-    """What the database is known to need is here: the log as far as it is known to have gone on, and an SST."""
+    """What the database is known to need is here: the log as far as it is known to have gone on, and the SSTs."""
     try:
-        for _ in range(LOOKS):
-            missing = await _missing_of_log(site, state)
-            if missing is None:
-                break
-            state = await judge_missing(missing, state, site.driver.load)
-        else:
-            raise UnavailableError(f"{site.name}: the log's start moved during each of {LOOKS} looks at it; try again")
+        await _check_log(site, state)
         await check_belonging(site.store, state, site.driver.load)
+        await _check_ssts(site, state)
     except CorruptionError as error:
         if await _has_objects(site):
             raise
@@ -74,10 +69,38 @@ async def _check_objects(site: Site, state: ManifestState) -> None:
         raise _nothing_here(site, state, "not even a fence of its log, and those stay for ever")
 
 
-async def _missing_of_log(site: Site, state: ManifestState) -> MissingObject | None:
+async def _check_ssts(site: Site, state: ManifestState) -> None:
+    """Every SST that the head reads from, but those of a clone's parents, is listed here."""
+    for _ in range(LOOKS):
+        there = {info.key for folder in FOLDERS async for info in site.store.list(folder)}
+        missing = [key for key in _own_keys(state) if key not in there]
+        if not missing:
+            return
+        state = await site.head()
+        named = set(_own_keys(state))
+        if lost := [key for key in missing if key in named]:
+            others = f", and so are {len(lost) - 1} others" if len(lost) > 1 else ""
+            raise CorruptionError(f"is missing, though the manifest names it{others}", object_name=lost[0])
+    raise UnavailableError(f"{site.name}: what it is made of changed during each of {LOOKS} looks at it; try again")
+
+
+def _own_keys(state: ManifestState) -> list[str]:
+    return [sst.location for sst in state.ssts() if sst.database_id is None]
+
+
+async def _check_log(site: Site, state: ManifestState) -> None:
+    """No log object is missing that the manifest, the register, or a later one tells of."""
     async with site.register(state.log_protocol) as register:
-        held = None if register is None else await read_register(site.store, register, state.log_start)
-    return (await look_at_log(site.store, state, held)).missing
+        if register is None:
+            await find_extent(site.store, site.driver.load, None)
+            return
+        for _ in range(LOOKS):
+            held = await read_register(site.store, register, state.log_start)
+            missing = (await look_at_log(site.store, state, held)).missing
+            if missing is None:
+                return
+            state = await judge_missing(missing, state, site.driver.load)
+    raise UnavailableError(f"{site.name}: the log's start moved during each of {LOOKS} looks at it; try again")
 
 
 async def _has_objects(site: Site) -> bool:

@@ -14,7 +14,7 @@ from slate_async.collecting import Rounds
 from slate_async.manifest.marker import MARKER, WrongPlaceError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
-from tests.engine import CONTIGUOUS, KINDS, Kind, ManualClock, contents, memory_store, open_db, until
+from tests.engine import CONTIGUOUS, KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, until
 from tests.unit.engine.test_places import Town, fill, keys
 from tests.unit.engine.test_vanished_folder import SHORT
 
@@ -129,3 +129,26 @@ async def test_a_folder_that_vanished_is_an_outage_for_the_collector_too(elsewhe
         await until(lambda: db.status().state == "open", "the folder")
         await db.put(b"k", b"w")
         assert await contents(db) == {b"k": b"w"}
+
+
+@pytest.mark.parametrize("l0", [False, True])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_place_that_was_emptied_under_its_writer_is_not_adopted(kind: Kind, l0: bool) -> None:
+    """What was written after that is there, and nothing notes that it is not all."""
+    town, store = Town(kind, MemoryFactory()), memory_store()
+    db = await town.open(store, flush_parallelism=2, l0_flush_objects=1_000)
+    for number in range(5):
+        await db.put(b"%d" % number, b"v")
+    await db.flush(l0=l0)
+    lost = [key for key in await keys(store) if key.startswith("sst/" if l0 and kind.wal_enabled else "log/")]
+    await store.delete(await keys(store))
+    for number in range(5):
+        await db.put(b"%d" % number, b"w")
+    await db.flush(l0=l0)
+    await abandon(db)
+    before = await town.head()
+    async with town.admin(store) as admin:
+        with pytest.raises(slate.CorruptionError, match="is missing") as refused:
+            await admin.adopt_place()
+    assert refused.value.object_name in lost
+    assert await town.head() == before

@@ -13,6 +13,7 @@ import slate_async as slate
 from metastores.memory import MemoryFactory
 from slate_async.clone import adopt
 from slate_async.format.header import HEADER_BYTES
+from slate_async.log import extent
 from slate_async.manifest.marker import MARKER
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
@@ -377,10 +378,11 @@ async def test_an_adoption_under_which_the_log_moves_for_ever_is_given_up(
     await there.delete([info.key async for info in there.list("log/") if info.size > HEADER_BYTES])
     before = await town.head()
 
-    async def moved(missing: object, seen: ManifestState, load_head: object) -> ManifestState:
+    async def moved(missing: object, seen: ManifestState, load_head: object, *_: object) -> ManifestState:
         return seen
 
-    monkeypatch.setattr(adopt, "judge_missing", moved)
+    for module in (adopt, extent):
+        monkeypatch.setattr(module, "judge_missing", moved)
     async with town.admin(there) as admin:
         with pytest.raises(slate.UnavailableError):
             await admin.adopt_place()
