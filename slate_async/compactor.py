@@ -18,7 +18,7 @@ from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, SlateError
 from slate_async.member import Member
 from slate_async.place import Place
-from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.supervisor import CANCELLED, Supervisor
 from slate_async.status import CompactorStatus
 from slate_async.write.rows import BytesLike, own_key
 
@@ -59,7 +59,7 @@ class DbCompactor(Member):
             await self._compactor.run()
         except asyncio.CancelledError:
             if self._state == "open":
-                self._fail(ClosedError("the compactor's task was cancelled"))
+                self._fail(ClosedError(CANCELLED))
             raise
         except Exception as error:  # noqa: BLE001 - whatever ended it is what it closes with
             self._fail(error)

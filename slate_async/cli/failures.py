@@ -96,11 +96,12 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
 )
 """What the engine advises, and how that is done here."""
 
+RUN_AGAIN = "run the command again"
 _ADVICE: dict[type[SlateError], str] = {
     NotAdmittedError: "",
     AdmittedError: "",
     DestroyedError: "choose another path",
-    FencedError: "somebody else took over; run the command again to take it back",
+    FencedError: f"somebody else took over; {RUN_AGAIN} to take it back",
     UnavailableError: "the store did not answer; try again later",
     CorruptionError: "stored bytes are wrong; restore them, repeating does not help",
     ConflictError: "somebody else changed it first; look, then try again",
@@ -117,15 +118,17 @@ def exit_code(error: BaseException) -> int:
     return BUG
 
 
-def explain(error: BaseException) -> str:
-    """One line: what happened and what to do next. A bare error of no known kind shows its type."""
+def explain(error: BaseException, again: str = RUN_AGAIN) -> str:
+    """One line: what happened and what to do next. A bare error of no known kind shows its type.
+
+    again: how the database is opened once more"""
     reason = next(iter(_reasons(error)))
     if isinstance(reason, OSError):
         name = f"{reason.filename}: " if reason.filename else ""
         return f"{name}{reason.strerror or reason}"
     text = _text(reason) if exit_code(reason) != BUG or isinstance(reason, SlateError) else f"bug: {reason!r}"
     advice = next((words for kind, words in _ADVICE.items() if isinstance(reason, kind)), None)
-    return f"{text} ({advice})" if advice else text
+    return f"{text} ({advice.replace(RUN_AGAIN, again)})" if advice else text
 
 
 def as_json(error: BaseException) -> dict[str, object]:

@@ -188,4 +188,8 @@ class Session:
         elif isinstance(error, KeyboardInterrupt | Terminated):
             self.output.note("terminated" if isinstance(error, Terminated) else "interrupted")
         else:
-            self.output.problem(f"slate: {'' if path is None else f'{path}: '}{failures.explain(error)}")
+            self.output.problem(f"slate: {'' if path is None else f'{path}: '}{self.explain(error)}")
+
+    def explain(self, error: BaseException) -> str:
+        """As `failures.explain`."""
+        return failures.explain(error)

@@ -19,7 +19,7 @@ import typer
 
 import slate_async
 from slate_async.cli.arguments import BadCommandLine, hoisted
-from slate_async.cli.failures import OK, USAGE, exit_code
+from slate_async.cli.failures import OK, USAGE, exit_code, explain
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session, WritableDatabase
 from slate_async.cli.signals import interruptible
@@ -60,6 +60,10 @@ class OpenSession(Session):
     def reader(self) -> AbstractAsyncContextManager[Any]:
         """The one that is open: a writer has a change feed, too."""
         return nullcontext(self.member)
+
+    def explain(self, error: BaseException) -> str:
+        """The database stays as it is: closed, if somebody else took over."""
+        return explain(error, again="leave the shell and start it again")
 
     def run(self, command: Coroutine[Any, Any, int]) -> int:
         """In the loop of the database that is open."""

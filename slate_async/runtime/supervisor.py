@@ -16,6 +16,8 @@ from slate_async.errors import ClosedError
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+CANCELLED = "its event loop ended, or all tasks of that were cancelled, while it was open; close it before"
+"""Why something closed one of whose tasks somebody else cancelled."""
 
 
 class Supervisor:
@@ -65,7 +67,7 @@ class Supervisor:
         self._tasks.pop(number, None)
         if task.cancelled() and (self._closing or not critical):
             return
-        failure = ClosedError(f"{task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        failure = ClosedError(CANCELLED) if task.cancelled() else task.exception()
         if failure is None or not critical:
             return
         if self._failed:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import slate_async
+from slate_async.cli import shell
 from tests.unit.cli.conftest import Run
 
 
@@ -75,6 +76,28 @@ def test_an_error_ends_the_command_and_not_the_shell(typed: Any) -> None:
     said = result.err.splitlines()
     assert len(said) == 5
     assert ("frob" in said[1], "quotation" in said[2], "--limit" in said[3], "shell" in said[4]) == (True,) * 4
+
+
+def test_a_shell_whose_database_was_taken_over_says_how_to_take_it_back(
+    typed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("put a 1", "put a 2", "get a", "get a --json")
+    original, others = shell._run, list[Any]()
+
+    def run(session: Any, group: Any, line: str) -> int:
+        if line == "put a 2":
+            others.append(slate_async.sync.open(tmp_path / "db"))
+        return original(session, group, line)
+
+    monkeypatch.setattr(shell, "_run", run)
+    result = typed(*lines, options=("--write",))
+    said = result.err.splitlines()
+    assert [line.endswith("took over; leave the shell and start it again to take it back)") for line in said] == [
+        True,
+        True,
+        False,
+    ]
+    others[0].close()
 
 
 def test_the_last_command_decides_the_exit_code(typed: Any) -> None:
