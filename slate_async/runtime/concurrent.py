@@ -172,7 +172,7 @@ class _Window(Generic[A, B]):
             except asyncio.CancelledError:
                 result.cancel()
                 raise
-            except Exception as error:  # noqa: BLE001 - raised where the result is taken
+            except BaseException as error:  # noqa: BLE001 - raised where the result is taken
                 self._failed = True
                 result.set_exception(error)
             else:

@@ -179,3 +179,15 @@ async def test_work_that_was_never_begun_is_not_waited_for() -> None:
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(first, 20)
+
+
+class Ended(BaseException):
+    """No `Exception`, as an interrupt is none."""
+
+
+async def test_whatever_ends_work_ahead_is_raised_and_not_waited_for() -> None:
+    async def ending(number: int) -> int:
+        raise Ended
+
+    with pytest.raises(Ended):
+        await asyncio.wait_for(anext(ahead(ending, numbered(1, 1), limit=1, budget=100)), 20)
