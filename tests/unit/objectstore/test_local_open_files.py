@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import os
@@ -18,7 +19,7 @@ from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.local import LocalStore, open_files
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.prefixed import PrefixedStore
-from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, Span
+from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoundError, Span
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import end_threads, system_runtime
@@ -221,7 +222,7 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
         pytest.skip("this file system cannot read without waiting")
     rng = random.Random(1)
     rows = {b"%05d" % number: rng.randbytes(100) for number in range(5000)}
-    small_cache = slate.Settings(block_cache_bytes=40_000, compactor=False)
+    small_cache = slate.Settings(block_cache_bytes=40_000, compactor=False, manifest_poll_interval_ms=10)
     async with slate.open(tmp_path / "db", settings=small_cache) as db:
         batch = slate.WriteBatch()
         for key, value in rows.items():
@@ -230,10 +231,20 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
         await db.flush(l0=True)
         assert await db.get(b"00000") == rows[b"00000"]
 
-        async def no_get(*arguments: object) -> GetResult:
-            raise AssertionError("a thread reads")
+        get, preadv = LocalStore.get, os.preadv
+        polled = asyncio.Event()
 
-        monkeypatch.setattr(LocalStore, "get", no_get)
+        async def no_sst(store: LocalStore, key: str, byte_range: ByteRange | None = None) -> GetResult:
+            assert not key.startswith("sst/"), "a thread reads"
+            polled.set()
+            return await get(store, key, byte_range)
+
+        def always_at_hand(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+            return preadv(descriptor, buffers, offset)  # whatever the operating system keeps in memory just now
+
+        monkeypatch.setattr(LocalStore, "get", no_sst)
+        monkeypatch.setattr(os, "preadv", always_at_hand)
+        await polled.wait()  # polls of the manifest are reads by a thread, at any time
         keys = rng.sample(sorted(rows), 100)
         assert [await db.get(key) for key in keys] == [rows[key] for key in keys]
         assert await db.get_many([*keys, b"none"]) == [*(rows[key] for key in keys), None]
