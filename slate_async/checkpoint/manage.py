@@ -52,7 +52,14 @@ async def create(
     """A checkpoint of the head and of the log up to ``extent``."""
     now = runtime.clock.now_ms()
     edit = CreateCheckpoint(
-        runtime.ids.uuid(), "user", now, _end(now, lifetime), name, log_end=extent.end, log_ranges=extent.ranges
+        runtime.ids.uuid(),
+        "user",
+        now,
+        _end(now, lifetime),
+        name,
+        log_end=extent.end,
+        log_ranges=extent.ranges,
+        of=extent.of,
     )
     return _made(await driver.commit(edit), edit.id)
 

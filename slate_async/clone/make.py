@@ -159,6 +159,7 @@ async def _pin(parent: Site, target: Site, begun: ManifestState, origin: Parent)
         source=origin.source_id,
         log_end=extent.end,
         log_ranges=extent.ranges,
+        of=extent.of,
     )
     pinned = _pinned(await parent.driver.commit(edit), origin)
     if pinned is None:

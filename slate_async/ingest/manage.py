@@ -161,7 +161,9 @@ async def register(
 
 
 def _base(runtime: Runtime, now_ms: int, end_ms: int, extent: LogExtent) -> CreateCheckpoint:
-    return CreateCheckpoint(runtime.ids.uuid(), "ingest", now_ms, end_ms, log_end=extent.end, log_ranges=extent.ranges)
+    return CreateCheckpoint(
+        runtime.ids.uuid(), "ingest", now_ms, end_ms, log_end=extent.end, log_ranges=extent.ranges, of=extent.of
+    )
 
 
 async def commit(

@@ -7,7 +7,8 @@ of them; else the look is dropped and starts anew from that head.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from metastores.protocol import Register
 from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
@@ -30,10 +31,12 @@ LOOKS = 16
 class LogExtent:
     """end: last position of the log; one less than the first when it is empty
     ranges: for the epoch-prefixed log, ``(epoch, first position)`` of the epochs that own its positions, ascending
+    of: the database, and the store id of its place, whose log it is; ``None``: of no log that was looked at
     """
 
     end: int
     ranges: tuple[tuple[int, int], ...] = ()
+    of: tuple[UUID, UUID | None] | None = field(default=None, compare=False)
 
 
 def log_keys(
@@ -67,7 +70,7 @@ async def find_extent(
     for _ in range(LOOKS):
         if register is not None:
             held = await read_register(store, register, state.log_start)
-            return LogExtent(held.last_written, held.owners)
+            return LogExtent(held.last_written, held.owners, (state.database_id, state.store_id))
         try:
             run = await contiguous_run(store, state.log_start, state.fence_width)
         except LogMovedError as moved:
@@ -81,7 +84,7 @@ async def find_extent(
         head = await _existing(load_head)
         if head.log_start == state.log_start:
             await check_place(head)  # that nothing more is there counts only if this is the place (R10)
-            return LogExtent(end)
+            return LogExtent(end, of=(head.database_id, head.store_id))
         state = head
     raise UnavailableError(f"the log's start moved during each of {LOOKS} looks at it; try again")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_async.errors import InvalidError, NotFoundError
+from slate_async.errors import ConflictError, InvalidError, NotFoundError
 from slate_async.manifest.edits import check_usable
 from slate_async.manifest.state import THIS_VERSION, Checkpoint, CheckpointOwner, ManifestState
 
@@ -22,6 +22,7 @@ class CreateCheckpoint:
     log_end, log_ranges: of a new picture: the last position of the log that belongs to it (``None``: all to come) and
     who owns its positions; a source's are taken from the source
     instead_of: checkpoints that go in the same step, whether they are there or not
+    of: the database and the store id of the place whose log ends there; ``None``: no log was looked at
     """
 
     id: UUID
@@ -33,12 +34,20 @@ class CreateCheckpoint:
     log_end: int | None = None
     log_ranges: tuple[tuple[int, int], ...] = ()
     instead_of: tuple[UUID, ...] = ()
+    of: tuple[UUID, UUID | None] | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to a usable state that has the source, alive. Its mark is its id."""
+        """Applies to a usable state that has the source, alive, of the database and the place that were looked at: the
+        log of another one does not go so far, and who opened it would miss the rest. Its mark is its id."""
         if state.checkpoint(self.id) is not None:
             return None
         check_usable(state)
+        if self.of is not None and self.of != (state.database_id, state.store_id):
+            raise ConflictError(
+                "the database was made again, or another place adopted for it, while its log was looked at; open it"
+                " again",
+                outcome="not_applied",
+            )
         if self.source is not None:
             made = self._copy_of(living(state, self.source, self.now_ms))
             return replace(state, checkpoints=self._others(state, made))

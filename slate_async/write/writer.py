@@ -245,7 +245,7 @@ class Writer:
         await self.flusher.until_published(end)
         if self._failure is not None:
             raise self._failure()
-        return LogExtent(end, self._log.ranges)
+        return LogExtent(end, self._log.ranges, (self.state.database_id, self.state.store_id))
 
     # ---- what the tasks report
 

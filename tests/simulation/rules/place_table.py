@@ -13,6 +13,7 @@ from slate_async.manifest.checkpoints import DeleteCheckpoints
 from slate_async.manifest.driver import ManifestDriver
 from slate_async.manifest.edits import ClaimWriter, UnpinWriter
 from slate_async.manifest.marker import FoundMarker, Ground, LoadHead
+from slate_async.manifest.marking import AdoptPlace
 from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.place import Place
@@ -24,6 +25,7 @@ from tests.simulation.scenarios.life.tails import TAILS
 
 _SCRIPTS = {scenario.name.removeprefix("script-"): scenario for scenario in (*PLACES, *TAILS)}
 _checked = opening._checked
+_adopt = AdoptPlace.apply
 
 
 async def never_checked(
@@ -78,7 +80,21 @@ async def miss_nothing(store: ObjectStore, state: ManifestState, register: Write
     return replace(await look_at_log(store, state, register), missing=None)
 
 
+def adopted_as_of_any(self: AdoptPlace, state: ManifestState) -> ManifestState | None:
+    """R21: an adoption applies, whatever the database has needed since its objects were looked for."""
+    seen = replace(state, store_id=self.looked_at.store_id)
+    return _adopt(replace(self, looked_at=seen), state)
+
+
 PLACE_SWITCHES: Sequence[Switch] = (
+    Switch(
+        "r21-adopted",
+        "R21",
+        "an adoption applies on top of a state that is not the one whose objects were looked for",
+        (Patch(AdoptPlace, "apply", adopted_as_of_any),),
+        within=60,
+        stage=_SCRIPTS["adopted-place"],
+    ),
     Switch(
         "r21-marker",
         "R21",

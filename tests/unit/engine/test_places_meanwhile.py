@@ -421,3 +421,37 @@ async def test_metadata_that_is_lost_with_the_objects_is_not_given_up() -> None:
     async with slate.open_admin(memory_store(), name=NAME, runtime=runtime()) as admin:
         with pytest.raises(slate.InvalidError, match="metadata with its objects"):
             await admin.destroy(lost=True)
+
+
+@pytest.mark.parametrize("by", ["the writer", "an operator"])
+async def test_after_an_adoption_no_checkpoint_notes_how_far_the_old_places_log_goes(by: str) -> None:
+    """Whoever opened the new place would miss log objects that never were there."""
+    for requests in range(60):
+        town, here, there = Town(CONTIGUOUS, MemoryFactory()), memory_store(), memory_store()
+        await fill(town, here)
+        await _copy(town, here, there)
+        slept: list[int] = []
+
+        async def adopt_it(town: Town = town, there: ObjectStore = there, slept: list[int] = slept) -> None:
+            async with town.admin(there) as admin:
+                await admin.adopt_place()
+            slept.append(1)
+
+        life = Life()
+        other = Town(town.kind, MortalFactory(town.factory, life))
+        writer = await other.open(MortalStore(here, life) if by == "the writer" else here)
+        await writer.put(b"unknown to the manifest", b"v")
+        life.requests, life.meanwhile = life.made + requests, adopt_it
+        with contextlib.suppress(slate.FencedError, slate.ConflictError, slate.ConfigError):
+            if by == "the writer":
+                await writer.create_checkpoint()
+            else:
+                async with other.admin(MortalStore(here, life)) as admin:
+                    await admin.create_checkpoint()
+        with contextlib.suppress(slate.SlateError):
+            await writer.close()
+        if not slept:
+            return
+        async with town.open(there) as db:
+            assert await contents(db) == ROWS, requests
+    raise AssertionError("it always slept")

@@ -25,6 +25,7 @@ from slate_async.objectstore.protocol import (
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
+from tests.simulation.scenarios.engine.adoptions import ADOPTIONS
 from tests.simulation.scenarios.engine.play import drawn_params, make_world
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.stage import CALM, NO_POLLS_MS, Stage, summary_of
@@ -202,4 +203,5 @@ PLACES: Sequence[Scenario] = (
     _scripted("lost-place-of-a-verification", lost_place_of_a_verification, metadata="server", protocol="contiguous"),
     _scripted("lost-tail", lost_tail, protocol="contiguous"),
     _scripted("lost-tail-epochs", lost_tail, protocol="epoch_prefixed"),
+    *ADOPTIONS,
 )
