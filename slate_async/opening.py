@@ -300,6 +300,8 @@ async def find_or_create(
     ground = place.ground
     state, found = await head_and_marker(ground, driver)
     if state is None and not create:
+        if found is not None:
+            raise place.ground.unknown(found)
         raise NotFoundError(f"there is no database at {place.name}; open it with create=True to make one")
     if state is None or (state.removed and create):
         if state is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.manifest.belonging import head_and_marker, proved_head
+from slate_async.manifest.belonging import existing_head, head_and_marker, proved_head
 from slate_async.manifest.creation import kept_elsewhere
 from slate_async.manifest.driver import ManifestDriver, translating
 from slate_async.manifest.marker import Ground
@@ -39,7 +39,7 @@ class Site:
 
     async def head(self) -> ManifestState:
         """The newest state. Raises `InvalidError` if there is no database."""
-        return await self.driver.existing(self.name)
+        return await existing_head(self.ground, self.driver)
 
     @property
     def ground(self) -> Ground:

@@ -40,6 +40,20 @@ async def head_and_marker(ground: Ground, driver: ManifestDriver) -> tuple[Manif
         ) from error
 
 
+async def existing_head(ground: Ground, driver: ManifestDriver, found: FoundMarker | None = None) -> ManifestState:
+    """The newest state; nothing is proved. ``found``: the marker, if it was read already.
+
+    Raises `ConfigError` if there is no database of that name but the marker of one, else `NotFoundError`."""
+    state = await driver.load()
+    if state is not None:
+        return state
+    if found is None:
+        found = await ground.look()
+    if found is not None:
+        raise ground.unknown(found)
+    return await driver.existing(ground.name)
+
+
 async def proved_head(ground: Ground, driver: ManifestDriver) -> ManifestState:
     """The newest state, found to be of this place: head and marker are read at once. For all who put nothing there that
     the manifest is to name later; see `slate_async.manifest.marking.settle_place` for the others.
@@ -47,7 +61,7 @@ async def proved_head(ground: Ground, driver: ManifestDriver) -> ManifestState:
     Raises `InvalidError` if there is no database; and as `prove_place`."""
     state, found = await head_and_marker(ground, driver)
     if state is None:
-        state = await driver.existing(ground.name)
+        state = await existing_head(ground, driver, found)
     return await prove_place(ground, state, driver.load, found)
 
 

@@ -10,7 +10,7 @@ from metastores.names import ELSEWHERE, body_ref
 from metastores.protocol import MetaStoreFactory
 from slate_async.errors import ConfigError, InvalidError
 from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.marker import read_marker
+from slate_async.manifest.marker import Ground, read_marker
 from slate_async.manifest.state import MARKER_FEATURE, ManifestState
 from slate_async.objectstore.probe import probe
 from slate_async.objectstore.protocol import ObjectStore
@@ -41,7 +41,7 @@ async def create_first(
 
     Raises `InvalidError` if the place holds something else, or the store cannot do what is needed."""
     try:
-        await refuse_foreign(store, name)
+        await refuse_foreign(Ground(store, name, kept_elsewhere(metadata)))
     except InvalidError:
         raced = await driver.load()
         if raced is None:
@@ -56,18 +56,15 @@ async def create_first(
     return await driver.create(replace(first, required_features=features_of(metadata)))
 
 
-async def refuse_foreign(store: ObjectStore, name: str) -> None:
+async def refuse_foreign(ground: Ground) -> None:
     """Raise `InvalidError` if the path holds anything but other databases, which may nest below, and what a creation
     leaves that did not come to its end: the first manifest's body, or the note of where its head was to be. A marker
     says that the place is a database's already."""
-    found = await read_marker(store)
+    found = await read_marker(ground.store)
     if found is not None:
-        raise ConfigError(
-            f"{name} is the place of database {found.marker.database_id}, whose manifest is kept elsewhere: name its"
-            " metastore (metastore=...) and open it by its own URL, or choose an empty path"
-        )
-    looked = 0
-    async for info in store.list(""):
+        raise ground.unknown(found)
+    name, looked = ground.name, 0
+    async for info in ground.store.list(""):
         leftover = info.key == ELSEWHERE or body_ref(info.key) is not None or info.key.startswith("gc/")
         if OURS.match(info.key) and not leftover:
             raise ConfigError(

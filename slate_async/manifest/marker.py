@@ -95,6 +95,20 @@ class Ground:
         if found is not None and found.marker.database_id != state.database_id:
             raise self.wrong_place(state, found)
 
+    def unknown(self, found: FoundMarker) -> ConfigError:
+        """The error of whoever finds a database's marker here, and no manifest by this name."""
+        there = f"{self.name} is the place of database {found.marker.database_id}, whose manifest is kept elsewhere"
+        if not self.elsewhere:
+            return ConfigError(
+                f"{there}: name its metastore (metastore=...) and open it by its own URL, or choose an empty path"
+            )
+        return ConfigError(
+            f"{there}, and the metastore that is named has no database of this URL. Such a database is found by the URL"
+            " it was made under: open it by that, in the metastore it was made in. Its objects, moved or copied to"
+            " another URL, are no database there: `slate mirror` (Admin.mirror) makes one",
+            outcome="not_applied",
+        )
+
     def wrong_place(self, state: ManifestState, found: FoundMarker | None) -> InvalidError:
         """The error of whoever was to work in a place that is not that of ``state``."""
         there = (

@@ -157,7 +157,7 @@ async def _put_marker(
         return None
     if found is None:
         try:
-            await refuse_foreign(ground.store, ground.name)
+            await refuse_foreign(ground)
         except InvalidError:
             newest = await driver.load()
             if newest is not None and newest.ref == state.ref and await _marker_of(ground, state) is None:

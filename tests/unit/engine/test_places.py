@@ -152,6 +152,27 @@ async def test_another_databases_place_is_named(town: Town) -> None:
     assert await other.head() == theirs
 
 
+async def test_objects_copied_to_another_url_are_told_from_no_database(town: Town) -> None:
+    """The metastore finds a database by its URL; that its objects are here does not help."""
+    here = memory_store()
+    await fill(town, here)
+    before = await keys(here)
+    elsewhere = Town(town.kind, MemoryFactory())  # the same metastore by another URL: it knows nothing
+    works = _works(elsewhere, here) | {"adopt": lambda: _adopt(elsewhere, here)}
+    for what, work in works.items():
+        with pytest.raises(slate.ConfigError, match=r"by the URL it was made under.*slate mirror"):
+            await work()
+        assert await keys(here) == before, what
+    settings, named = town.kind.settings(), {"name": NAME, "metastore": elsewhere.factory, "runtime": runtime()}
+    with pytest.raises(slate.ConfigError, match="by the URL it was made under"):
+        await slate.open(here, create=False, settings=settings, **named)
+
+
+async def _adopt(town: Town, store: ObjectStore) -> None:
+    async with town.admin(store) as admin:
+        await admin.adopt_place()
+
+
 async def test_a_place_that_is_lost_under_an_opening_is_not_fenced(town: Town) -> None:
     """An unmounted disk: the marker was there before the claim, and the log's end is looked for in an empty folder."""
     here = memory_store()
