@@ -31,7 +31,7 @@ from metastores.dynamodb_failures import RequestRefusedError
 from metastores.dynamodb_items import BATCH, delete_items
 from metastores.dynamodb_kind import check_schema
 from metastores.dynamodb_place import HEAD_ITEM, DynamoPlace
-from metastores.dynamodb_table import DynamoTable, Json
+from metastores.dynamodb_table import DynamoTable, Json, check_table_name
 from metastores.errors import (
     MetaStoreCorruptionError,
     MetaStoreInvalidError,
@@ -279,8 +279,10 @@ class DynamoDBMetaStore(RegisterMetaStore):
     ) -> bool:
         """Create ``table`` and wait until it is active; ``False`` if it was there already (and has the right keys).
 
-        ``provisioned``: read and write units; on demand without them. Raises `MetaStoreInvalidError` for a
-        table of that name with other keys, `MetaStoreUnavailableError` if it does not become active in time."""
+        ``provisioned``: read and write units; on demand without them. Raises `MetaStoreInvalidError` for a name that
+        no table has, or a table of that name with other keys, `MetaStoreUnavailableError` if it does not become active
+        in time."""
+        check_table_name(table)
         connection = DynamoTable(table, region=region, endpoint_url=endpoint_url, runtime=runtime)
         try:
             return await create_table(connection, provisioned)

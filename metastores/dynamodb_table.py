@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -49,6 +50,13 @@ CONNECT_TIMEOUT_S = 3.0
 CONNECTIONS = 32
 NO_REGION = "needs a region: name it with ?region=... in the metastore's URL or --region, or set AWS_REGION"
 Json = Mapping[str, Any]
+_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}\Z")
+
+
+def check_table_name(table: str) -> None:
+    """Raise `MetaStoreInvalidError` for a name that no DynamoDB table has."""
+    if not _NAME.match(table):
+        raise MetaStoreInvalidError("a DynamoDB table's name has 3 to 255 letters, digits, '_', '-' and '.'")
 
 
 class DynamoTable:

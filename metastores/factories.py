@@ -5,7 +5,6 @@ Rule: a name holds no secret. One that looks as if it did is refused, in words t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,7 +15,7 @@ from metastores.bodies import ObjectBodies
 from metastores.dynamodb import INLINE_LIMIT_BYTES, WRITER_ITEM, DynamoDBMetaStore, DynamoRegister
 from metastores.dynamodb_items import erase
 from metastores.dynamodb_place import DynamoPlace
-from metastores.dynamodb_table import DynamoTable
+from metastores.dynamodb_table import DynamoTable, check_table_name
 from metastores.errors import MetaStoreInvalidError
 from metastores.if_match import ObjectRegister
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
@@ -24,8 +23,6 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats
-
-_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}\Z")
 
 
 class PutIfAbsentFactory:
@@ -87,8 +84,7 @@ class DynamoDBFactory:
         client: Any = None,
         client_in: Callable[[str], Any] | None = None,
     ) -> None:
-        if not _TABLE.match(table):
-            raise MetaStoreInvalidError("a DynamoDB table's name has 3 to 255 letters, digits, '_', '-' and '.'")
+        check_table_name(table)
         if endpoint_url is not None:
             _check_endpoint(endpoint_url)
         self._table = DynamoTable(

@@ -71,6 +71,8 @@ def render() -> str:
 
 
 def _default(value: object, counted_in: str) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     if isinstance(value, int):
         for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
             if value and value % size == 0 and counted_in.startswith("bytes"):

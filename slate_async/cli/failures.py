@@ -91,6 +91,7 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
     ("open it with create=True to make one", "check --path, or make it with `slate put`"),
     ("check the path and the metastore", "check --path and --metastore; `slate put` makes one"),
     ("open it with pin=False", "give --no-pin"),
+    ("destroy it softly (soft=True)", "give --soft"),
     ("(metastore=...)", "with --metastore"),
     ("one of full, a range, and a level", "one of --full, --range and --level"),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 import slate_async
-from slate_async.cli.arguments import BadCommandLine, hoisted
+from slate_async.cli.arguments import WITH_VALUE, BadCommandLine, hoisted
 from slate_async.cli.failures import OK, USAGE, exit_code, explain
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session, WritableDatabase
@@ -151,6 +151,8 @@ def _found(group: Any, words: list[str]) -> tuple[str, Any, list[str]]:
         names = sorted(name for name in group.commands if name not in REFUSED)
         typer.echo(f"commands: {', '.join(names)}; help COMMAND; {' or '.join(LEAVE)}")
         return "true", _Nothing(), []
+    if words and words[0].partition("=")[0] in WITH_VALUE:
+        raise InvalidError(f"{words[0].partition('=')[0]} is given where the shell is started, not in it")
     name, command = "", group
     while words and hasattr(command, "commands"):
         inner = command.commands.get(words[0])

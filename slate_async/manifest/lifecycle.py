@@ -183,7 +183,8 @@ def refuse_held(state: ManifestState, now_ms: int) -> None:
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
         raise InvalidError(
             f"checkpoints hold the database: {named}{more}; delete them, close the readers, withdraw the ingests,"
-            f" destroy or detach the clones{', or destroy it softly' if state.destroyed_at_ms is None else ''}"
+            " destroy the clones or let their collectors detach them"
+            f"{', or destroy it softly (soft=True)' if state.destroyed_at_ms is None else ''}"
         )
 
 

@@ -198,6 +198,12 @@ def test_scanning_what_may_only_be_read_names_the_option(slate: Run, database: F
     assert (result.code, "give --no-pin: Permission denied" in result.err) == (2, True)
 
 
+def test_a_refusal_of_destroy_names_the_option(slate: Run, database: FakeDatabase) -> None:
+    held = InvalidError("checkpoints hold the database: x (clone); delete them, or destroy it softly (soft=True)")
+    database.error = held
+    assert "or give --soft" in slate("get", "k").err
+
+
 def test_keys_are_counted_asked_for_and_deleted_by_prefix(slate: Run, database: FakeDatabase) -> None:
     database.rows = {b"a:%d" % number: b"v" for number in range(1200)} | {b"b": b"v"}
     assert (slate("count").out, slate("count", "--prefix", "a:").out) == ("1201\n", "1200\n")

@@ -78,6 +78,12 @@ def test_an_error_ends_the_command_and_not_the_shell(typed: Any) -> None:
     assert ("frob" in said[1], "quotation" in said[2], "--limit" in said[3], "shell" in said[4]) == (True,) * 4
 
 
+def test_an_option_of_the_shell_itself_is_not_taken_for_a_command(typed: Any) -> None:
+    result = typed("get a --path /nowhere", "get a --metastore=memory://", options=("--write",))
+    said = result.err.splitlines()
+    assert ["--path is given where the shell is started" in said[0], "--metastore is given" in said[1]] == [True, True]
+
+
 def test_a_shell_whose_database_was_taken_over_says_how_to_take_it_back(
     typed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,7 +125,7 @@ async def test_an_unfinished_clone_is_destroyed_wherever_it_was_killed(kind: Kin
 async def test_checkpoints_stand_against_it_and_no_writer_is_fenced_for_nothing(town: Town) -> None:
     made = await town.checkpoint(PARENT, expire_ms=town.clock.now_ms() + 1000)
     before = await town.state(PARENT)
-    with pytest.raises(InvalidError, match=rf"{made}.* or destroy it softly"):
+    with pytest.raises(InvalidError, match=rf"{made}.* detach them, or destroy it softly \(soft=True\)"):
         await destroy_it(town)
     assert await town.state(PARENT) == before
     town.clock.wall_ms += 1000
@@ -140,7 +140,7 @@ async def test_softly_destroyed_it_is_closed_to_all_and_removed_later(town: Town
     with pytest.raises(InvalidError, match="waits to be removed"):
         await town.rows(PARENT)
     async with town.process() as open_at, open_at(PARENT) as site:
-        with pytest.raises(InvalidError, match=r"checkpoints hold .* the clones$"):
+        with pytest.raises(InvalidError, match=r"checkpoints hold .* detach them$"):
             await remove_all(site, open_at, marked.database_id)
         assert any(one.startswith("log/") for one in town.data(PARENT))
         town.clock.wall_ms += 1000

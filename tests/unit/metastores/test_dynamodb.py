@@ -230,6 +230,11 @@ async def test_a_note_that_cannot_be_read_is_corrupt(note: bytes) -> None:
         await store_of(FakeDynamo({}), objects).latest()
 
 
+async def test_no_table_of_an_impossible_name_is_asked_for() -> None:
+    with pytest.raises(MetaStoreInvalidError, match="3 to 255 letters"):
+        await DynamoDBMetaStore.create_table("bad name!", region="us-east-1", endpoint_url="http://127.0.0.1:1")
+
+
 async def test_create_table_twice_and_with_capacity(s3_endpoint: str, aws_environment: dict[str, str]) -> None:
     where = {"region": "us-east-1", "endpoint_url": s3_endpoint}
     assert await DynamoDBMetaStore.create_table("twice", **where) is True
