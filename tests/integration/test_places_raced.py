@@ -29,7 +29,7 @@ from tests.servers.moto import LockedMoto
 ROUNDS, ALL_ROUNDS = 2, 60
 REQUESTS = 70
 """An opening that creates the database makes about so many, and others fewer: some processes are not struck."""
-REFUSALS = ("FencedError", "ConflictError", "ConfigError", "NotFoundError", "UnavailableError")
+REFUSALS = ("FencedError", "ConflictError", "ConfigError", "WrongPlaceError", "NotFoundError", "UnavailableError")
 
 
 @pytest.fixture(scope="module")
