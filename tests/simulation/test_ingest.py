@@ -17,7 +17,7 @@ from tests.slices import seeds
 SLICE_SEEDS = 6
 FULL_SEEDS = 2_000
 COVERAGE_SEEDS = 8
-OFTEN = ("ingests-admitted", "ingests-pending", "ingests-withdrawn-on-withdrawal", "ingest-errors", "crashes")
+OFTEN = ("ingests-admitted", "ingests-pending", "ingests-withdrawn-on-withdrawal", "ingests-too-early", "crashes")
 
 
 @pytest.mark.timeout(7_200)

@@ -84,6 +84,7 @@ class Ingester:
         clock, rng = node.runtime.clock, node.rng
         settings = site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
         if (state := await handle.driver.load()) is None:
+            site.count("ingests-too-early")
             return None
         await site.settle(handle, state)
         spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
