@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -139,6 +140,13 @@ class OnTerminal:
         """As at the keyboard."""
         os.write(self._ours, text.encode())
 
+    def interrupt(self) -> None:
+        """Ctrl-C at the prompt; again if nothing comes of it: readline misses one between its prompt and its wait."""
+        for _ in range(10):
+            self.process.send_signal(signal.SIGINT)
+            if select.select([self._ours], [], [], 5.0)[0]:
+                return
+
     def close(self) -> tuple[int, str]:
         """The exit code, and what was shown at the end."""
         rest = self.until("\0")
@@ -154,7 +162,7 @@ def test_at_a_terminal_ctrl_c_ends_the_line_and_exit_the_shell(tmp_path: Path) -
     terminal.until("slate> ")
     terminal.type("put a 1\n")
     terminal.until("slate> ")
-    terminal.process.send_signal(signal.SIGINT)
+    terminal.interrupt()
     terminal.until("slate> ")
     terminal.type("changes --follow\n")
     terminal.until("put\ta\t1")
