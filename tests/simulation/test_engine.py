@@ -1,7 +1,7 @@
 """The real engine in the simulator: with all rules on, no seed fails.
 
 CI runs a slice that moves with every commit; ``--full``, or ``scripts/simulate --seeds 5000``, all of it. What
-a seed found stays as a test of its own, laid out by hand (``tests/unit/engine``): a seed means another run as soon as
+a seed found stays as a test of its own, laid out by hand (``tests/unit/database``): a seed means another run as soon as
 something else is drawn.
 """
 

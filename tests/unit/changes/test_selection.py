@@ -18,7 +18,7 @@ from slate_async.changes.selection import SeqSource, select
 from slate_async.changes.spill import Spill
 from slate_async.format.columns import Columns
 from tests.engine import ManualClock, memory_store, open_db, runtime
-from tests.unit.engine.test_changes import all_of
+from tests.unit.database.test_changes import all_of
 
 ROW_BYTES = 40
 

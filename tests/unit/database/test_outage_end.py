@@ -24,7 +24,7 @@ from tests.engine import (
     starts,
     until,
 )
-from tests.unit.engine.away import SHORT, back, failed, outages
+from tests.unit.database.away import SHORT, back, failed, outages
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, CONTIGUOUS_SST, EPOCHS_SST], ids=str)

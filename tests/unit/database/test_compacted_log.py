@@ -15,7 +15,7 @@ from slate_async.format.header import log_object_id
 from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
 from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, commit_elsewhere, memory_store, open_db, until
-from tests.unit.engine.compactors import open_compactor
+from tests.unit.database.compactors import open_compactor
 
 KINDS_SST = [CONTIGUOUS_SST, EPOCHS_SST]
 

@@ -13,8 +13,8 @@ from slate_async.manifest.collection import Collect
 from slate_async.manifest.state import Checkpoint
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
-from tests.unit.engine.manifests import collect, commit, head
-from tests.unit.engine.test_changes import all_of, taken
+from tests.unit.database.manifests import collect, commit, head
+from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 QUICK = {"manifest_poll_interval_ms": 10, "checkpoint_lifetime_ms": 80}

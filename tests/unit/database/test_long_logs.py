@@ -29,7 +29,7 @@ from tests.engine import (
     runtime,
     until,
 )
-from tests.unit.engine.manifests import commit
+from tests.unit.database.manifests import commit
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 

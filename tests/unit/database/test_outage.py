@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from tests.engine import CONTIGUOUS, Kind, contents, open_db, runtime, starts, until
-from tests.unit.engine.away import SHORT, back, failed, out, outages
+from tests.unit.database.away import SHORT, back, failed, out, outages
 
 
 async def test_reads_go_on_writes_are_refused_and_the_database_comes_back(kind: Kind) -> None:

@@ -12,7 +12,7 @@ from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, contents, memory_store, open_db, open_reader
-from tests.unit.engine.manifests import commit
+from tests.unit.database.manifests import commit
 
 
 async def history(db: slate.Db, clock: ManualClock) -> list[tuple[int, int, dict[bytes, bytes]]]:

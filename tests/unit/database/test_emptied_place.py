@@ -15,8 +15,8 @@ from slate_async.manifest.marker import MARKER, WrongPlaceError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from tests.engine import CONTIGUOUS, KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, until
-from tests.unit.engine.test_places import Town, fill, keys
-from tests.unit.engine.test_vanished_folder import SHORT
+from tests.unit.database.test_places import Town, fill, keys
+from tests.unit.database.test_vanished_folder import SHORT
 
 SOON: dict[str, Any] = {
     "auto_gc": True,

@@ -25,7 +25,7 @@ from tests.engine import (
     open_db,
     until,
 )
-from tests.unit.engine.compactors import abandon, fill, open_compactor
+from tests.unit.database.compactors import abandon, fill, open_compactor
 
 BOUNDS = (b"k2", b"k5")
 """Cut the keys of `fill` into three ranges."""

@@ -20,7 +20,7 @@ from tests.engine import (
     open_reader,
     until,
 )
-from tests.unit.engine.compactors import abandon, at_rest, fill, open_compactor
+from tests.unit.database.compactors import abandon, at_rest, fill, open_compactor
 
 # ---- contents
 

@@ -13,8 +13,8 @@ from slate_async.changes.ahead import ReadAhead
 from slate_async.changes.hold import FeedPlace
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, open_db, runtime
-from tests.unit.engine.test_changes import taken
-from tests.unit.engine.test_feed_ingests import collected, ingest, rows_of
+from tests.unit.database.test_changes import taken
+from tests.unit.database.test_feed_ingests import collected, ingest, rows_of
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 Rows = list[tuple[int, str, bytes]]

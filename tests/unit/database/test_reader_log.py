@@ -19,7 +19,7 @@ from slate_async.memtable import Memtable, convert
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectStore
 from slate_async.types import PUT
 from tests.engine import CONTIGUOUS, KINDS, Kind, contents, memory_store, open_db, open_reader, until
-from tests.unit.engine.manifests import collect, commit, compact, head
+from tests.unit.database.manifests import collect, commit, compact, head
 
 FAR = 2**60
 

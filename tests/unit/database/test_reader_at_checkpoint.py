@@ -23,7 +23,7 @@ from tests.engine import (
     runtime,
 )
 from tests.unit.checkpoint.past import checkpoint_on_path
-from tests.unit.engine.manifests import collect, commit, compact, head
+from tests.unit.database.manifests import collect, commit, compact, head
 
 ROWS = {b"a": b"1", b"b": b"1", b"c": b"1"}
 

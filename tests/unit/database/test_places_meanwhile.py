@@ -19,7 +19,7 @@ from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
 from tests.unit.clone.support import Life, MortalStore
-from tests.unit.engine.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
+from tests.unit.database.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -14,10 +14,10 @@ from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.manifest.compactions import work_mark
 from tests.engine import KINDS, Kind, ManualClock, contents, memory_store, open_db, until
-from tests.unit.engine import compactors
-from tests.unit.engine.compactors import fill, open_compactor
-from tests.unit.engine.test_auto_gc import SOON, until_clean
-from tests.unit.engine.test_garbage_collector import check_exact, head_of, open_gc
+from tests.unit.database import compactors
+from tests.unit.database.compactors import fill, open_compactor
+from tests.unit.database.test_auto_gc import SOON, until_clean
+from tests.unit.database.test_garbage_collector import check_exact, head_of, open_gc
 
 STALLED_MS = 60_000
 
