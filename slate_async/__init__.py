@@ -43,7 +43,6 @@ from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.rows import RowStatistics
 from slate_async.inspection.sst import BlockInspection, SstInspection
-from slate_async.liveness.observer import WriterLife
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.read.readable import Readable
 from slate_async.read.record_batch import RecordBatch
@@ -53,6 +52,7 @@ from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
 from slate_async.status import CompactorStatus, ReaderStatus, Status
+from slate_async.storage.liveness.observer import WriterLife
 from slate_async.types import Row
 from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 from slate_async.write.batch import WriteBatch

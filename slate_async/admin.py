@@ -33,11 +33,6 @@ from slate_async.inspection.manifest import ManifestInspection, RunInspection, i
 from slate_async.inspection.sst import SstInspection, inspect_sst
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
-from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.belonging import proved_head
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.ingests import ForgetApp
-from slate_async.manifest.state import ManifestState
 from slate_async.member import Member
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
@@ -50,6 +45,11 @@ from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
+from slate_async.storage.log.extent import LogExtent, find_extent
+from slate_async.storage.manifest.belonging import proved_head
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.ingests import ForgetApp
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.verifier import Verifier
 from slate_async.write.rows import Duration

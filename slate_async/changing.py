@@ -24,16 +24,16 @@ from slate_async.checkpoint.manage import MAX_NAME, lifetime_ms
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.follow.follower import Follower
 from slate_async.follow.tail import Position
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.feeds import OpenHold, TakeHold, check_exact, feed_named
-from slate_async.manifest.state import FeedMark, ManifestState
 from slate_async.past import check_seq
 from slate_async.place import Place
 from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.feeds import OpenHold, TakeHold, check_exact, feed_named
+from slate_async.storage.manifest.state import FeedMark, ManifestState
 from slate_async.write.rows import Duration
 from slate_async.write.writer import Writer
 

@@ -15,13 +15,13 @@ from slate_async.errors import CorruptionError, InvalidError, SlateError, Unavai
 from slate_async.gc.collector import Collector, Limits
 from slate_async.gc.due import ended, held_back, made_garbage
 from slate_async.gc.report import CollectionProgress, CollectionReport
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.lifecycle import holders
-from slate_async.manifest.marker import WrongPlaceError
-from slate_async.manifest.state import ManifestState
 from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.lifecycle import holders
+from slate_async.storage.manifest.marker import WrongPlaceError
+from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
 SPREAD = 0.1

@@ -17,19 +17,19 @@ from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.compaction.resident import Resident, resident_token
 from slate_async.compaction.size_tiered import oldest_is_large_ingest
-from slate_async.format.compression import Compression
-from slate_async.log.protocol import LogReader
-from slate_async.manifest.belonging import check_belonging, proved_head
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.opening import Opened, follow_database
 from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.compression import Compression
+from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.manifest.belonging import check_belonging, proved_head
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
 LANES_BESIDE_A_WRITER = 1

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 from metastores.protocol import Register
 from metastores.stats import Counted, MetaStats
-from slate_async.manifest.driver import ManifestDriver
 from slate_async.place import Place
+from slate_async.storage.manifest.driver import ManifestDriver
 
 
 def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int | float]:

@@ -22,7 +22,6 @@ from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.keeping import KeepsCheckpoints
-from slate_async.manifest.edits import DestroyedError, fenced
 from slate_async.member import Member
 from slate_async.opening import Opened
 from slate_async.past import Moment, look_at
@@ -37,8 +36,9 @@ from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Snapshot, ViewReads
-from slate_async.sst.reader import MissingError
 from slate_async.status import Status
+from slate_async.storage.manifest.edits import DestroyedError, fenced
+from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
 from slate_async.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.write.errors import about_all_written, advise, closed_failure, refused, write_failure

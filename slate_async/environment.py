@@ -26,7 +26,6 @@ from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.errors import InvalidError, SlateError
-from slate_async.format.arrays import prepare
 from slate_async.ingest.spec import IngestSpec
 from slate_async.ingest_opening import WantedJob
 from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
@@ -46,8 +45,9 @@ from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
-from slate_async.sst.cache import BlockCache
 from slate_async.standby import stand_by
+from slate_async.storage.format.arrays import prepare
+from slate_async.storage.sst.cache import BlockCache
 from slate_async.write.rows import Duration
 
 M = TypeVar("M", bound=Member)

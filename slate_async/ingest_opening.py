@@ -10,16 +10,16 @@ from typing import Self
 from slate_async.errors import ConflictError
 from slate_async.ingest import manage
 from slate_async.ingest.spec import IngestSpec
-from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.marking import settle_place
-from slate_async.manifest.state import ManifestState
 from slate_async.opening import find_or_create
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
+from slate_async.storage.log.extent import LogExtent, find_extent
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)

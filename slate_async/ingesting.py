@@ -21,12 +21,12 @@ from slate_async.ingest.rows import Duplicates
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
 from slate_async.ingest_opening import WAIT_S, WantedJob, poll_s, register_job
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import has_writer
-from slate_async.manifest.ingests import RenewIngest
 from slate_async.member import Member
 from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import has_writer
+from slate_async.storage.manifest.ingests import RenewIngest
 from slate_async.types import RowLimits
 from slate_async.write.rows import Duration, seconds
 

@@ -10,9 +10,9 @@ from uuid import UUID
 from slate_async.checkpoint import manage
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.errors import ClosedError
-from slate_async.log.extent import LogExtent
-from slate_async.manifest.driver import ManifestDriver
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.log.extent import LogExtent
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.write.rows import Duration
 
 T = TypeVar("T")

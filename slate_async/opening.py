@@ -26,21 +26,6 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.format.compression import Compression
-from slate_async.liveness.heartbeat import Heartbeat
-from slate_async.log.choose import log_of
-from slate_async.log.extent import read_register
-from slate_async.log.missing import LogLook, judge_missing, look_at_log
-from slate_async.log.protocol import Inherited, Log, LogObject, LogReader
-from slate_async.manifest.belonging import check_belonging, head_and_marker
-from slate_async.manifest.creation import create_first, features_of
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
-from slate_async.manifest.lifecycle import MakeAgain
-from slate_async.manifest.logged import LogIntoL0, TakeLogIntoL0
-from slate_async.manifest.marker import FoundMarker
-from slate_async.manifest.marking import settle_place
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.probe import PROBE_FOLDER
 from slate_async.objectstore.watched import WatchedStore
 from slate_async.place import Place, close_metadata
@@ -49,7 +34,22 @@ from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.compression import Compression
+from slate_async.storage.liveness.heartbeat import Heartbeat
+from slate_async.storage.log.choose import log_of
+from slate_async.storage.log.extent import read_register
+from slate_async.storage.log.missing import LogLook, judge_missing, look_at_log
+from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.storage.manifest.belonging import check_belonging, head_and_marker
+from slate_async.storage.manifest.creation import create_first, features_of
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
+from slate_async.storage.manifest.lifecycle import MakeAgain
+from slate_async.storage.manifest.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.marker import FoundMarker
+from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.reader import SstReader
 from slate_async.write.encoding import Encoder
 from slate_async.write.ingests import log_references
 from slate_async.write.l0_flusher import LONG_LOG

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.manifest.history import seq_written_by
-from slate_async.manifest.state import ManifestState, SeqTime
 from slate_async.read.look import Look
 from slate_async.read.view import ReadView
+from slate_async.storage.manifest.history import seq_written_by
+from slate_async.storage.manifest.state import ManifestState, SeqTime
 
 Moment: TypeAlias = datetime | float
 """A datetime with its time zone, or seconds since the epoch."""

@@ -7,11 +7,6 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.costs import MonthlyRequests, by_kind, of_a_month
-from slate_async.format.heartbeat import Sent
-from slate_async.manifest.creation import kept_elsewhere
-from slate_async.manifest.driver import ManifestDriver, translating
-from slate_async.manifest.marker import Ground
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.neighbours import Neighbours
 from slate_async.objectstore.protocol import ObjectStore
@@ -20,8 +15,13 @@ from slate_async.runtime.lateness import Lateness
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.format.heartbeat import Sent
+from slate_async.storage.manifest.creation import kept_elsewhere
+from slate_async.storage.manifest.driver import ManifestDriver, translating
+from slate_async.storage.manifest.marker import Ground
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import SstOpener
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from slate_async.counters import shared_counters
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.follow.follower import Follower
 from slate_async.follow.source import Source
-from slate_async.liveness.observer import WriterLife, WriterLiveness
 from slate_async.member import Member
 from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.place import Place
@@ -25,8 +24,9 @@ from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Snapshot, ViewReads
-from slate_async.sst.reader import MissingError
 from slate_async.status import ReaderStatus
+from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
+from slate_async.storage.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
 POLL_ROUNDS = 4

@@ -20,14 +20,6 @@ from slate_async.follow.picture import Picture
 from slate_async.follow.pins import ReaderPins
 from slate_async.follow.source import Fixed
 from slate_async.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
-from slate_async.log.extent import read_register
-from slate_async.log.protocol import LogReader
-from slate_async.log.recovery import EpochRange
-from slate_async.manifest.belonging import check_belonging, proved_head
-from slate_async.manifest.checkpoints import find_checkpoint
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.opening import follow_database
 from slate_async.place import Place, close_metadata
 from slate_async.read.view import ReadView
@@ -35,6 +27,14 @@ from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
+from slate_async.storage.log.extent import read_register
+from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.recovery import EpochRange
+from slate_async.storage.manifest.belonging import check_belonging, proved_head
+from slate_async.storage.manifest.checkpoints import find_checkpoint
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 WITHOUT_PIN = "to read where nothing may be written, open it with pin=False"
 

@@ -13,16 +13,16 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
-from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.codec import NewerReleaseError
-from slate_async.manifest.edits import ClaimWriter, WriterPin, overtaken
-from slate_async.manifest.skipped import SkipSeqs
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.opening import Opened, take_over
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest.belonging import check_belonging
+from slate_async.storage.manifest.codec import NewerReleaseError
+from slate_async.storage.manifest.edits import ClaimWriter, WriterPin, overtaken
+from slate_async.storage.manifest.skipped import SkipSeqs
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.write.pins import WriterPins
 
 logger = logging.getLogger(__name__)

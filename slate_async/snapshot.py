@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.format.columns import NO_EXPIRY
 from slate_async.inspection.rows import RowStatistics, row_statistics
 from slate_async.read.bounds import BytesLike, key_range
 from slate_async.read.failures import about_a_read
@@ -21,7 +20,8 @@ from slate_async.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.read.view import Pin
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.reader import MissingError
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 from slate_async.write.rows import sought_key
 

@@ -14,15 +14,15 @@ import logging
 from collections.abc import Mapping
 
 from slate_async.errors import FencedError, UnavailableError
-from slate_async.liveness.observer import LOOKS_PER_BEAT, MISSED_BEATS, WriterLife, WriterLiveness
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import ManifestState
 from slate_async.opening import Opened, open_writer
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.polling import SPREAD
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.liveness.observer import LOOKS_PER_BEAT, MISSED_BEATS, WriterLife, WriterLiveness
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.environment import OpeningDb
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import Edit
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import (
@@ -31,6 +29,8 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from slate_async.settings import LogProtocol
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import Edit
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000

@@ -10,16 +10,16 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from slate_async.format.columns import NO_EXPIRY, Columns
-from slate_async.format.filter import key_hash
-from slate_async.format.sst import EncodedSst
-from slate_async.format.sst_builder import SstBuilder
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.read import Run, Table
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import NO_EXPIRY, Columns
+from slate_async.storage.format.filter import key_hash
+from slate_async.storage.format.sst import EncodedSst
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
 from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
 
 T = TypeVar("T")

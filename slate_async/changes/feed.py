@@ -18,9 +18,9 @@ from slate_async.changes.hold import FeedPlace, Hold
 from slate_async.changes.pull import Owner, Pull
 from slate_async.checkpoint.manage import lifetime_ms
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.format.columns import Columns
 from slate_async.read.record_batch import RecordBatch
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import Columns
 from slate_async.write.rows import Duration
 
 T = TypeVar("T")

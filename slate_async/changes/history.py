@@ -19,16 +19,16 @@ from slate_async.changes.selection import Selected, SeqSource, select
 from slate_async.changes.spill import Spill
 from slate_async.compaction.reading import read_batches
 from slate_async.errors import CorruptionError
-from slate_async.format.columns import Columns
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.merge import close_stream
 from slate_async.read.sst_tables import SstTables
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
 READ_BYTES = 1 << 20

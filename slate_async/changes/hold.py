@@ -20,12 +20,12 @@ import anyio
 
 from slate_async.errors import ClosedError, CorruptionError, NotFoundError, SlateError, UnavailableError
 from slate_async.follow.tail import Position
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.feeds import MoveHold, OpenHold
-from slate_async.manifest.state import Checkpoint, FeedMark, ManifestState
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.feeds import MoveHold, OpenHold
+from slate_async.storage.manifest.state import Checkpoint, FeedMark, ManifestState
 
 logger = logging.getLogger(__name__)
 PATIENCE = 1 / 8

@@ -12,11 +12,11 @@ from contextlib import aclosing
 import numpy as np
 
 from slate_async.compaction.reading import read_batches
-from slate_async.format.columns import Columns
-from slate_async.manifest.state import SstRef
 from slate_async.read.bounds import EVERY_KEY, KeyRange
 from slate_async.read.merge import key_at
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.reader import SstReader
 
 PART_BYTES = 8 << 20
 READ_BYTES = 1 << 20

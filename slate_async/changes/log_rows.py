@@ -13,14 +13,14 @@ import numpy as np
 
 from slate_async.compaction.reading import read_batches
 from slate_async.follow.tail import Position
-from slate_async.format.columns import Columns, concat
-from slate_async.format.header import ObjectKind
-from slate_async.log.protocol import LogObject
-from slate_async.manifest.state import ManifestState
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.header import ObjectKind
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.reader import SstReader
 from slate_async.write.replay import check_kind, decode_rows
 
 SSTS_IN_PARALLEL = 4

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.format.columns import Columns, concat
-from slate_async.manifest.state import SkippedSeqs
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.manifest.state import SkippedSeqs
 
 BATCH_BYTES = 16 << 20
 """Record batches end near this many bytes, however many rows they are asked to have."""

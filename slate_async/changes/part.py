@@ -17,12 +17,12 @@ from slate_async.changes.hold import FeedPlace, Hold, Made
 from slate_async.changes.order import batches_of, up_to
 from slate_async.changes.source import ChangeSource, Reading
 from slate_async.errors import NotFoundError, UnavailableError
-from slate_async.format.columns import Columns
-from slate_async.manifest.feeds import check_exact
-from slate_async.manifest.state import FeedMark, ManifestState
 from slate_async.read.bounds import KeyRange
 from slate_async.read.record_batch import RecordBatch
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.feeds import check_exact
+from slate_async.storage.manifest.state import FeedMark, ManifestState
 
 LOOKS = 40
 PAUSE_S = 0.25

@@ -16,9 +16,9 @@ from slate_async.changes.order import batches_of, up_to
 from slate_async.changes.source import ChangeSource
 from slate_async.errors import ClosedError
 from slate_async.follow.tail import Position
-from slate_async.format.columns import Columns
 from slate_async.runtime.protocol import Clock, Offload
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.format.columns import Columns
 from slate_async.types import MAX_SEQ
 
 SHORTEST_PAUSE_S = 0.005

@@ -21,13 +21,13 @@ from slate_async.changes.log_rows import LoggedRows, LogRows
 from slate_async.changes.order import above, check_gapless
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.follow.tail import Chunk, Gap, Position, Tail
-from slate_async.format.columns import Columns
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.feeds import check_exact
-from slate_async.manifest.state import FeedMark, ManifestState, SstRef
 from slate_async.read.bounds import EVERY_KEY
-from slate_async.sst.reader import MissingError
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.feeds import check_exact
+from slate_async.storage.manifest.state import FeedMark, ManifestState, SstRef
+from slate_async.storage.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
 MAX_POSITION = 2**63

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.errors import CorruptionError, InvalidError, NotFoundError
-from slate_async.format.header import ObjectKind
-from slate_async.log.extent import log_keys
-from slate_async.log.names import parse_epoch_prefixed
-from slate_async.log.protocol import Inherited, LogObject, LogReader
-from slate_async.log.recovery import ContiguousWalk, Verdict
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.storage.format.header import ObjectKind
+from slate_async.storage.log.extent import log_keys
+from slate_async.storage.log.names import parse_epoch_prefixed
+from slate_async.storage.log.protocol import Inherited, LogObject, LogReader
+from slate_async.storage.log.recovery import ContiguousWalk, Verdict
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 
 async def load_checkpoint(store: ObjectStore, driver: ManifestDriver, checkpoint: Checkpoint) -> Inherited:

@@ -11,12 +11,17 @@ from uuid import UUID
 
 from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.log.extent import LogExtent
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint, find_checkpoint
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.log.extent import LogExtent
+from slate_async.storage.manifest.checkpoints import (
+    CreateCheckpoint,
+    DeleteCheckpoints,
+    RefreshCheckpoint,
+    find_checkpoint,
+)
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 from slate_async.write.rows import Duration, seconds
 
 Scope: TypeAlias = Literal["all", "durable"]

@@ -40,7 +40,7 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.ingest.manage import NotAdmittedError
-from slate_async.manifest.edits import DestroyedError
+from slate_async.storage.manifest.edits import DestroyedError
 
 OK = 0
 NEGATIVE = 1

@@ -15,8 +15,8 @@ from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.costs import SHORTEST_S
 from slate_async.errors import InvalidError
-from slate_async.liveness.observer import WriterLife
 from slate_async.runtime.system import SystemClock
+from slate_async.storage.liveness.observer import WriterLife
 from slate_async.write.batch import WriteBatch
 
 DELETED_AT_ONCE = 500

@@ -23,8 +23,8 @@ from slate_async.cli.signals import Terminated, interruptible, until_terminated
 from slate_async.compaction.executor import Executor
 from slate_async.compaction.progress import EventSink
 from slate_async.errors import InvalidError
-from slate_async.liveness.observer import WriterLife
 from slate_async.settings import Settings
+from slate_async.storage.liveness.observer import WriterLife
 from slate_async.write.batch import WriteBatch
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from slate_async.clone.destroy import remove_unfinished
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import ConflictError, CorruptionError, FencedError, InvalidError, UnavailableError
-from slate_async.manifest.state import Checkpoint, ManifestState
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 logger = logging.getLogger(__name__)
 

@@ -24,15 +24,21 @@ from slate_async.clone.detach import release_parents
 from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
-from slate_async.format.header import HEADER_BYTES
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.log import names
-from slate_async.log.choose import log_of
-from slate_async.manifest.driver import translated
-from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed, RemoveContents, check_database, refuse_held
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo
-from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.storage.log import names
+from slate_async.storage.log.choose import log_of
+from slate_async.storage.manifest.driver import translated
+from slate_async.storage.manifest.lifecycle import (
+    ClaimToDestroy,
+    MarkDestroyed,
+    RemoveContents,
+    check_database,
+    refuse_held,
+)
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 8

@@ -12,9 +12,9 @@ import logging
 from metastores.protocol import VersionRef
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import ConflictError
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.lifecycle import DetachParents, ForgetParent, names_foreign
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.lifecycle import DetachParents, ForgetParent, names_foreign
+from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
 

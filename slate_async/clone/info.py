@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 from uuid import UUID
 
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,13 @@ from slate_async.clone.destroy import remove_unfinished
 from slate_async.clone.register import ensure_register
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError, NotFoundError
-from slate_async.log.extent import LogExtent, find_extent
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint, uuid_of
-from slate_async.manifest.creation import create_first
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.lifecycle import CopyContents, FinishClone, check_unfinished, unfinished_clone
-from slate_async.manifest.state import Checkpoint, ManifestState, Parent
 from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.storage.log.extent import LogExtent, find_extent
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint, uuid_of
+from slate_async.storage.manifest.creation import create_first
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.lifecycle import CopyContents, FinishClone, check_unfinished, unfinished_clone
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from metastores.protocol import Committed
 from slate_async.clone.site import Site
 from slate_async.errors import UnavailableError
-from slate_async.log import register as codec
-from slate_async.log.protocol import Backoff
-from slate_async.log.recovery import EpochRange
-from slate_async.log.register import WriterRegister
-from slate_async.manifest.driver import translated
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.log import register as codec
+from slate_async.storage.log.protocol import Backoff
+from slate_async.storage.log.recovery import EpochRange
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.manifest.driver import translated
+from slate_async.storage.manifest.state import ManifestState
 
 
 async def ensure_register(site: Site, state: ManifestState, ranges: tuple[tuple[int, int], ...] = ()) -> None:

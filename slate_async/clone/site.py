@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.manifest.belonging import existing_head, head_and_marker, proved_head
-from slate_async.manifest.creation import kept_elsewhere
-from slate_async.manifest.driver import ManifestDriver, translating
-from slate_async.manifest.marker import Ground
-from slate_async.manifest.marking import settle_place
-from slate_async.manifest.state import LogProtocol, ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
+from slate_async.storage.manifest.belonging import existing_head, head_and_marker, proved_head
+from slate_async.storage.manifest.creation import kept_elsewhere
+from slate_async.storage.manifest.driver import ManifestDriver, translating
+from slate_async.storage.manifest.marker import Ground
+from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Site:
         return Ground(self.store, self.name, kept_elsewhere(self.metadata))
 
     async def proved_head(self) -> ManifestState:
-        """The newest state of the database, whose place this is. Raises as `slate_async.manifest.belonging.proved_head`
+        """The newest state of the database, whose place this is. Raises as `storage.manifest.belonging.proved_head`
         does."""
         return await proved_head(self.ground, self.driver)
 

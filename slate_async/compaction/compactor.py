@@ -24,14 +24,14 @@ from slate_async.compaction.progress import CompactionEvent
 from slate_async.compaction.ranges import split
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoundError, SlateError, UnavailableError
-from slate_async.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.state import Compaction, ManifestState
 
 logger = logging.getLogger(__name__)
 LOG_POSITIONS = 1_024

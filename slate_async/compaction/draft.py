@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from slate_async.compaction.history import keep_above
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
-from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef, l0_units
+from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.state import Compaction, ManifestState, SortedRun, SstRef, l0_units
 
 SMALL_SHARE = 4
 """SSTs smaller on average than this part of ``sst_bytes`` are rewritten rather than moved, or they would pile up."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from slate_async.manifest.state import Parent, SstRef
 from slate_async.settings import Compression
+from slate_async.storage.manifest.state import Parent, SstRef
 
 
 @dataclass(frozen=True, slots=True)

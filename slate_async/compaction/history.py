@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.compaction.spec import LogSst
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 
 
 def keep_above(state: ManifestState, now_ms: int, log: Sequence[LogSst] = ()) -> int:

@@ -18,13 +18,13 @@ from slate_async.compaction.local_executor import OpenSst
 from slate_async.compaction.log_source import LogSource
 from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventKind, EventSink, added
 from slate_async.errors import ConflictError, CorruptionError, InternalError
-from slate_async.manifest.compactions import CommitCompaction, DropCompaction, FinishRange, LogTaken, can_go_on
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.settings import Settings
+from slate_async.storage.manifest.compactions import CommitCompaction, DropCompaction, FinishRange, LogTaken, can_go_on
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 
 logger = logging.getLogger(__name__)
 Sources: TypeAlias = tuple[tuple[SstRef, ...], ...]

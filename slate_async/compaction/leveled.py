@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from slate_async.compaction.draft import Draft, flat, span, within
-from slate_async.manifest.state import SortedRun, SstRef
+from slate_async.storage.manifest.state import SortedRun, SstRef
 
 MOST_PUSHED = 8
 """SSTs given to the next level at once; with what they overlap there, one compaction stays a matter of minutes."""

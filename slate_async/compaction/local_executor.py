@@ -22,12 +22,12 @@ from slate_async.compaction.merge import Merge, SourceRows, Tally
 from slate_async.compaction.output import SstOutput
 from slate_async.compaction.reading import read_batches
 from slate_async.compaction.rounds import Rounds
-from slate_async.format.columns import Columns
-from slate_async.format.sst import SstMeta
-from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.sst import SstMeta
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.reader import SstReader
 
 OpenSst: TypeAlias = Callable[[SstRef], SstReader]
 

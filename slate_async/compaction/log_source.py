@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from metastores.protocol import Register
 from slate_async.compaction.spec import LogSst
 from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
-from slate_async.format.header import ObjectHeader, ObjectKind
-from slate_async.log.extent import find_extent, log_keys
-from slate_async.log.names import epoch_key
-from slate_async.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove
-from slate_async.log.recovery import ContiguousWalk, Verdict
-from slate_async.manifest.compactions import LogTaken
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.reference import stored_sst_ref
+from slate_async.storage.format.header import ObjectHeader, ObjectKind
+from slate_async.storage.log.extent import find_extent, log_keys
+from slate_async.storage.log.names import epoch_key
+from slate_async.storage.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove
+from slate_async.storage.log.recovery import ContiguousWalk, Verdict
+from slate_async.storage.manifest.compactions import LogTaken
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.reference import stored_sst_ref
 
 logger = logging.getLogger(__name__)
 LOOKS = 8

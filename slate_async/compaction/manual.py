@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slate_async.compaction.planner import plan, plan_full, plan_level, plan_range
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import InvalidError
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from slate_async.compaction.executor import MergeCounts
 from slate_async.compaction.rounds import Round, as_round
 from slate_async.errors import InternalError
-from slate_async.format.arrays import mask_array
-from slate_async.format.columns import NO_EXPIRY, Columns, binary_nbytes
-from slate_async.format.ordering import Mask
 from slate_async.read.merge import close_stream, key_at
+from slate_async.storage.format.arrays import mask_array
+from slate_async.storage.format.columns import NO_EXPIRY, Columns, binary_nbytes
+from slate_async.storage.format.ordering import Mask
 from slate_async.types import DELETE, MERGE, PUT
 
 

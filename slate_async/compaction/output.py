@@ -14,16 +14,16 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.compaction.merge import Tally
-from slate_async.format.columns import Columns
-from slate_async.format.sst_builder import SstBuilder, raw_ends
-from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.merge import first_row_after, key_at, same_key_as_previous
 from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Compression
-from slate_async.sst.names import sst_key
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.sst_builder import SstBuilder, raw_ends
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reference import sst_ref
 
 LEAST_ROOM = 16
 """An SST that has less room left than this part of its size is full."""

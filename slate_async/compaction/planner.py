@@ -14,7 +14,7 @@ from slate_async.compaction.leveled import plan_leveled, push_into
 from slate_async.compaction.size_tiered import plan_size_tiered
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import InvalidError
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 
 MOST_SHED = 16
 """SSTs rewritten at once only to get rid of rows that nobody needs."""

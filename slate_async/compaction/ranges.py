@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.compaction.local_executor import OpenSst
-from slate_async.manifest.state import SstRef
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.balance import SizedRun, balanced_bounds, sample, sized_run, total_bytes
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.balance import SizedRun, balanced_bounds, sample, sized_run, total_bytes
 
 RANGE_SSTS = 2
 """A range is worth this many output SSTs: below that, outputs are small and commits are many."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from slate_async.format.columns import Columns
 from slate_async.read.merge import first_row_from
-from slate_async.sst.fitting import load_fitting
-from slate_async.sst.reader import SstReader
-from slate_async.sst.scan import plan_reads
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.sst.fitting import load_fitting
+from slate_async.storage.sst.reader import SstReader
+from slate_async.storage.sst.scan import plan_reads
 
 FIRST_READ_BYTES = 512 << 10
 """Reads begin with this and double, so that the first rows of all sources are there soon."""

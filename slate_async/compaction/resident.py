@@ -15,8 +15,8 @@ from collections.abc import Callable
 from slate_async.compaction.compactor import Compactor
 from slate_async.compaction.manual import Manual
 from slate_async.errors import FencedError, SlateError, UnavailableError
-from slate_async.manifest.state import ManifestState
 from slate_async.runtime.protocol import Clock
+from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
 PATIENCE_S = 30.0

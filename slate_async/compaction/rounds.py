@@ -18,10 +18,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slate_async.format.columns import Columns, concat
-from slate_async.format.ordering import Mask, order_of, repeated_keys
 from slate_async.read.merge import close_stream, first_row_from, key_at, rows_apart
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.ordering import Mask, order_of, repeated_keys
 
 MAX_JOINED_BYTES = 1 << 30
 """Larger rounds are not joined: they only happen with huge values."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from slate_async.compaction.draft import Draft, span
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef, l0_units
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef, l0_units
 
 SMALLEST_BYTES = 1 << 20
 """Runs of this size and below are of class 0: merging them costs next to nothing."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slate_async.manifest.state import SstRef
 from slate_async.settings import Settings
+from slate_async.storage.manifest.state import SstRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class LogSst:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """One compaction that should run. Inputs are neighbours in age order; see `slate_async.manifest.inputs`.
+    """One compaction that should run. Inputs are neighbours in age order; see `slate_async.storage.manifest.inputs`.
 
     l0, runs, ssts: its inputs
     target_level: the level of its output, 0 unless by levels

@@ -22,13 +22,13 @@ from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.follow.picture import Picture
 from slate_async.follow.pins import ReaderPins
 from slate_async.follow.tail import Chunk, Gap, Tail
-from slate_async.log.names import PREFIX, position_of
-from slate_async.log.protocol import CheckPlace
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.state import ManifestState
 from slate_async.runtime.protocol import Clock
-from slate_async.sst.reader import MissingError
+from slate_async.storage.log.names import PREFIX, position_of
+from slate_async.storage.log.protocol import CheckPlace
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
 FULL_ROUND_S = 150.0

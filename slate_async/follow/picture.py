@@ -16,10 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slate_async.follow.tail import Position, start_of
-from slate_async.format.header import ObjectKind
-from slate_async.log.protocol import READS_IN_PARALLEL, LogObject
-from slate_async.manifest.state import ManifestState, SeqTime
-from slate_async.memtable import Memtable
 from slate_async.read.hot import HotReads
 from slate_async.read.sources import Table
 from slate_async.read.sst_tables import SstTables
@@ -27,8 +23,12 @@ from slate_async.read.view import ReadView
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.header import ObjectKind
+from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject
+from slate_async.storage.manifest.state import ManifestState, SeqTime
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.reader import SstReader
 from slate_async.write.replay import check_kind, decode_rows, new_rows
 
 ROWS_PER_TURN = 512

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from slate_async.errors import InvalidError, UnavailableError
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
 PATIENCE = 1 / 8

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from slate_async.errors import NotFoundError
 from slate_async.follow.picture import Picture
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import Checkpoint
-from slate_async.sst.reader import MissingError
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import Checkpoint
+from slate_async.storage.sst.reader import MissingError
 
 
 class Source(Protocol):

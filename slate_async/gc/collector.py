@@ -26,17 +26,17 @@ from slate_async.gc.reachable import Reach, Reachable, VersionGoneError
 from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
 from slate_async.gc.sightings import Sighting, newest_until, parse_sighting, revise
 from slate_async.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
-from slate_async.log import register as registers
-from slate_async.log.names import PREFIX as LOG_PREFIX
-from slate_async.log.protocol import CheckPlace, nothing_to_prove
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.compactions import work_mark
-from slate_async.manifest.driver import ManifestDriver, translated
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.storage.log import register as registers
+from slate_async.storage.log.names import PREFIX as LOG_PREFIX
+from slate_async.storage.log.protocol import CheckPlace, nothing_to_prove
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.compactions import work_mark
+from slate_async.storage.manifest.driver import ManifestDriver, translated
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 
 logger = logging.getLogger(__name__)
 OVERTAKEN_LIMIT = 5
@@ -103,7 +103,7 @@ class _Judged:
 
 class Collector:
     """Collects the garbage of one database. ``register``: the writer's, of an epoch-prefixed log; ``check_place``: see
-    `slate_async.log.protocol.CheckPlace`, asked before each round."""
+    `slate_async.storage.log.protocol.CheckPlace`, asked before each round."""
 
     def __init__(
         self,

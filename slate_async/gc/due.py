@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slate_async.manifest.collection import registered_bases
-from slate_async.manifest.state import ManifestState, SortedRun
+from slate_async.storage.manifest.collection import registered_bases
+from slate_async.storage.manifest.state import ManifestState, SortedRun
 
 MANY_VERSIONS = 64
 """Manifest versions are small; a round lists all there is."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slate_async.errors import CorruptionError
-from slate_async.format.header import HEADER_BYTES
-from slate_async.log.names import parse_contiguous, parse_epoch_prefixed
-from slate_async.log.recovery import EpochRange, owner_of
-from slate_async.log.register import WriterRegister
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.objectstore.protocol import ObjectInfo
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.log.names import parse_contiguous, parse_epoch_prefixed
+from slate_async.storage.log.recovery import EpochRange, owner_of
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 COMPACTED = "its rows are in SSTs, and no checkpoint needs this part of the log"
 OF_A_ZOMBIE = "its position in the log belongs to another writer epoch"

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slate_async.gc.sightings import Sighting
-from slate_async.manifest.collection import Collect, registered_bases
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.collection import Collect, registered_bases
+from slate_async.storage.manifest.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

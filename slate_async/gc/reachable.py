@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import ManifestState, SstRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,14 @@ from typing import Literal
 
 from slate_async.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from slate_async.ingest.spec import IngestedSst, IngestSpec, references
-from slate_async.log.extent import LogExtent
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.ingests import (
+from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Clock, Runtime
+from slate_async.settings import Settings
+from slate_async.storage.log.extent import LogExtent
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.ingests import (
     MAX_RECORDS,
     Batch,
     CommitIngest,
@@ -22,11 +26,7 @@ from slate_async.manifest.ingests import (
     find_record,
     pending_ingests,
 )
-from slate_async.manifest.state import Ingest, IngestRecord, ManifestState
-from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
-from slate_async.runtime.concurrent import map_bounded
-from slate_async.runtime.protocol import Clock, Runtime
-from slate_async.settings import Settings
+from slate_async.storage.manifest.state import Ingest, IngestRecord, ManifestState
 
 MAX_NAME = 200
 HEADS_IN_PARALLEL = 16

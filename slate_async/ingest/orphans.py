@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from slate_async.ingest.sst_writer import JOB
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 
 READS_IN_PARALLEL = 16
 

@@ -20,11 +20,11 @@ import pyarrow as pa
 from slate_async.compaction.merge import VersionFilter
 from slate_async.compaction.rounds import Rounds
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.format.columns import Columns
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.read.merge import first_row_after, key_at
 from slate_async.read.scan import Scan
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.columns import Columns
 from slate_async.types import DELETE, MAX_SEQ
 
 ROUND_BYTES = 4 << 20

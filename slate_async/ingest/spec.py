@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from slate_async.errors import InvalidError
-from slate_async.manifest.state import SstRef
 from slate_async.settings import Compression
-from slate_async.sst.names import parse_sst_key
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.names import parse_sst_key
 
 T = TypeVar("T")
 

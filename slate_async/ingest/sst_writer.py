@@ -18,13 +18,13 @@ import pyarrow as pa
 from slate_async.compaction.merge import Tally
 from slate_async.compaction.output import SstOutput
 from slate_async.errors import InvalidError
-from slate_async.format.columns import Columns
 from slate_async.ingest.replacement import Gap, OpenOld, deletes_between, gaps, old_rows, over_deletes
 from slate_async.ingest.rows import Duplicates, RowChecker
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.columns import Columns
 from slate_async.types import FORMAT_LIMITS, RowLimits
 
 JOB = "slate-ingest"

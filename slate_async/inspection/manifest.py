@@ -9,10 +9,10 @@ from typing import Self
 from metastores.protocol import VersionRef
 from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError
-from slate_async.format.marker import Marker
-from slate_async.manifest.driver import translated
-from slate_async.manifest.marker import read_marker
-from slate_async.manifest.state import ManifestState, SstRef
+from slate_async.storage.format.marker import Marker
+from slate_async.storage.manifest.driver import translated
+from slate_async.storage.manifest.marker import read_marker
+from slate_async.storage.manifest.state import ManifestState, SstRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.format.columns import NO_EXPIRY, Columns
-from slate_async.format.ordering import repeated_keys
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import NO_EXPIRY, Columns
+from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES
 
 KEY_BUCKETS = MAX_KEY_BYTES.bit_length() + 1

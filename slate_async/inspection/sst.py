@@ -8,15 +8,15 @@ from uuid import UUID
 
 from slate_async.clone.site import Site
 from slate_async.errors import CorruptionError, NotFoundError
-from slate_async.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
-from slate_async.format.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
-from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
-from slate_async.format.stats import SstStats
-from slate_async.log.names import PREFIX as LOG_PREFIX
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
+from slate_async.storage.format.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
+from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
+from slate_async.storage.format.stats import SstStats
+from slate_async.storage.log.names import PREFIX as LOG_PREFIX
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 
 
 @dataclass(frozen=True, slots=True)

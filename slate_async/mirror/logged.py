@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slate_async.clone.site import Site
-from slate_async.format.header import ObjectKind
-from slate_async.log.protocol import Inherited, LogObject
-from slate_async.log.recovery import ContiguousWalk
-from slate_async.manifest.history import sampled
-from slate_async.manifest.state import ManifestState, SstRef
-from slate_async.memtable import Memtable
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Settings
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
-from slate_async.sst.reference import sst_ref, stored_sst_ref
+from slate_async.storage.format.header import ObjectKind
+from slate_async.storage.log.protocol import Inherited, LogObject
+from slate_async.storage.log.recovery import ContiguousWalk
+from slate_async.storage.manifest.history import sampled
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
+from slate_async.storage.sst.reference import sst_ref, stored_sst_ref
 from slate_async.write.encoding import Encoder
 from slate_async.write.replay import Replayer, check_kind, replay
 

@@ -23,17 +23,17 @@ from slate_async.clone.register import ensure_register
 from slate_async.clone.site import Site
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
-from slate_async.manifest.checkpoints import find_checkpoint
-from slate_async.manifest.creation import create_first
-from slate_async.manifest.mirroring import ShowMirrored, check_mirror, unfinished_mirror
-from slate_async.manifest.state import Checkpoint, ManifestState, Mirrored, SstRef
 from slate_async.mirror.copy import SstCopier, Tally
 from slate_async.mirror.logged import Logged, take_out, write_tables
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.names import parse_sst_key
-from slate_async.sst.reader import MissingError
+from slate_async.storage.manifest.checkpoints import find_checkpoint
+from slate_async.storage.manifest.creation import create_first
+from slate_async.storage.manifest.mirroring import ShowMirrored, check_mirror, unfinished_mirror
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, Mirrored, SstRef
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.names import parse_sst_key
+from slate_async.storage.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
 ATTEMPTS = 8

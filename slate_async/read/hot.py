@@ -21,11 +21,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from slate_async.format.filter import Filter, key_hash
 from slate_async.read.key_spans import KeySpans
 from slate_async.read.sources import BEYOND_ALL_KEYS, Run
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.loaded_block import LoadedBlock
+from slate_async.storage.format.filter import Filter, key_hash
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.types import DELETE, NEEDS_IO, NeedsIO, RowHit
 
 READS_PER_LOOK = 8
@@ -80,11 +80,11 @@ class HotRange:
 
     @property
     def retired(self) -> bool:
-        """See `slate_async.sst.cache.Lookup`."""
+        """See `slate_async.storage.sst.cache.Lookup`."""
         return self._owner is not None and self._owner.retired
 
     def drop(self) -> None:
-        """See `slate_async.sst.cache.Lookup`."""
+        """See `slate_async.storage.sst.cache.Lookup`."""
         if self._owner is not None:
             self._owner.remove(self)
             self._owner = None

@@ -12,9 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.errors import InternalError
-from slate_async.format.arrays import number_array
-from slate_async.format.columns import Columns
-from slate_async.format.ordering import Mask, repeated_keys
 from slate_async.read.merge import (
     MergedRows,
     Round,
@@ -26,6 +23,9 @@ from slate_async.read.merge import (
 )
 from slate_async.read.reverse import WholeKeys
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.arrays import number_array
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.ordering import Mask, repeated_keys
 from slate_async.types import DELETE, MERGE, PUT, RowHit
 
 

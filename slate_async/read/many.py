@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from slate_async.format.filter import key_hash
 from slate_async.read.sources import Run, TableSource
 from slate_async.read.together import together
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.filter import key_hash
 from slate_async.types import NEEDS_IO, RowHit
 
 

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from slate_async.format.columns import Columns, concat
-from slate_async.format.ordering import Mask, Order, order_of
 from slate_async.read.together import together
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.ordering import Mask, Order, order_of
 
 ROUND_ROWS = 8192
 ROUND_BYTES = 1 << 20

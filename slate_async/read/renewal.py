@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.read.view import ReadView
-from slate_async.sst.reader import MissingError
+from slate_async.storage.sst.reader import MissingError
 
 RENEWALS = 3
 """How often one read is done again."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from slate_async.format.columns import Columns
 from slate_async.read.bounds import KeyRange
 from slate_async.read.live import LiveRows
 from slate_async.read.look import Look
 from slate_async.read.merge import key_at
 from slate_async.read.renewal import RENEWALS, gave_up
 from slate_async.read.view import Pin
-from slate_async.sst.reader import MissingError
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.sst.reader import MissingError
 
 Renew: TypeAlias = Callable[[Look, MissingError], Awaitable[Look]]
 """Another look of the same moment after an object of this one was missing (see `slate_async.read.renewal`); or raises

@@ -17,7 +17,6 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_che
 from weakref import ref
 
 from slate_async.errors import InvalidError
-from slate_async.format.columns import Columns
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
@@ -26,6 +25,7 @@ from slate_async.read.results import batch_of, pairs_of, rows_of, rows_with
 from slate_async.read.short import FirstRows, first_rows, first_rows_in_turns
 from slate_async.read.view import Pin
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import Columns
 from slate_async.types import Row
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ Python objects, and these of the columns again."""
 INTERRUPTED = "the scan was interrupted; make another one"
 
 HURRIED_ROWS = 4096
-"""Whoever asks for batches of so many rows wants them soon: see `slate_async.sst.scan.BlockScan.hurry`."""
+"""Whoever asks for batches of so many rows wants them soon: see `slate_async.storage.sst.scan.BlockScan.hurry`."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 2 << 20

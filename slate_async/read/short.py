@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
-from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.look import Look
 from slate_async.read.shares import LEAST_ASKED
@@ -21,7 +20,8 @@ from slate_async.read.sources import Run, TableSource
 from slate_async.read.together import together
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.reader import MissingError
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch
 
 MOST_SOURCES = 64

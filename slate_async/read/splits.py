@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from slate_async.format.sst import SstMeta
 from slate_async.read.bounds import KeyRange
 from slate_async.read.sources import Run
 from slate_async.read.view import ReadView
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.balance import Samples, SizedRun, balanced_bounds, sample, sized_run, total_bytes
+from slate_async.storage.format.sst import SstMeta
+from slate_async.storage.sst.balance import Samples, SizedRun, balanced_bounds, sample, sized_run, total_bytes
 
 SPLIT_BYTES = 128 << 20
 """A default: some seconds of work for one reader."""

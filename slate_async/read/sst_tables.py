@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple, TypeAlias
 
-from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef, l0_units
 from slate_async.read.sources import Run, Table
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.manifest.state import ManifestState, Parent, SortedRun, SstRef, l0_units
+from slate_async.storage.sst.locate import SstOpener
 
 _Shown: TypeAlias = tuple[SstRef, Table]
 

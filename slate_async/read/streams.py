@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-from slate_async.format.columns import Columns
-from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.merge import close_stream
 from slate_async.read.sources import Run, Table
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.scan import BlockScan
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.scan import BlockScan
 
 
 class MemtableStream(AsyncIterator[Columns]):

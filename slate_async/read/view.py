@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 from weakref import ref
 
-from slate_async.format.filter import key_hash
-from slate_async.memtable import Memtable
 from slate_async.read.bounds import KeyRange
 from slate_async.read.hot import HotRanges, HotReads
 from slate_async.read.live import LiveRows, live_hit, live_value
@@ -23,6 +21,8 @@ from slate_async.read.shares import Shares
 from slate_async.read.sources import Run, Table
 from slate_async.read.streams import MemtableStream, RunStream
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.filter import key_hash
+from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 
 KEYS_PER_STEP = 256

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.manifest.state import ManifestState, Parent
+from slate_async.storage.manifest.state import ManifestState, Parent
 from slate_async.verify.report import Finding
 
 

@@ -13,18 +13,25 @@ from itertools import pairwise
 import numpy as np
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.format.columns import Columns
-from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header, log_object_id
-from slate_async.format.log_segment import decode_segment
 from slate_async.gc.log import LogJudge, held_log
-from slate_async.log.extent import log_keys
-from slate_async.log.names import PREFIX
-from slate_async.log.register import EMPTY, WriterRegister
-from slate_async.log.standing import LogName, Seen, Standing, log_name, standings
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.header import (
+    HEADER_BYTES,
+    ObjectHeader,
+    ObjectKind,
+    check_body,
+    decode_header,
+    log_object_id,
+)
+from slate_async.storage.format.log_segment import decode_segment
+from slate_async.storage.log.extent import log_keys
+from slate_async.storage.log.names import PREFIX
+from slate_async.storage.log.register import EMPTY, WriterRegister
+from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.verify.report import Finding
 from slate_async.verify.sst import ExpectedSst, check_sst, finding_of
 

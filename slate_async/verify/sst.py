@@ -14,18 +14,18 @@ from uuid import UUID
 from msgspec import structs
 
 from slate_async.errors import CorruptionError, InternalError, InvalidError
-from slate_async.format.block import decode_block, stored_raw_bytes
-from slate_async.format.checksum import crc32c
-from slate_async.format.columns import Columns
-from slate_async.format.filter import key_hashes
-from slate_async.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
-from slate_async.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
-from slate_async.format.sst_builder import check_sorted
-from slate_async.format.stats import StatsCollector
-from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.runtime.protocol import Offload
+from slate_async.storage.format.block import decode_block, stored_raw_bytes
+from slate_async.storage.format.checksum import crc32c
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.filter import key_hashes
+from slate_async.storage.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
+from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
+from slate_async.storage.format.sst_builder import check_sorted
+from slate_async.storage.format.stats import StatsCollector
+from slate_async.storage.manifest.state import SstRef
 from slate_async.verify.report import Finding
 
 READ_BYTES = 4 << 20

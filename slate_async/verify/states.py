@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef, in_order
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef, in_order
 from slate_async.verify.report import Finding
 
 

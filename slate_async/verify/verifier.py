@@ -18,22 +18,22 @@ from uuid import UUID
 from metastores.protocol import Register, VersionRef
 from slate_async.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.format.header import HEADER_BYTES, peek_header
 from slate_async.gc.reachable import living_versions, reachable_ssts
-from slate_async.log import register as registers
-from slate_async.log.names import PREFIX as LOG_PREFIX
-from slate_async.log.protocol import READS_IN_PARALLEL
-from slate_async.log.register import WriterRegister
-from slate_async.log.standing import LogName
-from slate_async.manifest.belonging import head_and_marker
-from slate_async.manifest.driver import Stored, translated
-from slate_async.manifest.edits import check_usable
-from slate_async.manifest.lifecycle import check_database
-from slate_async.manifest.state import ManifestState, Parent, SstRef
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.names import SST_PREFIX, parse_sst_key
+from slate_async.storage.format.header import HEADER_BYTES, peek_header
+from slate_async.storage.log import register as registers
+from slate_async.storage.log.names import PREFIX as LOG_PREFIX
+from slate_async.storage.log.protocol import READS_IN_PARALLEL
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.log.standing import LogName
+from slate_async.storage.manifest.belonging import head_and_marker
+from slate_async.storage.manifest.driver import Stored, translated
+from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.lifecycle import check_database
+from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 from slate_async.verify.beat import damaged_beat
 from slate_async.verify.boundary import lost_boundary
 from slate_async.verify.holds import lost_holds

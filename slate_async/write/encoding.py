@@ -6,15 +6,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
-from slate_async.format.arrays import release_memory
-from slate_async.format.columns import concat
-from slate_async.format.log_segment import encode_segment
-from slate_async.format.sst import EncodedSst
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.memtable import Memtable, convert, sorted_columns
 from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression
+from slate_async.storage.format.arrays import release_memory
+from slate_async.storage.format.columns import concat
+from slate_async.storage.format.log_segment import encode_segment
+from slate_async.storage.format.sst import EncodedSst
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.memtable import Memtable, convert, sorted_columns
 
 INLINE_BYTES = 32 * 1024
 """Less than this is sorted, encoded or decoded on the loop: that takes less time than a hand-over to a thread."""

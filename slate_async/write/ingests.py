@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from slate_async.errors import ConflictError, UnavailableError
-from slate_async.log.protocol import READS_IN_PARALLEL
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import AddL0
-from slate_async.manifest.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
-from slate_async.manifest.logged import LogIntoL0
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.read.sources import Table
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
-from slate_async.sst.reference import stored_sst_ref
+from slate_async.storage.log.protocol import READS_IN_PARALLEL
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
+from slate_async.storage.manifest.logged import LogIntoL0
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.reference import stored_sst_ref
 from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import L0Flusher
 from slate_async.write.pins import WriterPins

@@ -14,9 +14,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from slate_async.errors import InvalidError, SlateError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.runtime.protocol import Clock
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.write.admission import Admission
 from slate_async.write.batch import BatchRows
 from slate_async.write.group import CommitGroup, NoRowsHandle, WriteHandle, handle_of

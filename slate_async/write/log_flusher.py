@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import anyio
 
-from slate_async.log.protocol import Log
-from slate_async.log.window import FlushWindow
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.log.protocol import Log
+from slate_async.storage.log.window import FlushWindow
 from slate_async.write.policy import FlushPolicy
 from slate_async.write.tables import Segment, TableSet
 

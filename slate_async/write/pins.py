@@ -15,13 +15,13 @@ import asyncio
 from uuid import UUID
 
 from slate_async.errors import UnavailableError
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import PinWriter, UnpinWriter, WriterPin
-from slate_async.manifest.naming import SstNames
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.read.view import ReadView
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import PinWriter, UnpinWriter, WriterPin
+from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 COVERINGS = 16
 """How often a state that somebody changed in the same moment as it was pinned is pinned anew."""

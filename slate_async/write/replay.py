@@ -16,18 +16,18 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.format.block import stored_raw_bytes
-from slate_async.format.block_parts import StoredBlock
-from slate_async.format.columns import Columns, concat
-from slate_async.format.header import ObjectKind, log_object_id
-from slate_async.format.joined_blocks import decode_blocks
-from slate_async.format.log_segment import decode_segment, stored_blocks
-from slate_async.log.protocol import READS_AT_ONCE, Inherited, LogObject
-from slate_async.manifest.state import ManifestState
-from slate_async.memtable import Memtable
 from slate_async.read.sources import Table
 from slate_async.runtime.protocol import Offload
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.block import stored_raw_bytes
+from slate_async.storage.format.block_parts import StoredBlock
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.header import ObjectKind, log_object_id
+from slate_async.storage.format.joined_blocks import decode_blocks
+from slate_async.storage.format.log_segment import decode_segment, stored_blocks
+from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, LogObject
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.reader import SstReader
 from slate_async.types import MAX_KEY_BYTES
 from slate_async.write.encoding import INLINE_SEGMENT_BYTES
 from slate_async.write.tables import Slot, TableSet
@@ -63,7 +63,7 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
 
 
 class Replayer:
-    """Replays a log as it is read; see `slate_async.log.protocol.Replay`. What it has so far counts once `finish`ed.
+    """Replays a log as it is read; see `storage.log.protocol.Replay`. What it has so far counts once `finish`ed.
 
     table_bytes, segment_bytes: as of `TableSet`; open_sst: opens a log object that is an SST;
     most_bytes: what the rows of one log object may take"""

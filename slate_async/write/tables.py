@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slate_async.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
+from slate_async.storage.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.write.group import CommitGroup
 
 

@@ -13,12 +13,6 @@ from collections.abc import Callable
 import anyio
 
 from slate_async.errors import SlateError, UnavailableError
-from slate_async.format.header import log_object_id
-from slate_async.log.extent import LogExtent
-from slate_async.log.protocol import READS_AT_ONCE, Inherited, Log
-from slate_async.log.window import FlushWindow
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SeqTime, l0_units
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.hot import HotReads
 from slate_async.read.sources import Table
@@ -28,7 +22,13 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
 from slate_async.settings import Settings
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.format.header import log_object_id
+from slate_async.storage.log.extent import LogExtent
+from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, Log
+from slate_async.storage.log.window import FlushWindow
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import ManifestState, SeqTime, l0_units
+from slate_async.storage.sst.locate import SstOpener
 from slate_async.write.admission import Admission
 from slate_async.write.encoding import Encoder
 from slate_async.write.errors import closed_failure, refused, write_failure

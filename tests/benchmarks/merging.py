@@ -23,20 +23,20 @@ import pyarrow as pa
 
 from slate_async.compaction.executor import RangeResult, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
-from slate_async.format.columns import Columns
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.records import Shape
-from slate_async.manifest.state import SstRef
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.manifest.records import Shape
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
+from slate_async.storage.sst.reference import sst_ref
 from slate_async.types import MAX_SEQ, PUT
 from tests.benchmarks.machine import lateness, peak_mib, watched_loop
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import slate_async as slate
 from slate_async.read import hot
-from slate_async.sst import block_rows
+from slate_async.storage.sst import block_rows
 from slate_async.types import Row
 from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle
 

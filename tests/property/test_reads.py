@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slate_async.errors import InvalidError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Run, Scan, Table, hot, key_range, merge
 from slate_async.read.hot import HotReads
 from slate_async.read.live import live_hit
 from slate_async.read.look import Look
-from slate_async.sst import block_rows
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst import block_rows
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit
 from tests.read_model import StoredTables, Version, run, table, turns, visible
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import slate_async as slate
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.manifest.state import SstRef
 from slate_async.spark import SparkExecutor
+from slate_async.storage.manifest.state import SstRef
 from tests.engine import Kind
 
 pytestmark = pytest.mark.timeout(300)

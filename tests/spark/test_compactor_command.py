@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import slate_async as slate
 from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.manifest.state import Compaction
 from slate_async.spark import SparkExecutor
+from slate_async.storage.manifest.state import Compaction
 from tests.engine import KINDS
 from tests.integration.processes import ChildProcess
 from tests.spark.test_compaction import fill, rows

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.environment import OpeningDb
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import system_runtime
-from slate_async.sst.names import sst_key
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.storage.sst.names import sst_key
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS, Goal
 from tests.benchmarks.machine import STEP_S, watched_loop

@@ -9,16 +9,16 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InvalidError, UnavailableError
 from slate_async.gc.collector import Collector, Limits
-from slate_async.log.names import contiguous_key
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
-from slate_async.manifest.compactions import ClaimCompactor, CommitCompaction, FinishRange, RegisterCompaction
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import AddL0, ClaimWriter
-from slate_async.manifest.inputs import Inputs
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError
 from slate_async.runtime.protocol import Runtime
-from slate_async.sst.names import sst_key
+from slate_async.storage.log.names import contiguous_key
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
+from slate_async.storage.manifest.compactions import ClaimCompactor, CommitCompaction, FinishRange, RegisterCompaction
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import AddL0, ClaimWriter
+from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
+from slate_async.storage.sst.names import sst_key
 from tests.engine import ManualClock
 from tests.property.collection.oracle import FENCE, SEGMENT, Oracle, driver_of
 from tests.property.collection.turnstile import GatedStore

@@ -6,8 +6,8 @@ import asyncio
 from uuid import UUID
 
 from slate_async.gc.collector import Collector, Limits
-from slate_async.manifest.state import ManifestState
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import InlineOffload, ManualClock, memory_store
 from tests.property.collection.actors import (
     MIN_AGE_MS,

@@ -15,13 +15,13 @@ from slate_async.errors import CorruptionError
 from slate_async.gc import collector, log, reachable
 from slate_async.gc.collector import Collector
 from slate_async.gc.reachable import Reach
-from slate_async.manifest import collection
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.compactions import CommitCompaction
-from slate_async.manifest.driver import translated
-from slate_async.manifest.edits import AddL0
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest import collection
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.compactions import CommitCompaction
+from slate_async.storage.manifest.driver import translated
+from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.state import ManifestState
 from tests.property.collection.play import play
 
 ENOUGH = 10**9

@@ -9,9 +9,9 @@ from typing import Any
 from slate_async.changes import source
 from slate_async.changes.hold import Hold
 from slate_async.changes.source import ChangeSource
-from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.manifest import feeds, ingests
-from slate_async.manifest.state import FeedMark, ManifestState
+from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.storage.manifest import feeds, ingests
+from slate_async.storage.manifest.state import FeedMark, ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.scripts import LIFE_SCRIPTS

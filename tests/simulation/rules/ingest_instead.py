@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
-from slate_async.format.columns import Columns
 from slate_async.ingest.replacement import Gap
 from slate_async.ingest.spec import IngestedSst
-from slate_async.log.extent import LogExtent
-from slate_async.manifest import ingests
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.edits import check_writer, pinned
-from slate_async.manifest.ingests import AdmitIngests, find_ingest
-from slate_async.manifest.state import ManifestState
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.log.extent import LogExtent
+from slate_async.storage.manifest import ingests
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits import check_writer, pinned
+from slate_async.storage.manifest.ingests import AdmitIngests, find_ingest
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.write.intake import Intake
 
 

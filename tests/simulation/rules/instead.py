@@ -11,15 +11,15 @@ from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.errors import FencedError, InternalError, UnavailableError
-from slate_async.log import register as codec
-from slate_async.log.contiguous import ContiguousLog
-from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.listing import contiguous_ids
-from slate_async.log.protocol import Backoff, Inherited, LogObject, Replay
-from slate_async.log.recovery import ContiguousWalk, Verdict
-from slate_async.manifest.driver import ManifestDriver, translated
-from slate_async.manifest.edits import AddL0, ClaimWriter, Edit, PassFences
-from slate_async.manifest.state import ManifestState, settle
+from slate_async.storage.log import register as codec
+from slate_async.storage.log.contiguous import ContiguousLog
+from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.storage.log.listing import contiguous_ids
+from slate_async.storage.log.protocol import Backoff, Inherited, LogObject, Replay
+from slate_async.storage.log.recovery import ContiguousWalk, Verdict
+from slate_async.storage.manifest.driver import ManifestDriver, translated
+from slate_async.storage.manifest.edits import AddL0, ClaimWriter, Edit, PassFences
+from slate_async.storage.manifest.state import ManifestState, settle
 from slate_async.write.intake import Intake
 from slate_async.write.tables import Slot
 from slate_async.write.writer import Writer

@@ -16,14 +16,14 @@ from slate_async.gc.batch import Batch
 from slate_async.gc.collector import UNNAMED, Collector
 from slate_async.gc.reachable import Reach, Reachable
 from slate_async.gc.report import Garbage
-from slate_async.log.extent import LogExtent, find_extent
-from slate_async.log.names import PREFIX, parse_contiguous
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.compactions import CommitCompaction
-from slate_async.manifest.edits import AddL0, check_usable
-from slate_async.manifest.lifecycle import MakeAgain
-from slate_async.manifest.state import Checkpoint, Compaction, ManifestState, Parent
+from slate_async.storage.log.extent import LogExtent, find_extent
+from slate_async.storage.log.names import PREFIX, parse_contiguous
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.compactions import CommitCompaction
+from slate_async.storage.manifest.edits import AddL0, check_usable
+from slate_async.storage.manifest.lifecycle import MakeAgain
+from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, Parent
 
 NO_FLOOR = 1 << 60
 

@@ -16,12 +16,12 @@ from slate_async.gc import log as judging
 from slate_async.gc import reachable
 from slate_async.gc.collector import Collector
 from slate_async.gc.reachable import Reach
-from slate_async.manifest import collection, compactions, driver
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.compactions import CommitCompaction
-from slate_async.manifest.edits import AddL0
-from slate_async.manifest.lifecycle import MakeAgain
+from slate_async.storage.manifest import collection, compactions, driver
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.compactions import CommitCompaction
+from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.lifecycle import MakeAgain
 from tests.simulation.rules import instead, life_instead
 from tests.simulation.rules.feed_table import FEED_SWITCHES
 from tests.simulation.rules.mirror_table import MIRROR_SWITCHES

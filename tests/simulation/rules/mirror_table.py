@@ -8,11 +8,11 @@ from typing import Any
 
 from slate_async.clone.register import ensure_register
 from slate_async.clone.site import Site
-from slate_async.manifest.mirroring import ShowMirrored
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.mirror import make
 from slate_async.mirror.copy import SstCopier
 from slate_async.mirror.logged import Logged, write_tables
+from slate_async.storage.manifest.mirroring import ShowMirrored
+from slate_async.storage.manifest.state import ManifestState, SstRef
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario
 from tests.simulation.scenarios.life.tails import TAILS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from slate_async.log.protocol import Backoff
-from slate_async.manifest.edits import ClaimWriter
 from slate_async.reopening import Reopening
+from slate_async.storage.log.protocol import Backoff
+from slate_async.storage.manifest.edits import ClaimWriter
 from slate_async.write.intake import Intake
 from slate_async.write.tables import TableSet
 from slate_async.write.writer import Writer

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from slate_async import opening
-from slate_async.log.missing import LogLook, MissingObject, judge_missing, look_at_log
-from slate_async.log.register import WriterRegister
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import ClaimWriter, UnpinWriter
-from slate_async.manifest.marker import FoundMarker, Ground, LoadHead
-from slate_async.manifest.marking import AdoptPlace
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.place import Place
+from slate_async.storage.log.missing import LogLook, MissingObject, judge_missing, look_at_log
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import ClaimWriter, UnpinWriter
+from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead
+from slate_async.storage.manifest.marking import AdoptPlace
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.verify.report import Finding
 from slate_async.verify.verifier import Verifier
 from tests.simulation.rules.switch import Patch, Switch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slate_async.liveness.observer import WriterLiveness
-from slate_async.manifest.edits import ClaimWriter
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.liveness.observer import WriterLiveness
+from slate_async.storage.manifest.edits import ClaimWriter
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS
 

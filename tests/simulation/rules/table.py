@@ -8,14 +8,14 @@ from metastores.bodies import ObjectBodies
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
 from slate_async.compaction.resident import Resident
-from slate_async.log.contiguous import ContiguousLog
-from slate_async.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.log.recovery import ContiguousWalk
-from slate_async.log.register import WriterRegister
-from slate_async.log.window import FlushWindow
-from slate_async.manifest import driver
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import AddL0, PassFences
+from slate_async.storage.log.contiguous import ContiguousLog
+from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
+from slate_async.storage.log.recovery import ContiguousWalk
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.log.window import FlushWindow
+from slate_async.storage.manifest import driver
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import AddL0, PassFences
 from slate_async.write.intake import Intake
 from slate_async.write.l0_flusher import L0Flusher
 from slate_async.write.log_flusher import LogFlusher

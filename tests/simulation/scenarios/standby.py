@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import slate_async as slate
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.log.names import PREFIX
+from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.storage.log.names import PREFIX
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.loop import SimTask

@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 
 import slate_async as slate
-from slate_async.format.header import ObjectKind
-from slate_async.log.names import contiguous_key, epoch_key
-from slate_async.log.recovery import EpochRange
-from slate_async.log.register import WriterRegister
-from slate_async.log.standing import LogName, Seen, Standing, log_name, standings
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.format.header import ObjectKind
+from slate_async.storage.log.names import contiguous_key, epoch_key
+from slate_async.storage.log.recovery import EpochRange
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.admin.conftest import admin, alter, bytes_of, settled
 from tests.unit.clone.support import CLONE, PARENT, Town

@@ -11,12 +11,12 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.format.header import HEADER_BYTES
-from slate_async.manifest.mirroring import ShowMirrored
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.manifest.mirroring import ShowMirrored
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.clone.support import CLONE, PARENT, Killed, Life, Town, numbered

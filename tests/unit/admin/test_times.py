@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import slate_async as slate
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, START_MS, Kind
 from tests.unit.admin.conftest import admin
 from tests.unit.clone.support import PARENT, Town

@@ -14,18 +14,18 @@ from msgspec import structs
 
 import slate_async as slate
 from slate_async.clone.site import Site
-from slate_async.format.columns import Columns, concat
-from slate_async.format.header import HEADER_BYTES
-from slate_async.format.heartbeat import Beat, encode_beat
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.log import register as registers
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.read.merge import key_at
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.format.heartbeat import Beat, encode_beat
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.storage.log import register as registers
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import SstOpener
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.states import check_state
 from slate_async.verify.verifier import Verifier

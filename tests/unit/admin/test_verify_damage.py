@@ -13,11 +13,11 @@ from metastores.factories import PutIfAbsentFactory
 from metastores.memory import MemoryFactory
 from metastores.names import boundary_version, manifest_key, manifest_version
 from slate_async.errors import CorruptionError
-from slate_async.format.header import HEADER_BYTES
 from slate_async.gc.reachable import Reach, fed_ssts, finished_ssts, own_keys, pending_ssts, reachable_ssts
-from slate_async.log.standing import log_name
-from slate_async.manifest.marker import MARKER
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.log.standing import log_name
+from slate_async.storage.manifest.marker import MARKER
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, Kind, runtime
 from tests.live_set import live_set
 from tests.slices import sample

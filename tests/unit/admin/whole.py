@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 import slate_async as slate
-from slate_async.format.columns import concat
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.compactions import ClaimCompactor, FinishRange, RegisterCompaction
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.columns import concat
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.manifest.compactions import ClaimCompactor, FinishRange, RegisterCompaction
+from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
+from slate_async.storage.sst.reference import sst_ref
 from tests.engine import InlineOffload, Kind, runtime
 from tests.unit.admin.conftest import admin, compact, settled
 from tests.unit.clone.support import CLONE, PARENT, Town, numbered

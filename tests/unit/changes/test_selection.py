@@ -16,7 +16,7 @@ import pytest
 import slate_async as slate
 from slate_async.changes.selection import SeqSource, select
 from slate_async.changes.spill import Spill
-from slate_async.format.columns import Columns
+from slate_async.storage.format.columns import Columns
 from tests.engine import ManualClock, memory_store, open_db, runtime
 from tests.unit.database.test_changes import all_of
 

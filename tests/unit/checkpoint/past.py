@@ -9,11 +9,6 @@ from uuid import UUID
 from metastores.factories import PutIfAbsentFactory
 from metastores.protocol import Register
 from slate_async.checkpoint.load import load_checkpoint
-from slate_async.log.extent import find_extent
-from slate_async.log.protocol import LogObject
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.state import Checkpoint, ManifestState, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.bounds import KeyRange
@@ -23,8 +18,13 @@ from slate_async.read.sources import Run, Table
 from slate_async.read.view import ReadView
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.reader import SstReader
+from slate_async.storage.log.extent import find_extent
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.reader import SstReader
 from slate_async.types import MAX_SEQ
 from slate_async.write.replay import Replayer, replay
 from tests.engine import START_MS, runtime

@@ -10,7 +10,7 @@ import pytest
 
 from slate_async.cli.encoding import Encoding
 from slate_async.cli.plain import plain, spans
-from slate_async.manifest.state import SortedRun, SstRef
+from slate_async.storage.manifest.state import SortedRun, SstRef
 from tests.unit.cli.conftest import Run
 
 

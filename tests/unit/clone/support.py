@@ -12,10 +12,6 @@ import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from slate_async.clone.site import OpenSite, Site, open_site
 from slate_async.errors import UnavailableError
-from slate_async.format.header import HEADER_BYTES
-from slate_async.log.extent import find_extent
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -28,6 +24,10 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.log.extent import find_extent
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import Kind, ManualClock, contents, memory_store, runtime
 
 PARENT, CLONE, GRANDCHILD = "memory://parent", "memory://clone", "memory://grandchild"

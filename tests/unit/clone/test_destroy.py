@@ -14,10 +14,10 @@ from slate_async.clone.destroy import destroy, remove_all
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.make import make_clone
 from slate_async.errors import FencedError, InvalidError
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import ClaimWriter, Edit, PinWriter, WriterPin
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import ClaimWriter, Edit, PinWriter, WriterPin
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.clone.conftest import EXPECTED
 from tests.unit.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered

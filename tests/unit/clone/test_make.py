@@ -12,10 +12,10 @@ from slate_async.clone.destroy import destroy
 from slate_async.clone.detach import detach_if_free
 from slate_async.clone.make import make_clone
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
-from slate_async.format.header import HEADER_BYTES, decode_header
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.lifecycle import ClaimToDestroy, MarkDestroyed
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.format.header import HEADER_BYTES, decode_header
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.lifecycle import ClaimToDestroy, MarkDestroyed
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind, memory_store
 from tests.unit.clone.conftest import EXPECTED
 from tests.unit.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered

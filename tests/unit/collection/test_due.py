@@ -10,7 +10,7 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.gc.due import MANY_VERSIONS, ended, held_back, made_garbage
-from slate_async.manifest.state import Checkpoint, Compaction, Ingest, ManifestState, SortedRun, SstRef
+from slate_async.storage.manifest.state import Checkpoint, Compaction, Ingest, ManifestState, SortedRun, SstRef
 
 ID = UUID(int=1)
 SST = SstRef("sst/1", b"1" * 16, 9, 1, 0, b"a", b"b", 1, 1, 1)

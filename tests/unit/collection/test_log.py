@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 
 from metastores.protocol import VersionRef
-from slate_async.format.header import HEADER_BYTES
 from slate_async.gc.log import COMPACTED, OF_A_ZOMBIE, LogJudge
-from slate_async.log.names import contiguous_key, epoch_key
-from slate_async.log.recovery import EpochRange
-from slate_async.log.register import WriterRegister
-from slate_async.manifest.state import Checkpoint, ManifestState
 from slate_async.objectstore.protocol import ObjectInfo
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.log.names import contiguous_key, epoch_key
+from slate_async.storage.log.recovery import EpochRange
+from slate_async.storage.log.register import WriterRegister
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 CONTIGUOUS = ManifestState(
     database_id=UUID(int=7), log_protocol="contiguous", wal_enabled=True, created_ms=0, log_start=10

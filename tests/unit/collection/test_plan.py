@@ -10,8 +10,8 @@ import pytest
 from metastores.protocol import VersionRef
 from slate_async.gc.plan import UnnamedSst, with_floor
 from slate_async.gc.sightings import NEVER, Sighting
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.state import Compaction, ManifestState
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.state import Compaction, ManifestState
 
 HEAD = ManifestState(
     database_id=UUID(int=7),

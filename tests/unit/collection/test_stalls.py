@@ -9,7 +9,7 @@ import pytest
 from slate_async.errors import FencedError
 from slate_async.gc.report import CollectionReport
 from slate_async.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
-from slate_async.manifest.compactions import (
+from slate_async.storage.manifest.compactions import (
     ClaimCompactor,
     CommitCompaction,
     FinishRange,
@@ -17,7 +17,7 @@ from slate_async.manifest.compactions import (
     ReleaseCompactor,
     work_mark,
 )
-from slate_async.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
+from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from tests.engine import START_MS
 from tests.unit.collection.test_collector import MIN_AGE, STALLED, Place
 

@@ -8,14 +8,14 @@ from uuid import UUID
 
 from slate_async.compaction.executor import RangeResult, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.state import SstRef
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import override_of
-from slate_async.sst.names import sst_key
-from slate_async.sst.reader import SstReader
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import override_of
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reader import SstReader
+from slate_async.storage.sst.reference import sst_ref
 from tests.engine import runtime
 from tests.read_model import Version, columns, newest_first, versions
 

@@ -31,7 +31,7 @@ from uuid import UUID
 from msgspec import structs
 
 from slate_async.compaction.spec import CompactionSpec, LogSst, PlannerConfig
-from slate_async.manifest.state import Compaction, ManifestState, SortedRun, SstRef
+from slate_async.storage.manifest.state import Compaction, ManifestState, SortedRun, SstRef
 
 MIB = 1 << 20
 NOW_MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from slate_async.compaction.history import keep_above
 from slate_async.compaction.spec import LogSst
-from slate_async.manifest.state import ManifestState, SeqTime, SstRef
+from slate_async.storage.manifest.state import ManifestState, SeqTime, SstRef
 
 STATE = ManifestState(
     database_id=UUID(int=1),

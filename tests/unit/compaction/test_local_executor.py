@@ -16,9 +16,9 @@ from slate_async.compaction import rounds
 from slate_async.compaction.executor import MergeCounts, RangeTask
 from slate_async.compaction.local_executor import LocalExecutor
 from slate_async.errors import CorruptionError, InternalError, UnavailableError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.format.header import decode_header
-from slate_async.sst.names import sst_key
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.format.header import decode_header
+from slate_async.storage.sst.names import sst_key
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime
 from tests.read_model import Version, newest_first, tombstone, visible

@@ -12,18 +12,18 @@ from metastores.memory import MemoryRegister
 from metastores.protocol import Committed, VersionRef
 from slate_async.compaction.log_source import LogLook, LogSource
 from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
-from slate_async.format.header import encode_fence, log_object_id
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.log.names import contiguous_key, epoch_key
-from slate_async.log.protocol import LogReader
-from slate_async.log.recovery import EpochRange
-from slate_async.log.register import WriterRegister, encode
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.format.header import encode_fence, log_object_id
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.log.names import contiguous_key, epoch_key
+from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.recovery import EpochRange
+from slate_async.storage.log.register import WriterRegister, encode
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import SstOpener
 from tests.engine import InlineOffload, memory_store
-from tests.unit.format.rows import R, columns_of
+from tests.unit.storage.format.rows import R, columns_of
 
 DATABASE = UUID(int=5)
 

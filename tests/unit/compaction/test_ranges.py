@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slate_async.compaction.ranges import MOST_RANGES, range_count, split
-from slate_async.sst.balance import Samples, balanced_bounds
+from slate_async.storage.sst.balance import Samples, balanced_bounds
 from tests.engine import memory_store
 from tests.read_model import Version, turns
 from tests.unit.compaction.bench import Bench

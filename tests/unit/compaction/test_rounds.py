@@ -11,7 +11,7 @@ import pytest
 
 from slate_async.compaction import rounds
 from slate_async.compaction.rounds import Round, Rounds
-from slate_async.format.columns import Columns
+from slate_async.storage.format.columns import Columns
 from tests.read_model import Version, columns, newest_first, versions
 
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.format.columns import Columns, concat
-from slate_async.format.header import ObjectKind, peek_header
-from slate_async.format.ordering import repeated_keys
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.log.names import position_of
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.edits import Edit
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.read.live import newest_visible
 from slate_async.read.merge import sort_rows
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.names import SST_PREFIX, sst_key
-from slate_async.sst.reader import SstReader
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.header import ObjectKind, peek_header
+from slate_async.storage.format.ordering import repeated_keys
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.log.names import position_of
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.names import SST_PREFIX, sst_key
+from slate_async.storage.sst.reader import SstReader
 from slate_async.types import MAX_SEQ, PUT
 from tests.engine import runtime
 

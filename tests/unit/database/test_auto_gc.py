@@ -12,9 +12,9 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from slate_async.collecting import Rounds
-from slate_async.manifest.checkpoints import CreateCheckpoint
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from tests.engine import KINDS, Kind, ManualClock, commit_elsewhere, memory_store, open_db, runtime, until
 from tests.live_set import live_set
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 import slate_async as slate
-from slate_async.manifest.belonging import check_belonging
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.storage.manifest.belonging import check_belonging
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind, StoreInHand, contents, memory_store, open_db
 
 

@@ -13,12 +13,12 @@ import pytest
 
 import slate_async as slate
 from slate_async.changes.log_rows import LoggedRows, LogRows
-from slate_async.log.protocol import LogObject
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.settings import Settings
-from slate_async.sst import shares
-from slate_async.sst.loaded_block import LoadedBlock
-from slate_async.sst.reader import SstReader
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.sst import shares
+from slate_async.storage.sst.loaded_block import LoadedBlock
+from slate_async.storage.sst.reader import SstReader
 from tests.engine import KINDS, Kind, memory_store, runtime
 
 VALUE = bytes(1 << 20)  # a few dozen bytes once it is stored

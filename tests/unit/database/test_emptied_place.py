@@ -11,9 +11,9 @@ import pytest
 import slate_async as slate
 from metastores.memory import MemoryFactory
 from slate_async.collecting import Rounds
-from slate_async.manifest.marker import MARKER, WrongPlaceError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
+from slate_async.storage.manifest.marker import MARKER, WrongPlaceError
 from tests.engine import CONTIGUOUS, KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, until
 from tests.unit.database.test_places import Town, fill, keys
 from tests.unit.database.test_vanished_folder import SHORT

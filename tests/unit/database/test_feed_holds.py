@@ -8,10 +8,10 @@ import pytest
 
 import slate_async as slate
 from slate_async.changes.source import ChangeSource
-from slate_async.manifest.checkpoints import DeleteCheckpoints
-from slate_async.manifest.collection import Collect
-from slate_async.manifest.state import Checkpoint
 from slate_async.objectstore.memory import MemoryStore
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
 from tests.unit.database.manifests import collect, commit, head
 from tests.unit.database.test_changes import all_of, taken

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.state import ManifestState, SortedRun
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.sst.names import sst_key
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.manifest.state import ManifestState, SortedRun
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reference import sst_ref
 from tests.engine import KINDS, Kind, abandon, commit_elsewhere, contents, memory_store, open_db
 from tests.read_model import Version, columns, newest_first
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 import slate_async as slate
-from slate_async.liveness.heartbeat import ALIVE_KEY
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.liveness.heartbeat import ALIVE_KEY
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import (
     CONTIGUOUS,
     CONTIGUOUS_SST,

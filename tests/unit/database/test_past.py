@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import slate_async as slate
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, contents, memory_store, open_db, open_reader
 from tests.unit.database.manifests import commit
 

@@ -9,13 +9,13 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import UnavailableError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.manifest.checkpoints import CreateCheckpoint
-from slate_async.manifest.edits import Edit
-from slate_async.manifest.state import Checkpoint, ManifestState, SortedRun, SstRef
-from slate_async.memtable import Memtable
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.sst.names import sst_key
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.state import Checkpoint, ManifestState, SortedRun, SstRef
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.names import sst_key
 from slate_async.types import PUT
 from slate_async.write.encoding import Encoder
 from slate_async.write.l0_flusher import sst_ref

@@ -14,12 +14,12 @@ import slate_async as slate
 from metastores.memory import MemoryFactory
 from metastores.protocol import CasOutcome, Cell, ConditionalObjects, MetaStore, Needs, Register
 from metastores.register_store import RegisterMetaStore
-from slate_async.format.marker import decode_marker
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.marker import MARKER
-from slate_async.manifest.state import MARKER_FEATURE, ManifestState
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.format.marker import decode_marker
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.marker import MARKER
+from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
 from tests.unit.clone.support import Killed, Life, MortalStore
 
@@ -261,7 +261,7 @@ async def unmark(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
             features = tuple(one for one in state.required_features if one != MARKER_FEATURE)
             return replace(state, store_id=None, marked=False, required_features=features) if state.marked else None
 
-    monkeypatch.setattr("slate_async.manifest.driver.check_successor", lambda old, new: None)
+    monkeypatch.setattr("slate_async.storage.manifest.driver.check_successor", lambda old, new: None)
     await town.driver().commit(Unmark())
     monkeypatch.undo()
 

@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 import slate_async as slate
-from slate_async.log.names import epoch_key
-from slate_async.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.objectstore.memory import MemoryStore
+from slate_async.storage.log.names import epoch_key
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from tests.engine import (
     CONTIGUOUS,
     EPOCHS,

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.format.log_segment import encode_segment
-from slate_async.log.names import contiguous_key
-from slate_async.manifest.state import ManifestState
-from slate_async.memtable import Memtable, convert
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectStore
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.format.log_segment import encode_segment
+from slate_async.storage.log.names import contiguous_key
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.memtable import Memtable, convert
 from slate_async.types import PUT
 from tests.engine import CONTIGUOUS, KINDS, Kind, contents, memory_store, open_db, open_reader, until
 from tests.unit.database.manifests import collect, commit, compact, head

@@ -11,10 +11,10 @@ import pytest
 
 import slate_async as slate
 from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.manifest.ingests import CommitIngest, ShowIngests
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.storage.manifest.ingests import CommitIngest, ShowIngests
+from slate_async.storage.manifest.state import ManifestState
 from tests.engine import (
     CONTIGUOUS,
     KINDS,

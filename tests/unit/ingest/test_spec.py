@@ -11,7 +11,7 @@ import pytest
 
 from slate_async.errors import InvalidError
 from slate_async.ingest.spec import IngestedSst, IngestSpec, references
-from slate_async.sst.names import sst_key
+from slate_async.storage.sst.names import sst_key
 
 SPEC = IngestSpec("job", UUID(int=7), 12, 3, 1_750_000_000_000, 64 << 20, 64 << 10, "zstd", 10)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.format.header import HEADER_BYTES
 from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.local import LocalStore, open_files
 from slate_async.objectstore.memory import MemoryStore
@@ -23,6 +22,7 @@ from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoun
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import end_threads, system_runtime
+from slate_async.storage.format.header import HEADER_BYTES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux reads without waiting")
 BODY = bytes(range(256)) * 1024

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from slate_async.format.columns import Columns
 from slate_async.read import reverse
 from slate_async.read.merge import MergedRows
 from slate_async.read.reverse import WholeKeys
+from slate_async.storage.format.columns import Columns
 from tests.read_model import Version, columns, newest_first, versions
 
 

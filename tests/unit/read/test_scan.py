@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from slate_async.errors import FencedError, InternalError, InvalidError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.read import scan as scan_module
 from slate_async.read.look import Look
 from slate_async.read.record_batch import RecordBatch
 from slate_async.read.scan import CHUNK_ROWS
 from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, MERGE, PUT, Row
 from tests.read_model import FakeTable, StillClock, StoredTables, Version, table, turns
 

@@ -8,9 +8,6 @@ import random
 import pytest
 
 from slate_async.errors import FencedError, InvalidError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import Memtable
-from slate_async.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.read import KeyRange, ReadView, Run, Scan
 from slate_async.read.look import Look
 from slate_async.read.short import (
@@ -22,7 +19,10 @@ from slate_async.read.short import (
     first_rows_in_turns,
 )
 from slate_async.read.sources import Table
-from slate_async.sst.reader import MissingError
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.memtable.memtable import ORDER_STEP_ROWS
+from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
 from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
 

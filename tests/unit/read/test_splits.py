@@ -11,12 +11,12 @@ import pytest
 
 import slate_async as slate
 from slate_async.inspection.rows import row_statistics
-from slate_async.manifest.state import SstRef
 from slate_async.read import KeyRange, ReadView, Table
 from slate_async.read.look import Look
 from slate_async.read.splits import split_view
 from slate_async.read.sst_tables import StoredRun
-from slate_async.sst.balance import SAMPLES_PER_RANGE, STEP
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.balance import SAMPLES_PER_RANGE, STEP
 from slate_async.types import MAX_SEQ
 from tests.engine import KINDS, Kind, memory_store
 from tests.read_model import FakeTable, Version, turns

@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from slate_async.manifest.naming import SstNames
-from slate_async.manifest.state import ManifestState, Parent, SortedRun, SstRef
 from slate_async.read.sources import LISTED_AT_ONCE
 from slate_async.read.sst_tables import Levels, SstTables, StoredRun
-from slate_async.sst.cache import BlockCache
-from slate_async.sst.locate import SstOpener
+from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.state import ManifestState, Parent, SortedRun, SstRef
+from slate_async.storage.sst.cache import BlockCache
+from slate_async.storage.sst.locate import SstOpener
 from tests.engine import memory_store, runtime
 
 DATABASE = UUID(int=1)

@@ -17,8 +17,8 @@ from slate_async.read.streams import RunStream
 from slate_async.read.view import ReadView
 from slate_async.types import MAX_SEQ
 from tests.read_model import free_turns, turns
-from tests.unit.format.rows import R, rows_of, sst_of
-from tests.unit.sst.support import CountingStore, reader_of
+from tests.unit.storage.format.rows import R, rows_of, sst_of
+from tests.unit.storage.sst.support import CountingStore, reader_of
 
 
 def rows_from(first: int) -> list[R]:

@@ -8,11 +8,11 @@ import gc
 import pytest
 
 from slate_async.errors import InternalError
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable import Memtable
 from slate_async.read import KeyRange, ReadView, Run, Table
 from slate_async.read.together import AT_ONCE, together
 from slate_async.runtime.turns import CALLS_PER_LOOK
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import Memtable
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
 from tests.read_model import FakeTable, Version, free_turns, run, table, tombstone, turns, versions
 
@@ -168,7 +168,7 @@ async def test_get_many_is_of_one_moment() -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 async def test_older_versions_in_a_memtable_too_large_for_a_look(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slate_async.memtable.memtable.INDEX_STEP_ROWS", 10)
+    monkeypatch.setattr("slate_async.storage.memtable.memtable.INDEX_STEP_ROWS", 10)
     keys = [b"%04d" % i for i in range(300)]
     active = memtable(*(Version(key, b"old", 1000 + i) for i, key in enumerate(keys)))
     view = ReadView([active], [], [run([Version(key, b"stored", 1) for key in keys])], turns=turns())

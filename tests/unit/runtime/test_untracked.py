@@ -6,10 +6,10 @@ import gc
 
 import pytest
 
-from slate_async.format.columns import NO_EXPIRY
-from slate_async.memtable.memtable import Memtable
-from slate_async.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.runtime.untracked import untracked
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable.memtable import Memtable
+from slate_async.storage.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.types import MAX_SEQ, PUT
 
 

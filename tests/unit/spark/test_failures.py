@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 import slate_async as slate
 from slate_async.spark.failures import engine_error, plain_errors
-from slate_async.sst.reader import MissingError
+from slate_async.storage.sst.reader import MissingError
 
 BEFORE = "[PYTHON_DATA_SOURCE_ERROR] Failed to read: "
 BEHIND = [

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
 
-from slate_async.memtable import Memtable
+from slate_async.storage.memtable import Memtable
 from slate_async.types import PUT
 from slate_async.write.encoding import INLINE_BYTES, Encoder
-from tests.unit.sst.support import CountingOffload
+from tests.unit.storage.sst.support import CountingOffload
 
 T = TypeVar("T")
 

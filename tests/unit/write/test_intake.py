@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from slate_async.errors import ClosedError
-from slate_async.memtable import ROW_OVERHEAD_BYTES, Memtable
+from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
 from slate_async.write import intake
 from slate_async.write.admission import Admission

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 
 from slate_async.errors import ConfigError, CorruptionError
-from slate_async.format.checksum import crc32c
-from slate_async.format.columns import Columns
-from slate_async.format.header import HEADER_BYTES, decode_header, encode_header
-from slate_async.format.log_segment import encode_segment
-from slate_async.format.raw_block import RAW_HEADER
-from slate_async.log.protocol import LogObject
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.format.checksum import crc32c
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.header import HEADER_BYTES, decode_header, encode_header
+from slate_async.storage.format.log_segment import encode_segment
+from slate_async.storage.format.raw_block import RAW_HEADER
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.manifest.state import ManifestState
 from slate_async.types import MAX_SEQ, PUT
 from slate_async.write import replay
 from slate_async.write.replay import Replayer
 from tests.engine import InlineOffload
-from tests.unit.log.shelf import DATABASE
+from tests.unit.storage.log.shelf import DATABASE
 
 
 def rows_of(first_seq: int, values: list[bytes], kind: int = PUT) -> Columns:

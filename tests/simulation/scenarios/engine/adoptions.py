@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import slate_async as slate
 from slate_async.errors import ClosedError, ConflictError, CorruptionError, FencedError, InvalidError, UnavailableError
-from slate_async.log.names import PREFIX
-from slate_async.manifest.marker import MARKER
 from slate_async.objectstore.protocol import OVERWRITE
+from slate_async.storage.log.names import PREFIX
+from slate_async.storage.manifest.marker import MARKER
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.history import History

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from slate_async.errors import ConflictError, FencedError, SlateError
-from slate_async.format.sst_builder import SstBuilder
-from slate_async.manifest.state import ManifestState, SortedRun, SstRef
-from slate_async.sst.names import sst_key
-from slate_async.sst.reference import sst_ref
+from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reference import sst_ref
 from slate_async.types import PUT
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.rows import RowTuple, columns_of, newest

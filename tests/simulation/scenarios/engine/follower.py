@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slate_async.errors import SlateError
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.rows import RowTuple, live, record_view

@@ -9,8 +9,6 @@ from typing import Any
 
 import slate_async as slate
 from slate_async.errors import CorruptionError, FencedError, InvalidError, SlateError
-from slate_async.format.header import HEADER_BYTES
-from slate_async.log.names import PREFIX
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -22,6 +20,8 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.storage.format.header import HEADER_BYTES
+from slate_async.storage.log.names import PREFIX
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from slate_async.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
+from slate_async.storage.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import Fault, Rule
 from tests.simulation.history import Kind

@@ -11,18 +11,18 @@ import slate_async as slate
 from metastores.bodies import ObjectBodies
 from metastores.protocol import ConditionalObjects, MetaStore, MetaStoreFactory, Needs, Register
 from metastores.register_store import RegisterMetaStore
-from slate_async.log.protocol import LogReader
-from slate_async.manifest.creation import features_of, kept_elsewhere
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.marker import Ground
-from slate_async.manifest.marking import settle_place
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.manifest.creation import features_of, kept_elsewhere
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.marker import Ground
+from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
 from tests.simulation.scenarios.engine.attempts import Attempts

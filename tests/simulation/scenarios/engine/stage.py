@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from slate_async.errors import ConflictError, FencedError
-from slate_async.manifest.state import ManifestState
 from slate_async.objectstore.protocol import CREATE, ObjectInfo
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.log.names import contiguous_key, epoch_key
-from slate_async.log.protocol import LogObject
-from slate_async.log.recovery import ContiguousWalk, Verdict
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.log.names import contiguous_key, epoch_key
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.log.recovery import ContiguousWalk, Verdict
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.scenarios.engine.actors import read_register
 from tests.simulation.scenarios.engine.rows import RowTuple
 from tests.simulation.scenarios.engine.site import Handle, Site

@@ -9,7 +9,7 @@ from typing import Any
 
 import slate_async as slate
 from slate_async.errors import ClosedError, ConflictError, FencedError, SlateError, UnavailableError
-from slate_async.sst.reader import MissingError
+from slate_async.storage.sst.reader import MissingError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node

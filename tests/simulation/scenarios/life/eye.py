@@ -21,15 +21,15 @@ from uuid import UUID
 
 from metastores.names import body_ref, manifest_version
 from metastores.protocol import VersionRef
-from slate_async.log.names import PREFIX as LOG_PREFIX
-from slate_async.log.names import parse_epoch_prefixed
-from slate_async.log.register import EMPTY, decode
-from slate_async.manifest.driver import ManifestDriver
-from slate_async.manifest.marker import MARKER
-from slate_async.manifest.state import ManifestState, SstRef
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.sst.names import SST_PREFIX
+from slate_async.storage.log.names import PREFIX as LOG_PREFIX
+from slate_async.storage.log.names import parse_epoch_prefixed
+from slate_async.storage.log.register import EMPTY, decode
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.marker import MARKER
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.names import SST_PREFIX
 from tests.live_set import is_live_log
 from tests.simulation.checkers import Violation
 from tests.simulation.network import Request, Sender

@@ -4,7 +4,7 @@ that may die, or sleep, between any two steps; whoever comes next goes on with w
 from __future__ import annotations
 
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.manifest.state import ManifestState
+from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.node import Node

@@ -12,11 +12,11 @@ from slate_async.errors import ConflictError, InvalidError
 from slate_async.ingest.manage import NotAdmittedError, commit, register, until_admitted, until_none_waits, withdraw
 from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingest.sst_writer import write_deletes, write_ssts
-from slate_async.log.extent import find_extent
-from slate_async.manifest.ingests import find_ingest
 from slate_async.read.scan import Scan
 from slate_async.reader import DbReader
 from slate_async.snapshot import Snapshot
+from slate_async.storage.log.extent import find_extent
+from slate_async.storage.manifest.ingests import find_ingest
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node

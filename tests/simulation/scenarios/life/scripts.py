@@ -8,7 +8,7 @@ from typing import Any
 
 import slate_async as slate
 from slate_async.errors import InvalidError
-from slate_async.log.names import PREFIX, contiguous_key
+from slate_async.storage.log.names import PREFIX, contiguous_key
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node

@@ -1,0 +1,255 @@
+"""What the engine asks of a log, whichever protocol it follows.
+
+Ordering rule of a take-over: claim the epoch in the manifest, then fence (or take the register), then replay, then
+read the head again. Nothing that was concluded before that last read counts unless it still holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+from slate_async.errors import CorruptionError, InvalidError, UnavailableError, met_before
+from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.concurrent import ahead, map_bounded
+from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
+from slate_async.storage.manifest.state import ManifestState
+
+T = TypeVar("T")
+READS_IN_PARALLEL = 16
+SHORTEST_ATTEMPT_S = 0.001
+READS_AT_ONCE = 64
+"""Of a take-over, for which everybody waits."""
+REPLAY_BYTES = 64 << 20
+"""A take-over begins no further read while what it has read, or reads, and not replayed is so much."""
+PART_BYTES = 1 << 20
+"""A take-over reads objects of twice this size and more in parts that are not smaller: one request brings some 10 MB a
+second, many at a time as much each."""
+CheckPlace: TypeAlias = Callable[[ManifestState], Awaitable[object]]
+"""Raises `InvalidError` unless the marker in the log's place, read now, is that of the state (R10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogObject:
+    """One object of the log. ``data`` is the whole object, or only its header when the log holds SSTs."""
+
+    id: int
+    key: str
+    size: int
+    header: ObjectHeader
+    data: bytes
+
+    def without_data(self) -> LogObject:
+        """The same, less its bytes."""
+        return LogObject(self.id, self.key, self.size, self.header, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a take-over found, or a checkpoint holds of the log.
+
+    state: the head everything below was validated against; replay starts from it
+    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out; of a take-over
+    without their ``data``, which its `Replay` was given
+    next_id: where this writer's first object goes; every lower id is dead or replayed
+    """
+
+    state: ManifestState
+    objects: tuple[LogObject, ...]
+    next_id: int
+
+
+class Replay(Protocol):
+    """Takes a log in while it is read, so that it need not be in memory twice."""
+
+    def begin(self, state: ManifestState) -> None:
+        """What comes next is the log of ``state`` from its start on. What came before is void."""
+
+    async def add(self, one: LogObject) -> None:
+        """The next data object, which may be put off until `drain`. Raises `CorruptionError`."""
+
+    async def drain(self) -> None:
+        """Take in what was put off. Raises `CorruptionError`."""
+
+
+class NoReplay:
+    """For who only fences."""
+
+    def begin(self, state: ManifestState) -> None:
+        """See `Replay`."""
+
+    async def add(self, one: LogObject) -> None:
+        """See `Replay`."""
+
+    async def drain(self) -> None:
+        """See `Replay`."""
+
+
+NO_REPLAY = NoReplay()
+
+
+class Log(Protocol):
+    """The log as its current writer uses it."""
+
+    async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
+        """Fence every older writer and find what they left, which goes to ``replay``: what that holds counts once this
+        has returned. ``claimed`` is the state the claim made.
+
+        Raises `FencedError` when a newer writer claims meanwhile, `CorruptionError`, `UnavailableError`."""
+
+    def key(self, log_id: int) -> str:
+        """The key under which this writer puts object ``log_id``."""
+
+    async def write(self, log_id: int, data: bytes) -> None:
+        """Put object ``log_id`` for good. Raises `FencedError` or `UnavailableError` (outcome unknown);
+        after either the log is finished."""
+
+    async def publish(self, log_id: int) -> None:
+        """Make every object up to ``log_id``, all written, part of what any successor inherits.
+
+        Raises as `write` does."""
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """``(epoch, first position)`` of the epochs that own the log's positions, ascending; empty if ids alone say
+        what belongs to the log."""
+
+
+async def nothing_to_prove(state: ManifestState) -> None:
+    """The `CheckPlace` of a log whose metadata lies in the same store."""
+
+
+class LogReader:
+    """Reads log objects of one database and verifies whose they are."""
+
+    def __init__(self, store: ObjectStore, database_id: UUID, *, whole: bool) -> None:
+        self._store = store
+        self._database_id = database_id
+        self._whole = whole
+
+    async def read(self, log_id: int, key: str) -> LogObject | None:
+        """The object, or ``None`` if it is not there."""
+        found = await self._get(key, None if self._whole else Span(0, HEADER_BYTES))
+        return None if found is None else self._decoded(log_id, key, found.info.size, found.data)
+
+    def _decoded(self, log_id: int, key: str, size: int, data: bytes) -> LogObject:
+        header = decode_header(
+            data[:HEADER_BYTES],
+            object_name=key,
+            database_id=self._database_id,
+            object_id=log_object_id(log_id),
+        )
+        return LogObject(log_id, key, size, header, data)
+
+    async def read_header(self, log_id: int, key: str) -> tuple[bytes, ObjectHeader] | None:
+        """Only the header of the object, as stored and decoded, or ``None`` if it is not there."""
+        found = await self._get(key, Span(0, HEADER_BYTES))
+        if found is None:
+            return None
+        header = decode_header(
+            found.data, object_name=key, database_id=self._database_id, object_id=log_object_id(log_id)
+        )
+        return found.data, header
+
+    async def _get(self, key: str, span: Span | None) -> GetResult | None:
+        try:
+            return await self._store.get(key, span)
+        except ObjectNotFoundError:
+            return None
+        except InvalidError as error:
+            try:
+                size = (await self._store.head(key)).size
+            except ObjectNotFoundError:
+                return None
+            if span is None or size > span.offset:
+                raise  # about the store, not about the object
+            raise CorruptionError(f"{size} bytes are too few for a header", object_name=key) from error
+
+    async def read_many(self, wanted: Sequence[tuple[int, str]]) -> list[LogObject | None]:
+        """Several objects at once, bounded."""
+        return await map_bounded(lambda one: self.read(*one), wanted, READS_IN_PARALLEL)
+
+    def read_ahead(
+        self, wanted: AsyncGenerator[tuple[int, str, int]]
+    ) -> AsyncGenerator[tuple[int, str, LogObject | None]]:
+        """``(id, key, object)`` of each of ``wanted``, in order and ahead of who takes them, with bounded memory.
+
+        wanted: ids, keys, and sizes of what is stored"""
+
+        places = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def sized() -> AsyncGenerator[tuple[tuple[int, str, int], int]]:
+            async with aclosing(wanted):
+                async for one in wanted:
+                    yield one, one[2] if self._whole else HEADER_BYTES
+
+        async def read(one: tuple[int, str, int]) -> tuple[int, str, LogObject | None]:
+            log_id, key, size = one
+            if self._whole and size >= 2 * PART_BYTES:
+                return log_id, key, await self._read_parts(log_id, key, size, places)
+            async with places:
+                return log_id, key, await self.read(log_id, key)
+
+        return ahead(read, sized(), limit=READS_AT_ONCE, budget=REPLAY_BYTES)
+
+    async def _read_parts(self, log_id: int, key: str, size: int, places: asyncio.Semaphore) -> LogObject | None:
+        """As `read`, the ``size`` bytes of it in parts, each of which takes one of ``places``."""
+
+        step = math.ceil(size / (size // PART_BYTES))
+
+        async def part(offset: int) -> bytes:
+            async with places:
+                return (await self._store.get(key, Span(offset, min(step, size - offset)))).data
+
+        try:
+            parts = await map_bounded(part, range(0, size, step), READS_AT_ONCE)
+        except ObjectNotFoundError:
+            return None
+        except InvalidError:  # it ends before a part begins: its size is not what was listed
+            return await self.read(log_id, key)
+        return self._decoded(log_id, key, size, b"".join(parts))
+
+
+def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
+    """User metadata of a log object: copies of epoch and body checksum, for a cheap look without the bytes."""
+    return {"slate-epoch": str(epoch), "slate-crc32c": data[HEADER_BYTES - 8 : HEADER_BYTES - 4].hex()}
+
+
+class Backoff:
+    """Attempts of one operation and the jittered waits between them, all within one deadline."""
+
+    def __init__(self, runtime: Runtime, deadline_ms: int, what: str) -> None:
+        self._runtime = runtime
+        self._what = what
+        self._limit_ms = deadline_ms
+        self._deadline = runtime.clock.monotonic() + deadline_ms / 1000
+        self._attempt = 0
+
+    async def attempt(self, work: Awaitable[T]) -> T:
+        """What ``work`` gives, which has deadlines of its own for each request and its repetitions. Cut off at the
+        deadline of all attempts: `UnavailableError` (outcome unknown)."""
+        left = max(SHORTEST_ATTEMPT_S, self._deadline - self._runtime.clock.monotonic())
+        try:
+            async with asyncio.timeout(left):
+                return await work
+        except TimeoutError as error:
+            raise UnavailableError(f"{self._what}: no answer in time{met_before(error)}", outcome="unknown") from error
+
+    async def wait(self, cause: BaseException | None = None) -> None:
+        """Wait before the next attempt, or raise `UnavailableError` (outcome unknown) past the deadline."""
+        left = self._deadline - self._runtime.clock.monotonic()
+        if left <= 0:
+            last = "" if cause is None else f": {cause}"
+            raise UnavailableError(
+                f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect{last}",
+                outcome="unknown",
+            ) from cause
+        limit = min(0.02 * 2 ** min(self._attempt, 6), left)
+        self._attempt += 1
+        await self._runtime.clock.sleep(self._runtime.rng.uniform(limit / 4, limit))

@@ -1,0 +1,395 @@
+"""The commit driver: loads the head and commits edits, whatever the network does.
+
+Ordering rule: an edit is applied to a state, the result is committed as the next version, and on *any* answer but
+`Committed` the head is read again and the edit asked again. So a conflict, a lost response, a refusal by a store that
+is overloaded and a superseded success all take the same path, and the edit's own mark decides (see
+`slate_async.storage.manifest.edits`).
+
+Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from metastores.errors import (
+    MetaStoreCorruptionError,
+    MetaStoreError,
+    MetaStoreInvalidError,
+    MetaStoreNotFoundError,
+    MetaStoreUnavailableError,
+)
+from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
+from slate_async.errors import ConfigError, CorruptionError, FencedError, NotFoundError, UnavailableError
+from slate_async.runtime.contact import Contact
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest import codec
+from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.state import ManifestState, check_successor, settle
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+OFFLOAD_SSTS = 500
+"""Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
+SST_BYTES = 100
+"""What one takes in a manifest, at least."""
+LONGEST_PAUSE_S = 1.28
+SHORTEST_RACE_PAUSE_S = 0.01
+SHORTEST_ATTEMPT_S = 0.001
+MAX_ATTEMPTS = 1_000
+"""The deadline ends a commit; this ends one whose clock stands still."""
+SMALL_FULL_BYTES = 256 << 10
+"""A full version of this size is written whenever it is due; a larger one not before the changes since the last one
+have together cost as much. So what a commit costs depends on what it changes, not on how much there is."""
+CHAIN_READS = 8
+"""How often a head whose base was deleted meanwhile is read anew before the chain counts as broken."""
+
+
+class Base(NamedTuple):
+    """A full version that deltas may name, and its size in bytes."""
+
+    state: ManifestState
+    nbytes: int
+
+
+class Stored(NamedTuple):
+    """A version as it is stored: what it says, and the full version it is a change to (``None``: it is full)."""
+
+    state: ManifestState
+    base: VersionRef | None
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """Counters of one driver."""
+
+    commits: int = 0
+    conflicts: int = 0
+    unknowns: int = 0
+    loads: int = 0
+    probes: int = 0
+    bytes_written: int = 0
+
+
+@contextlib.contextmanager
+def translating() -> Iterator[None]:
+    """Raise errors of metastores as this package's."""
+    try:
+        yield
+    except MetaStoreNotFoundError as error:
+        raise NotFoundError(str(error)) from error
+    except MetaStoreInvalidError as error:
+        raise ConfigError(str(error)) from error
+    except MetaStoreCorruptionError as error:
+        raise CorruptionError(str(error), object_name=error.object_name) from error
+    except MetaStoreUnavailableError as error:
+        raise UnavailableError(str(error)) from error
+    except MetaStoreError as error:
+        raise UnavailableError(f"the metastore failed: {error}") from error
+
+
+async def translated(work: Awaitable[T]) -> T:
+    """Await a metastore call under `translating`."""
+    with translating():
+        return await work
+
+
+class ManifestDriver:
+    """Reads and commits the manifest of one database. One commit at a time per driver."""
+
+    def __init__(
+        self,
+        metastore: MetaStore,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        *,
+        full_every: int,
+        deadline_ms: int,
+    ) -> None:
+        self.metastore = metastore
+        self._runtime = runtime
+        self._supervisor = supervisor
+        self._full_every = full_every
+        self.deadline_ms = deadline_ms
+        self._lock = asyncio.Lock()
+        self._head: ManifestState | None = None
+        self._quiet = False  # whether the last load brought nothing new
+        self._base: Base | None = None  # the newest full version this driver has seen
+        self.stats = CommitStats()
+        self.contact = Contact(runtime.clock)
+
+    @property
+    def head(self) -> ManifestState | None:
+        """The newest state seen so far."""
+        return self._head
+
+    async def load(self) -> ManifestState | None:
+        """The committed head right now, or ``None`` when there is no database."""
+        self.stats.loads += 1
+        broken = 0
+        for _ in range(CHAIN_READS):
+            with self.contact.asking("manifest"):
+                record = await translated(self.metastore.latest())
+            if record is None:
+                return None
+            broken = record.ref.version
+            self._quiet = self._head is not None and record.ref == self._head.ref
+            if self._head is not None and record.ref == self._head.ref:
+                return self._head
+            state = await self._decode(record)
+            if state is not None:
+                self._see(state)
+                return state
+        raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
+
+    async def unchanged(self) -> bool:
+        """Whether the head was the one last seen at some moment of this call. ``False``: not known. One cheap request,
+        or none if the last `load` brought news. For polls: what is decided rests on `load`."""
+        head = self._head
+        if head is None or not self._quiet or not isinstance(self.metastore, Probed):
+            return False
+        self.stats.probes += 1
+        with self.contact.asking("manifest"):
+            return await translated(self.metastore.unchanged(head.ref))
+
+    async def poll(self) -> ManifestState | None:
+        """The head, as `load`; the one last seen while it is `unchanged`."""
+        return self._head if await self.unchanged() else await self.load()
+
+    async def existing(self, path: str) -> ManifestState:
+        """As `load`. Raises `InvalidError`, which names ``path``, when there is no database."""
+        state = await self.load()
+        if state is None:
+            raise NotFoundError(f"there is no database at {path}; check the path and the metastore")
+        return state
+
+    async def read(self, ref: VersionRef) -> ManifestState | None:
+        """The committed version ``ref``, or ``None`` if it, or the base it needs, is not there any more.
+
+        What it read never becomes the base of a later delta: only whoever named ``ref`` keeps it from collectors."""
+        if self._head is not None and self._head.ref == ref:
+            return self._head
+        stored = await self.read_stored(ref)
+        return None if stored is None else stored.state
+
+    async def read_stored(self, ref: VersionRef) -> Stored | None:
+        """As `read`, with the name of the base."""
+        record = await translated(self.metastore.read(ref))
+        if record is None:
+            return None
+        decoded = await self._decode_bytes(record)
+        if isinstance(decoded, ManifestState):
+            return Stored(replace(decoded, ref=ref), None)
+        base = await self._base_of(ref, decoded)
+        if base is None:
+            return None
+        return Stored(await self._applied(base, decoded, record), decoded.base)
+
+    async def base_named_by(self, ref: VersionRef) -> VersionRef | None:
+        """The full version that ``ref`` is a change to, there or not; ``None`` if ``ref`` is not there, or full."""
+        record = await translated(self.metastore.read(ref))
+        decoded = None if record is None else await self._decode_bytes(record)
+        return decoded.base if isinstance(decoded, codec.Delta) else None
+
+    def _see(self, state: ManifestState) -> None:
+        if self._head is None or state.version > self._head.version:
+            self._head = state
+
+    def _see_full(self, full: Base) -> ManifestState:
+        """Note ``full`` as the base of later deltas, unless a newer one was seen: a poll that was overtaken by commits
+        must not take the base back to a version that a collector, who knows newer heads, has deleted."""
+        if self._base is None or full.state.version > self._base.state.version:
+            self._base = full
+        return full.state
+
+    async def _decode(self, record: Record) -> ManifestState | None:
+        """The state of a record; ``None`` if its base is not there (deleted since, or a broken chain)."""
+        decoded = await self._decode_bytes(record)
+        if isinstance(decoded, ManifestState):
+            return self._see_full(Base(replace(decoded, ref=record.ref), len(record.payload)))
+        base = await self._base_of(record.ref, decoded)
+        if base is None:
+            return None
+        self._see_full(base)
+        return await self._applied(base, decoded, record)
+
+    async def _applied(self, base: Base, delta: codec.Delta, record: Record) -> ManifestState:
+        """``base`` with the changes of ``delta``, which ``record`` holds."""
+
+        def apply() -> ManifestState:
+            return replace(codec.apply_delta(base.state, delta, object_name=_name(record.ref)), ref=record.ref)
+
+        return await self._off_the_loop(apply, record)
+
+    async def _base_of(self, ref: VersionRef, delta: codec.Delta) -> Base | None:
+        """The full version that ``delta``, version ``ref``, names; ``None`` if it is not there."""
+        if self._base is not None and self._base.state.ref == delta.base:
+            return self._base
+        stored = await translated(self.metastore.read(delta.base))
+        if stored is None:
+            return None
+        full = await self._decode_bytes(stored)
+        if not isinstance(full, ManifestState):
+            raise CorruptionError(f"the base of version {ref.version} is itself a delta", object_name=_name(stored.ref))
+        return Base(replace(full, ref=stored.ref), len(stored.payload))
+
+    async def _decode_bytes(self, record: Record) -> ManifestState | codec.Delta:
+        def decode() -> ManifestState | codec.Delta:
+            return codec.decode(record.payload, object_name=_name(record.ref))
+
+        return await self._off_the_loop(decode, record)
+
+    async def _off_the_loop(self, work: Callable[[], T], record: Record) -> T:
+        """Do ``work`` on the bytes of ``record``, on the loop if they are few."""
+        large = len(record.payload) > OFFLOAD_SSTS * SST_BYTES
+        return await self._runtime.offload.run(work) if large else work()
+
+    async def commit(self, edit: Edit) -> ManifestState:
+        """Commit ``edit`` and return a committed state that holds it and was the head at some moment of this call.
+
+        Raises what the edit raises, or `UnavailableError` past the deadline, which the wait for commits before it
+        counts towards: with outcome ``"not_applied"`` if its own turn did not come, else ``"unknown"``."""
+        return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
+
+    async def create(self, state: ManifestState) -> ManifestState:
+        """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""
+        async with self._turn() as deadline:
+            for attempt in range(MAX_ATTEMPTS):
+                cause: UnavailableError | None = None
+                began = self._runtime.clock.monotonic()
+                try:
+                    head = await self.load()
+                    if head is not None:
+                        return head
+                    if (committed := await self._attempt(None, state)) is not None:
+                        return committed
+                except UnavailableError as error:
+                    cause = error
+                await self._pause(attempt, began, deadline, cause)
+        raise UnavailableError("creating the manifest kept failing", outcome="unknown")
+
+    async def _commit(self, edit: Edit) -> ManifestState:
+        async with self._turn() as deadline:
+            known = self._head
+            for attempt in range(MAX_ATTEMPTS):
+                cause: Exception | None = None
+                began = self._runtime.clock.monotonic()
+                try:
+                    async with asyncio.timeout(max(SHORTEST_ATTEMPT_S, deadline - began)):
+                        if (committed := await self._judge_and_attempt(edit, known)) is not None:
+                            return committed
+                except (UnavailableError, TimeoutError) as error:
+                    cause = error  # whatever was written, or could not be read: the edit's mark will tell
+                known = None
+                await self._pause(attempt, began, deadline, cause)
+        raise UnavailableError("a manifest commit kept losing", outcome="unknown")
+
+    async def _judge_and_attempt(self, edit: Edit, known: ManifestState | None) -> ManifestState | None:
+        """Apply ``edit`` to ``known``, or to the real head, and try to commit it; ``None`` if that must be repeated."""
+        state = await self.load() if known is None else known
+        if state is None:
+            raise NotFoundError("there is no database here any more")
+        try:
+            new = edit.apply(state)
+        except FencedError:
+            raise
+        except Exception:
+            if known is None:
+                raise
+            return await self._judge_and_attempt(edit, None)  # judged on a cached head: judge again on the real one
+        if new is None:
+            if known is not None:
+                return await self._judge_and_attempt(edit, None)  # in already, but the head may be newer than this
+            return state
+        check_successor(state, new)
+        return await self._attempt(state, new)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[float]:
+        """The body commits, nobody else of this driver. When it must have ended."""
+        deadline = self._runtime.clock.monotonic() + self.deadline_ms / 1000
+        try:
+            async with asyncio.timeout(self.deadline_ms / 1000):
+                await self._lock.acquire()
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"a manifest commit waited for {self.deadline_ms} ms for those before it", outcome="not_applied"
+            ) from error
+        try:
+            yield deadline
+        finally:
+            self._lock.release()
+
+    async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None) -> None:
+        """Wait before a try that follows number ``attempt``, which began at ``began``.
+
+        Without an answer (``cause``) longer each time: the store may be overloaded. After a lost race about as long as
+        a try takes, and less the more were lost: somebody wins every race, and whoever waits leaves it to newcomers."""
+        now = self._runtime.clock.monotonic()
+        if now >= deadline:
+            said = f": {cause}" if cause is not None and str(cause) else ""
+            raise UnavailableError(
+                f"a manifest commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
+            ) from cause
+        if attempt == 0:
+            return  # at once: the head that was known was old
+        if cause is None:
+            limit = max(SHORTEST_RACE_PAUSE_S, 2 * (now - began) / attempt)
+        else:
+            limit = min(LONGEST_PAUSE_S, 0.01 * 2.0 ** min(attempt, 16))
+        await self._runtime.clock.sleep(self._runtime.rng.uniform(0, min(limit, deadline - now)))
+
+    async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
+        """Commit ``new`` after ``old``; ``None`` if another version took its place.
+
+        Raises `UnavailableError` if that is not known, or nothing was written."""
+        ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
+        new = settle(new, ref)
+        payload, full = await self._encode(new, ref)
+        with self.contact.asking("manifest", len(payload)):
+            outcome = await translated(self.metastore.commit(ref, payload))
+        if isinstance(outcome, Committed):
+            self.stats.commits += 1
+            self.stats.bytes_written += len(payload)
+            state = replace(new, ref=ref)
+            if full:
+                self._see_full(Base(state, len(payload)))
+            self._see(state)
+            return state
+        if isinstance(outcome, Unknown):
+            self.stats.unknowns += 1
+            logger.info("manifest version %d: outcome unknown (%s); reading the head again", ref.version, outcome.cause)
+            raise UnavailableError(f"no answer to the commit of manifest version {ref.version}: {outcome.cause}")
+        self.stats.conflicts += 1
+        return None
+
+    async def _encode(self, new: ManifestState, ref: VersionRef) -> tuple[bytes, bool]:
+        """``new`` as the bytes of version ``ref``, and whether they are a full version."""
+        base = self._base
+        since = 0 if base is None else ref.version - base.state.version
+        due = ref.version % self._full_every == 0 or since >= self._full_every
+
+        def encode() -> tuple[bytes, bool]:
+            if base is not None and self._full_every > 1 and (not due or base.nbytes > SMALL_FULL_BYTES):
+                delta = codec.encode_delta(base.state, new)
+                if not due or len(delta) * since // 2 < base.nbytes:
+                    return delta, False
+            return codec.encode_full(new), True
+
+        if len(new.l0) + sum(len(run.ssts) for run in new.runs) > OFFLOAD_SSTS:
+            return await self._runtime.offload.run(encode)
+        return encode()
+
+    async def close(self) -> None:
+        """Close the metastore. Idempotent."""
+        await self.metastore.close()
+
+
+def _name(ref: VersionRef) -> str:
+    return f"manifest version {ref.version}"

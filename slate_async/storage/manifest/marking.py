@@ -1,0 +1,241 @@
+"""Marking a place: how a database whose metadata is elsewhere gets the marker that proves its place from then on.
+
+Order: manifest with ``marked = false`` -> marker -> read back -> commit ``marked = true`` with the store id that was
+read (one opener wins) -> only then is anything claimed, acknowledged or put. Until then nothing of the database is
+anywhere, so any opener may go on, in whatever place it takes for the right one, with a store id of its own; once it is
+marked, one place is right. A marker is put only where none is, so openers of one place that race agree on the first
+one's. Only a database made again takes its predecessor's over, and only an operator (`AdoptPlace`) puts one aside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from slate_async.errors import ConflictError, CorruptionError, InvalidError, UnavailableError
+from slate_async.objectstore.protocol import (
+    CREATE,
+    OVERWRITE,
+    Match,
+    ObjectNotFoundError,
+    ObjectStore,
+    PutMode,
+)
+from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
+from slate_async.storage.manifest.belonging import check_belonging, prove_place
+from slate_async.storage.manifest.creation import refuse_foreign
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.ingests import without_registered
+from slate_async.storage.manifest.lifecycle import check_database
+from slate_async.storage.manifest.marker import MARKER, FoundMarker, Ground, is_of, read_marker
+from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 8
+"""How often a marker is put whose put had no answer, or that others put meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPlace:
+    """The place that holds the marker of store ``store_id`` is the database's."""
+
+    database_id: UUID
+    store_id: UUID
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies once in a database's life. Its mark is ``marked``: ``None`` also if another opener was first."""
+        check_database(state, self.database_id)
+        return None if state.marked else replace(state, marked=True, store_id=self.store_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptPlace:
+    """As `MarkPlace`, whatever place was the database's before.
+
+    looked_at: the state whose objects were looked for in the place
+    ended_ms: when whoever works there, perhaps in another place, is to end: writer and compactor are fenced, jobs that
+    are registered end, and no SST that was begun before is taken any more, for it may be in the other place;
+    ``None``: nobody is
+    """
+
+    store_id: UUID
+    looked_at: ManifestState
+    ended_ms: int | None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies unless another place was adopted meanwhile, or the database needs other objects now: they may have
+        been put in another place. Its mark is the store id."""
+        check_database(state, self.looked_at.database_id)
+        if state.marked and state.store_id == self.store_id:
+            return None
+        if state.store_id != self.looked_at.store_id:
+            raise ConflictError(
+                "another place was made the database's meanwhile; see which one holds all of it, and adopt that one",
+                outcome="not_applied",
+            )
+        if self.ended_ms is not None and _needed(state) != _needed(self.looked_at):
+            raise ConflictError(
+                "the database changed while its place was looked at; close whoever writes and compacts, and adopt it"
+                " again",
+                outcome="not_applied",
+            )
+        features = state.required_features
+        adopted = replace(
+            state,
+            marked=True,
+            store_id=self.store_id,
+            required_features=features if state.has_marker else (*features, MARKER_FEATURE),
+        )
+        if self.ended_ms is None:
+            return adopted
+        adopted = replace(without_registered(adopted, self.ended_ms), sst_floor=state.version + 1)
+        if _untouched_mirror(state):
+            return adopted
+        return replace(
+            adopted,
+            writer_epoch=state.writer_epoch + 1,
+            writer_token="",
+            compactor_epoch=state.compactor_epoch + 1,
+            compactor_token="",
+            checkpoints=tuple(one for one in adopted.checkpoints if one.owner != "writer"),
+        )
+
+
+def _needed(state: ManifestState) -> tuple[object, ...]:
+    """Whose objects, and which, an adoption looks for."""
+    return state.writer_epoch, state.log_start, state.log_last_seen, state.l0, state.runs
+
+
+def _untouched_mirror(state: ManifestState) -> bool:
+    """Whether nobody writes or compacts here: epochs of its own would make a mirror a database of its own."""
+    shown = state.mirrored
+    epochs = state.writer_epoch, state.compactor_epoch
+    return shown is not None and epochs == (shown.writer_epoch, shown.compactor_epoch)
+
+
+async def settle_place(
+    ground: Ground, driver: ManifestDriver, state: ManifestState, found: FoundMarker | None, new_id: Callable[[], UUID]
+) -> ManifestState:
+    """The head, with a place that is proved to be this one; marked now if it is not yet. For all who are to put
+    anything there. ``found``: the marker as it was read beside ``state``; ``new_id`` draws store ids.
+
+    Raises `InvalidError` if it is another place, `CorruptionError`, `UnavailableError`."""
+    for _ in range(ATTEMPTS):
+        if state.marked or state.destroyed_at_ms is not None or not ground.must_be_proved(state):
+            return await prove_place(ground, state, driver.load, found)
+        if not state.has_marker:  # of before there were markers: an SST that it names, and that is here, is proof
+            state = await prove_place(ground, state, driver.load, found)
+            return await adopt_place(ground, driver, state, new_id)
+        found = await _put_marker(ground, driver, state, found, new_id)
+        if found is not None:
+            state = await driver.commit(MarkPlace(state.database_id, found.marker.store_id))
+            continue
+        newest = await driver.load()
+        if newest is None:
+            break
+        state, found = newest, await read_marker(ground.store)
+    raise UnavailableError(f"{ground.name}: its place could not be marked; open it again")
+
+
+async def _put_marker(
+    ground: Ground,
+    driver: ManifestDriver,
+    state: ManifestState,
+    found: FoundMarker | None,
+    new_id: Callable[[], UUID],
+) -> FoundMarker | None:
+    """The marker of ``state``, which is not marked yet, in its place, read back; ``None`` if that must be tried again.
+    Raises `InvalidError` if the place is another database's, or holds other things."""
+    if found is not None and found.marker.database_id == state.database_id:
+        return found  # of an opener that stopped, or is about to commit it
+    if (found is None) != (state.store_id is None) or (found and found.marker.store_id != state.store_id):
+        newest = await driver.load()
+        if newest is not None and newest.ref == state.ref:
+            raise ground.wrong_place(state, found)
+        return None
+    if found is None:
+        try:
+            await refuse_foreign(ground)
+        except InvalidError:
+            newest = await driver.load()
+            if newest is not None and newest.ref == state.ref and await _marker_of(ground, state) is None:
+                raise
+            return None  # what was found is of an opener that was quicker
+    marker = Marker(state.database_id, new_id())
+    await _put(ground.store, marker, CREATE if found is None else Match(found.etag))
+    return await _marker_of(ground, state)
+
+
+async def _marker_of(ground: Ground, state: ManifestState) -> FoundMarker | None:
+    """The marker in the place if it is of the database, of whatever store id."""
+    found = await read_marker(ground.store)
+    return found if found is not None and found.marker.database_id == state.database_id else None
+
+
+async def _put(store: ObjectStore, marker: Marker, mode: PutMode) -> None:
+    """Put it under its condition. What became of that, reading it back tells: no answer says nothing of it."""
+    data = encode_marker(marker)
+    try:
+        await store.put(MARKER, data, mode=mode)
+    except (ConflictError, UnavailableError) as error:
+        logger.info("%s was not put, or not surely: %s", MARKER, error)
+    except InvalidError:  # a store without conditional puts; its database needs none but this
+        await store.put(MARKER, data, mode=OVERWRITE)
+
+
+async def adopt_place(
+    ground: Ground,
+    driver: ManifestDriver,
+    state: ManifestState,
+    new_id: Callable[[], UUID],
+    *,
+    ended_ms: int | None = None,
+) -> ManifestState:
+    """Make this place that of ``state``, whatever was its place before; the state that says so. ``ended_ms`` as of
+    `AdoptPlace`. Called again it goes on. Others may adopt this very place at the same time: all agree on one marker.
+
+    Raises `InvalidError` if it is another database's, or an object that the database needs is not here: an SST that
+    its manifest names. `ConflictError` if another place was adopted meanwhile, or the database changed.
+    `CorruptionError`, `UnavailableError`."""
+    await check_belonging(ground.store, state, driver.load)
+    met: set[UUID] = set()  # store ids of the markers that were here
+    for _ in range(ATTEMPTS):
+        found, etag = await _marker_or_damaged(ground)
+        ground.refuse_other(state, found)
+        if is_of(found, state):
+            return state
+        if found is not None and is_of(found, newest := await driver.existing(ground.name)):
+            return newest
+        if found is None or ended_ms is not None:
+            before = found
+            await _put(ground.store, Marker(state.database_id, new_id()), CREATE if etag is None else Match(etag))
+            found, etag_now = await _marker_or_damaged(ground)
+            if found is None or etag_now == etag:
+                continue
+            ground.refuse_other(state, found)
+            met.update(one.marker.store_id for one in (before, found) if one is not None)
+        # of whoever put it: those who adopt this place at once agree on the last one's
+        try:
+            return await driver.commit(AdoptPlace(found.marker.store_id, state, ended_ms))
+        except ConflictError:
+            newest = await driver.existing(ground.name)
+            if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):
+                raise
+            state, ended_ms = newest, None  # somebody else adopted this place, and ended whoever was to end
+    raise UnavailableError(f"{ground.name}: its marker could not be put; adopt it again")
+
+
+async def _marker_or_damaged(ground: Ground) -> tuple[FoundMarker | None, str | None]:
+    """The marker that is here, if it can be read, and what names to the store whatever is there."""
+    try:
+        result = await ground.store.get(MARKER)
+    except ObjectNotFoundError:
+        return None, None
+    etag = result.info.etag
+    try:
+        return FoundMarker(decode_marker(result.data, object_name=MARKER), etag), etag
+    except CorruptionError as damaged:
+        logger.warning("%s: a damaged marker is put aside: %s", ground.name, damaged)
+        return None, etag

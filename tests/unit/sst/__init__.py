@@ -1,1 +1,0 @@
-"""Tests of `slate_async.sst`."""

@@ -1,0 +1,40 @@
+"""Arrays made from buffers equal those pyarrow makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slate_async.storage.format.arrays import binary_array, mask_array, number_array
+
+
+@pytest.mark.parametrize("items", [[], [b""], [b"a", b"", b"\x00\xff" * 100, b"b"]])
+def test_binary(items: list[bytes]) -> None:
+    for kind in (pa.binary(), pa.large_binary()):
+        made = binary_array(items, kind)
+        made.validate(full=True)
+        assert made.equals(pa.array(items, kind))
+    assert binary_array([b"put", b"delete"], pa.string()).to_pylist() == ["put", "delete"]
+
+
+def test_binary_refuses_what_is_not_bytes() -> None:
+    with pytest.raises(TypeError):
+        binary_array([b"a", "b"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+def test_numbers_and_masks(count: int) -> None:
+    numbers = np.arange(count, dtype=np.int64)
+    odd = numbers % 2 == 1
+    when = pa.timestamp("ms", "UTC")
+    for made, expected in (
+        (number_array(numbers.astype(np.uint64)), pa.array(numbers.astype(np.uint64))),
+        (number_array(numbers[::-1]), pa.array(numbers[::-1])),
+        (number_array(numbers, when), pa.array(numbers).cast(when)),
+        (number_array(numbers, when, missing=odd), pa.array(numbers, mask=odd).cast(when)),
+        (mask_array(odd), pa.array(odd, pa.bool_())),
+    ):
+        made.validate(full=True)
+        assert made.equals(expected)
+        assert made.null_count == expected.null_count

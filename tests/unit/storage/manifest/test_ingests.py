@@ -1,0 +1,350 @@
+"""Edits of bulk ingests, each applied to states laid out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from metastores.protocol import VersionRef
+from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
+from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.ingests import (
+    MAX_RECORDS,
+    AdmitIngests,
+    Batch,
+    CommitIngest,
+    RegisterIngest,
+    RenewIngest,
+    ShowIngests,
+    WithdrawIngest,
+    committed_batch,
+    find_ingest,
+    find_record,
+    untold_ingests,
+)
+from slate_async.storage.manifest.lifecycle import RemoveContents
+from slate_async.storage.manifest.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.state import ManifestState, SstRef, check_successor, l0_units
+from slate_async.storage.sst.names import sst_key
+
+DATABASE = UUID(int=1)
+BASE = ManifestState(
+    database_id=DATABASE,
+    log_protocol="contiguous",
+    wal_enabled=True,
+    created_ms=0,
+    ref=VersionRef(1, "a" * 32),
+    writer_epoch=3,
+    last_seq=10,
+    last_tick_ms=500,
+    log_start=5,
+    log_last_seen=4,
+)
+
+
+def sst(number: int, keys: str, *, seqs: tuple[int, int] = (1, 9), base: int = 1) -> SstRef:
+    object_id = number.to_bytes(16, "big")
+    first, last = keys[:1].encode(), keys[-1:].encode()
+    return SstRef(sst_key(base, object_id), object_id, 100, 10, 0, first, last, *seqs, 3)
+
+
+def committed(
+    job_id: str = "job", *keys: str, batch: Batch | None = None, state: ManifestState = BASE
+) -> ManifestState:
+    """``state`` with a job that is committed."""
+    begun = applied(state, RegisterIngest(job_id, 100, 200))
+    ssts = tuple(sst(50 + number, one) for number, one in enumerate(keys or ("ab", "cd")))
+    return applied(begun, CommitIngest(DATABASE, job_id, 1, ssts, 150, batch))
+
+
+def applied(state: ManifestState, edit: object) -> ManifestState:
+    """The successor, which keeps every invariant and in which the edit is in."""
+    new: ManifestState | None = edit.apply(state)  # type: ignore[attr-defined]
+    assert new is not None
+    check_successor(state, new)
+    assert edit.apply(new) is None  # type: ignore[attr-defined]
+    return new
+
+
+def admit(*ids: str, **more: object) -> AdmitIngests:
+    return AdmitIngests(3, ids, 11, 600, **more)  # type: ignore[arg-type]
+
+
+def test_a_committed_job_is_pending_and_no_part_of_the_database() -> None:
+    state = committed()
+    job = find_ingest(state, "job")
+    assert job is not None
+    assert job.pending
+    assert list(state.ssts()) == []
+    assert state.last_seq == 10
+
+
+def test_it_is_admitted_under_one_number_above_everything() -> None:
+    state = applied(committed(), admit("job"))
+    assert [(one.global_seq, one.min_seq, one.max_seq, one.global_create_ms) for one in state.l0] == [
+        (11, 11, 11, 600)
+    ] * 2
+    assert (state.last_seq, state.ingest_seq, state.last_tick_ms, state.required_features) == (11, 11, 600, ("ingest",))
+    assert (state.seq_times[-1].seq, state.seq_times[-1].time_ms) == (11, 600)
+    assert [len(unit) for unit in l0_units(state.l0)] == [2]
+
+
+def test_its_owner_is_told_once_the_writer_shows_it() -> None:
+    admitted = applied(committed(), admit("job"))
+    assert untold_ingests(admitted)
+    shown = applied(admitted, ShowIngests(3))
+    record = find_record(shown, "job")
+    assert record is not None
+    assert (record.outcome, record.seq, record.rows, record.shown) == ("admitted", 11, 20, True)
+    with pytest.raises(FencedError):
+        ShowIngests(2).apply(admitted)
+
+
+def test_the_flush_of_what_came_before_goes_along() -> None:
+    flush = AddL0(3, 5, 7, sst(1, "az", seqs=(11, 20)), 20, 550, 3, 1, 550)
+    state = applied(committed(), replace(admit("job", flush=flush), first_seq=21))
+    assert [one.max_seq for one in state.l0] == [21, 21, 20]
+    assert (state.log_start, state.last_seq) == (8, 21)
+
+
+def test_a_number_that_was_given_is_refused() -> None:
+    with pytest.raises(InternalError, match="was given already"):
+        replace(admit("job"), first_seq=10).apply(committed())
+
+
+def test_a_fenced_writer_admits_nothing() -> None:
+    with pytest.raises(FencedError):
+        replace(admit("job"), epoch=2).apply(committed())
+
+
+def test_several_are_numbered_in_the_order_of_their_commits_and_a_withdrawn_one_takes_none() -> None:
+    state = committed("c", "ab", state=committed("b", "ab", state=committed("a", "ab")))
+    state = applied(state, WithdrawIngest("b", 300))
+    state = admit("a", "b", "c").apply(state) or state
+    assert [one.global_seq for one in state.l0] == [12, 11]
+    assert {record.id: record.seq for record in state.ingest_records} == {"a": 11, "b": 0, "c": 12}
+
+
+def test_without_a_wal_the_log_stands_in_l0_below_it() -> None:
+    state = replace(committed(), wal_enabled=False)
+    logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
+    edit = replace(admit("job", log=LogIntoL0(5, 7, logged), log_floor=3), first_seq=15)
+    new = applied(state, edit)
+    assert [one.max_seq for one in new.l0] == [15, 15, 14, 12]
+    assert (new.log_start, new.log_floor, new.log_last_seen) == (8, 3, 7)
+    with pytest.raises(ConflictError, match="compacted"):
+        edit.apply(replace(state, log_start=6))
+
+
+def test_an_opening_lets_the_log_stand_in_l0() -> None:
+    state = replace(committed(), wal_enabled=False, writer_token="me", writer_epoch=4, log_floor=2)
+    logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
+    edit = TakeLogIntoL0("me", LogIntoL0(5, 70, logged), 600)
+    new = applied(state, edit)
+    assert [one.max_seq for one in new.l0] == [14, 12, *(one.max_seq for one in state.l0)]
+    assert (new.log_start, new.log_floor, new.log_last_seen, new.last_seq) == (71, 4, 70, 14)
+    assert (new.seq_times[-1].seq, new.seq_times[-1].time_ms) == (14, 600)
+    assert edit.apply(new) is None
+    with pytest.raises(ConflictError, match="compacted"):
+        edit.apply(replace(state, log_start=6))
+    for log_start in (5, 71):
+        with pytest.raises(FencedError):
+            edit.apply(replace(state, writer_token="another", log_start=log_start))
+
+
+def test_asked_twice_the_first_answer_stands() -> None:
+    state = committed()
+    again = CommitIngest(DATABASE, "job", 1, (sst(99, "xy"),), 160)
+    assert again.apply(state) is None
+    assert again.apply(admit("job").apply(state) or state) is None
+    assert RegisterIngest("job", 1, 2).apply(admit("job").apply(state) or state) is None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "why", "outcome"),
+    [
+        (lambda state: state, "not registered", "unknown"),  # or admitted so long ago that it is forgotten
+        (
+            lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), WithdrawIngest("job", 3)),
+            "withdrawn",
+            "not_applied",
+        ),
+        (lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), Collect(10, 5)), "expired", "not_applied"),
+    ],
+    ids=["never begun", "withdrawn", "expired"],
+)
+def test_a_job_that_is_over_is_not_committed(prepare: object, why: str, outcome: str) -> None:
+    state = prepare(BASE)  # type: ignore[operator]
+    for edit in (CommitIngest(DATABASE, "job", 1, (), 1), RenewIngest("job", 99)):
+        with pytest.raises(ConflictError, match=why) as refused:
+            edit.apply(state)
+        assert refused.value.outcome == outcome
+
+
+def test_one_that_ended_without_effect_may_begin_anew_and_its_old_tasks_are_refused() -> None:
+    state = applied(applied(BASE, RegisterIngest("job", 1, 2)), WithdrawIngest("job", 3))
+    later = replace(state, ref=VersionRef(4, "b" * 32))
+    begun = applied(later, RegisterIngest("job", 5, 6))
+    assert find_record(begun, "job") is None
+    with pytest.raises(ConflictError, match="begun anew"):
+        CommitIngest(DATABASE, "job", 1, (sst(1, "ab"),), 7).apply(begun)
+    assert WithdrawIngest("job", 7, base_version=1).apply(begun) is None  # nor does their driver end it
+    assert WithdrawIngest("job", 7, base_version=4).apply(begun) is not None
+
+
+def test_overlapping_ssts_are_refused() -> None:
+    begun = applied(BASE, RegisterIngest("job", 1, 2))
+    with pytest.raises(InvalidError, match="overlapping"):
+        CommitIngest(DATABASE, "job", 1, (sst(1, "ac"), sst(2, "cd")), 1).apply(begun)
+
+
+def test_a_registered_job_holds_the_floor_and_a_committed_one_needs_not() -> None:
+    begun = applied(replace(BASE, ref=BASE.ref._replace(version=7)), RegisterIngest("job", 100, 200))
+    raised = Collect(150, 0, floor=50).apply(replace(begun, ref=begun.ref._replace(version=60)))
+    assert raised is not None
+    assert raised.sst_floor == 7
+    pending = applied(begun, CommitIngest(DATABASE, "job", 7, (sst(1, "ab", base=7),), 1))
+    free = Collect(10_000, 0, floor=50).apply(replace(pending, ref=begun.ref._replace(version=60)))
+    assert free is not None
+    assert free.sst_floor == 50
+    assert find_ingest(free, "job") is not None  # what is committed does not expire
+
+
+def test_a_renewed_job_lives_on() -> None:
+    begun = applied(BASE, RegisterIngest("job", 100, 200))
+    renewed = applied(begun, RenewIngest("job", 400))
+    assert Collect(300, 0).apply(renewed) is None
+    assert Collect(300, 0).apply(begun) is not None
+
+
+def test_who_goes_on_with_a_job_late_lengthens_it() -> None:
+    begun = applied(BASE, RegisterIngest("job", 100, 200))
+    assert RegisterIngest("job", 140, 240).apply(begun) is None
+    longer = find_ingest(applied(begun, RegisterIngest("job", 160, 260)), "job")
+    assert longer is not None
+    assert (longer.expire_ms, longer.begun_ms, longer.base_version) == (260, 100, 1)
+    assert RegisterIngest("job", 900, 1_000).apply(committed()) is None
+
+
+def test_a_batch_that_is_in_or_waits_is_not_taken_again() -> None:
+    state = committed("a", batch=Batch("app", 7))
+    for number in (7, 3):
+        again = committed("b", batch=Batch("app", number), state=state)
+        record = find_record(again, "b")
+        assert record is not None
+        assert record.outcome == "repeated"
+    assert find_ingest(committed("b", batch=Batch("app", 8), state=state), "b") is not None
+    admitted = admit("a").apply(state) or state
+    assert committed_batch(admitted, "app") == 7
+    assert find_ingest(committed("b", batch=Batch("app", 7), state=admitted), "b") is None
+    assert find_ingest(committed("b", batch=Batch("other", 7), state=admitted), "b") is not None
+
+
+def test_a_batch_without_rows_is_in_at_once() -> None:
+    begun = applied(BASE, RegisterIngest("job", 1, 2))
+    state = applied(begun, CommitIngest(DATABASE, "job", 1, (), 1, Batch("app", 5)))
+    record = find_record(state, "job")
+    assert record is not None
+    assert (record.outcome, record.seq) == ("admitted", 0)
+    assert committed_batch(state, "app") == 5
+
+
+def test_a_batch_is_not_withdrawn_before_its_successor() -> None:
+    state = committed("b", batch=Batch("app", 2), state=committed("a", batch=Batch("app", 1)))
+    with pytest.raises(ConflictError, match="withdraw that one first"):
+        WithdrawIngest("a", 1).apply(state)
+    assert committed_batch(applied(state, WithdrawIngest("b", 1)), "app") == 1
+
+
+def test_records_are_bounded_and_the_oldest_go_first() -> None:
+    state = BASE
+    for number in range(MAX_RECORDS + 3):
+        begun = RegisterIngest(f"{number}", 1, 2).apply(state)
+        assert begun is not None
+        state = WithdrawIngest(f"{number}", 3).apply(begun) or state
+    assert len(state.ingest_records) == MAX_RECORDS
+    assert find_record(state, "2") is None
+    assert find_record(state, "3") is not None
+
+
+def test_batches_of_streams_forget_no_job_by_name() -> None:
+    """A load is asked for again by its name alone; a batch is known by its number, too."""
+    state = admit("load").apply(committed("load")) or BASE
+    for number in range(MAX_RECORDS + 3):
+        begun = RegisterIngest(f"b{number}", 1, 2).apply(state)
+        assert begun is not None
+        state = applied(begun, CommitIngest(DATABASE, f"b{number}", 1, (), 1, Batch("app", number)))
+    assert len(state.ingest_records) == MAX_RECORDS + 1
+    assert RegisterIngest("load", 1, 2).apply(state) is None
+    assert find_record(state, "b2") is None
+    assert find_record(state, "b3") is not None
+
+
+def test_what_takes_a_removed_databases_place_knows_none_of_its_jobs() -> None:
+    removed = RemoveContents(DATABASE, 1).apply(replace(committed(batch=Batch("app", 1)), destroyed_at_ms=1))
+    assert removed is not None
+    assert (removed.ingests, removed.ingest_records, removed.ingest_apps) == ((), (), ())
+
+
+# ---- jobs that replace
+
+
+BASE_ID = UUID(int=77)
+
+
+def replacing(expire_ms: int = 200) -> RegisterIngest:
+    return RegisterIngest("job", 100, expire_ms, CreateCheckpoint(BASE_ID, "ingest", 100, expire_ms, log_end=9))
+
+
+def bases(state: ManifestState) -> list[tuple[UUID, int | None, int | None]]:
+    return [(one.id, one.log_end, one.expire_ms) for one in state.checkpoints if one.owner == "ingest"]
+
+
+def test_a_job_that_replaces_begins_with_a_checkpoint() -> None:
+    state = applied(BASE, replacing())
+    job = find_ingest(state, "job")
+    assert job is not None
+    assert job.replaces == BASE_ID
+    assert bases(state) == [(BASE_ID, 9, 200)]
+    assert state.log_last_seen == 9
+    other = replace(replacing(), replaces=CreateCheckpoint(UUID(int=78), "ingest", 120, 200))
+    assert other.apply(state) is None  # who goes on with it replaces the same
+
+
+def test_it_is_lengthened_with_its_job() -> None:
+    state = applied(BASE, replacing())
+    assert bases(applied(state, RenewIngest("job", 500))) == [(BASE_ID, 9, 500)]
+    assert bases(applied(state, replacing(900))) == [(BASE_ID, 9, 900)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150),
+        CommitIngest(DATABASE, "job", 1, (), 150),
+        WithdrawIngest("job", 150),
+        Collect(200, 0),
+    ],
+)
+def test_it_goes_with_what_ends_the_need_for_it(edit: object) -> None:
+    state = applied(applied(BASE, RegisterIngest("other", 90, 1000)), replacing())
+    assert bases(applied(state, edit)) == []
+
+
+def test_to_add_and_to_replace_are_two_jobs() -> None:
+    with pytest.raises(InvalidError, match="'job' replaces what was there"):
+        RegisterIngest("job", 100, 200).apply(applied(BASE, replacing()))
+    with pytest.raises(InvalidError, match="'job' adds rows"):
+        replacing().apply(applied(BASE, RegisterIngest("job", 100, 200)))
+    for state in (committed(), applied(committed(), admit("job"))):
+        with pytest.raises(InvalidError, match="'job' adds rows"):
+            replacing().apply(state)
+    pending = applied(applied(BASE, replacing()), CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150))
+    for state in (pending, applied(pending, admit("job"))):
+        assert replacing().apply(state) is None
+        with pytest.raises(InvalidError, match="'job' replaces what was there"):
+            RegisterIngest("job", 100, 200).apply(state)
