@@ -11,14 +11,24 @@ from typing import Any
 
 from slate_async import sync as sync
 from slate_async.admin import Admin
-from slate_async.changes.change import Change
-from slate_async.changes.feed import ChangeFeed
-from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.clone.info import CloneInfo
 from slate_async.collector import GarbageCollector
-from slate_async.compaction.progress import CompactionEvent
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
+from slate_async.engine.changes.change import Change
+from slate_async.engine.changes.feed import ChangeFeed
+from slate_async.engine.checkpoint.info import CheckpointInfo
+from slate_async.engine.clone.info import CloneInfo
+from slate_async.engine.compaction.progress import CompactionEvent
+from slate_async.engine.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
+from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
+from slate_async.engine.ingest.orphans import IngestObject
+from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.read.readable import Readable
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.read.scan import Scan
+from slate_async.engine.read.splits import Split
+from slate_async.engine.write.batch import WriteBatch
+from slate_async.engine.write.group import WriteHandle
 from slate_async.entry import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.entry import open_database as open
 from slate_async.environment import Environment, OpeningDb
@@ -34,20 +44,12 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
-from slate_async.ingest.manage import IngestInfo, NotAdmittedError
-from slate_async.ingest.orphans import IngestObject
-from slate_async.ingest.spec import IngestedSst, IngestSpec
 from slate_async.ingesting import IngestJob, IngestTask
 from slate_async.inspection.log import LogEntry, LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.rows import RowStatistics
 from slate_async.inspection.sst import BlockInspection, SstInspection
 from slate_async.mirror.report import MirrorProgress, MirrorReport
-from slate_async.read.readable import Readable
-from slate_async.read.record_batch import RecordBatch
-from slate_async.read.scan import Scan
-from slate_async.read.splits import Split
 from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
@@ -55,8 +57,6 @@ from slate_async.status import CompactorStatus, ReaderStatus, Status
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.types import Row
 from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
-from slate_async.write.batch import WriteBatch
-from slate_async.write.group import WriteHandle
 
 __version__ = "0.1.0.dev0"
 

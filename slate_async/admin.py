@@ -14,20 +14,24 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import own_path
-from slate_async.changes.ahead import ReadAhead
-from slate_async.changes.feed import BATCH_ROWS
-from slate_async.changes.hold import FeedPlace
 from slate_async.changing import read_changes
-from slate_async.checkpoint import manage
-from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.checkpoint.manage import Scope
-from slate_async.clone.site import Site
 from slate_async.compacting import merge_range
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.changes.ahead import ReadAhead
+from slate_async.engine.changes.feed import BATCH_ROWS
+from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.checkpoint import manage
+from slate_async.engine.checkpoint.info import CheckpointInfo
+from slate_async.engine.checkpoint.manage import Scope
+from slate_async.engine.clone.site import Site
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.follow.picture import Picture
+from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
+from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
+from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
+from slate_async.engine.read.look import Look
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
-from slate_async.follow.picture import Picture
-from slate_async.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
-from slate_async.ingest.orphans import IngestObject, ingest_objects
 from slate_async.inspection.log import LogInspection, inspect_log
 from slate_async.inspection.manifest import ManifestInspection, RunInspection, inspect_manifest, inspect_runs
 from slate_async.inspection.sst import SstInspection, inspect_sst
@@ -38,9 +42,6 @@ from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment, seq_to_time, time_to_seq
 from slate_async.place import Place
-from slate_async.read.bounds import EVERY_KEY, BytesLike, key_range
-from slate_async.read.look import Look
-from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
@@ -52,7 +53,6 @@ from slate_async.storage.manifest.ingests import ForgetApp
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.verify.report import VerifyProgress, VerifyReport
 from slate_async.verify.verifier import Verifier
-from slate_async.write.rows import Duration
 
 OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[Site]]
 """Opens the database at any URL, with its metadata in any metastore."""
@@ -215,7 +215,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
         result: what an executor on other machines calls there. Output that nobody commits is garbage.
 
-        Raises what `slate_async.compaction.executor.Executor.run` raises."""
+        Raises what `slate_async.engine.compaction.executor.Executor.run` raises."""
         self._check()
         return await merge_range(self._place, task, progress)
 

@@ -12,30 +12,30 @@ from typing import Literal, TypeAlias
 from weakref import WeakSet
 
 from metastores.protocol import Register
-from slate_async.changes.ahead import ReadAhead
-from slate_async.changes.feed import ChangeFeed
-from slate_async.changes.history import History
-from slate_async.changes.hold import FeedPlace, Hold, Made, committed, gone, named
-from slate_async.changes.log_rows import LogRows
-from slate_async.changes.part import read_part
-from slate_async.changes.pull import News, Owner, Pull
-from slate_async.changes.source import ChangeSource, Reading, SourceStats
-from slate_async.checkpoint.manage import MAX_NAME, lifetime_ms
+from slate_async.engine.changes.ahead import ReadAhead
+from slate_async.engine.changes.feed import ChangeFeed
+from slate_async.engine.changes.history import History
+from slate_async.engine.changes.hold import FeedPlace, Hold, Made, committed, gone, named
+from slate_async.engine.changes.log_rows import LogRows
+from slate_async.engine.changes.part import read_part
+from slate_async.engine.changes.pull import News, Owner, Pull
+from slate_async.engine.changes.source import ChangeSource, Reading, SourceStats
+from slate_async.engine.checkpoint.manage import MAX_NAME, lifetime_ms
+from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.tail import Position
+from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.write.rows import Duration
+from slate_async.engine.write.writer import Writer
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.follow.follower import Follower
-from slate_async.follow.tail import Position
 from slate_async.past import check_seq
 from slate_async.place import Place
-from slate_async.read.bounds import EVERY_KEY, KeyRange
-from slate_async.read.record_batch import RecordBatch
 from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits import check_usable
 from slate_async.storage.manifest.feeds import OpenHold, TakeHold, check_exact, feed_named
 from slate_async.storage.manifest.state import FeedMark, ManifestState
-from slate_async.write.rows import Duration
-from slate_async.write.writer import Writer
 
 FromSeq: TypeAlias = int | Literal["now"] | None
 Initial: TypeAlias = Literal["snapshot", "error"]
@@ -48,7 +48,7 @@ SPILL_BYTES = 1 << 30
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What ``changes()`` was asked for. ``room_bytes``, ``spill_bytes``: see
-    `slate_async.changes.selection.select`."""
+    `slate_async.engine.changes.selection.select`."""
 
     from_seq: FromSeq
     until_seq: int | None

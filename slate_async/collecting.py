@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from metastores.protocol import Register
-from slate_async.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
-from slate_async.clone.destroy import remove_all
-from slate_async.clone.detach import detach_if_free
+from slate_async.engine.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
+from slate_async.engine.clone.destroy import remove_all
+from slate_async.engine.clone.detach import detach_if_free
+from slate_async.engine.gc.collector import Collector, Limits
+from slate_async.engine.gc.due import ended, held_back, made_garbage
+from slate_async.engine.gc.report import CollectionProgress, CollectionReport
 from slate_async.errors import CorruptionError, InvalidError, SlateError, UnavailableError
-from slate_async.gc.collector import Collector, Limits
-from slate_async.gc.due import ended, held_back, made_garbage
-from slate_async.gc.report import CollectionProgress, CollectionReport
 from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.sites import sites_of
@@ -133,7 +133,7 @@ class BesideWriter:
     """Collects the database's garbage beside its writer, of which ``driver`` and ``register`` are.
 
     It looks at what the writer knows of the manifest, which costs nothing, and at the store only if something was made
-    garbage since its last round (`slate_async.gc.due`), or waits to be old enough, or compactions are registered and
+    garbage since its last round (`engine.gc.due`), or waits to be old enough, or compactions are registered and
     may be nobody's by now. What goes wrong is logged and counted: it does not end the writer. A round that fails is
     repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too.
 

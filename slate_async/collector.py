@@ -1,4 +1,4 @@
-"""`GarbageCollector`: collects the garbage of one database, round after round. Wiring only; see `slate_async.gc`.
+"""`GarbageCollector`: collects the garbage of one database, round after round. Wiring only; see `engine.gc`.
 
 Any number of them may run, in any processes, beside writers, readers and compactors: they only repeat each other's
 work. Several databases are collected in one process by opening several in one `Environment`.
@@ -13,8 +13,8 @@ from uuid import UUID
 
 from slate_async.collecting import SPREAD, OpenedCollector, Rounds, collector_of
 from slate_async.counters import shared_counters
+from slate_async.engine.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.member import Member
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end

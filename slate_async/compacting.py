@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from metastores.protocol import Register
-from slate_async.compaction.compactor import Compactor
-from slate_async.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
-from slate_async.compaction.job import Bench
-from slate_async.compaction.local_executor import LocalExecutor
-from slate_async.compaction.log_source import LogSource
-from slate_async.compaction.progress import CompactionEvent, CompactorStats, EventSink
-from slate_async.compaction.resident import Resident, resident_token
-from slate_async.compaction.size_tiered import oldest_is_large_ingest
+from slate_async.engine.compaction.compactor import Compactor
+from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.job import Bench
+from slate_async.engine.compaction.local_executor import LocalExecutor
+from slate_async.engine.compaction.log_source import LogSource
+from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
+from slate_async.engine.compaction.resident import Resident, resident_token
+from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.opening import Opened, follow_database
 from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end
@@ -202,7 +202,7 @@ def _bench(
 async def merge_range(
     place: Place, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None
 ) -> RangeResult:
-    """Run ``task`` here, for a compactor that is elsewhere. See `slate_async.compaction.executor.Executor`."""
+    """Run ``task`` here, for a compactor that is elsewhere. See `slate_async.engine.compaction.executor.Executor`."""
     ssts = place.ssts(task.database_id)
     executor = LocalExecutor(place.store, lambda sst: ssts.open(sst, task.parents, must_exist=False), place.runtime)
     return await executor.run(task, progress)

@@ -1,4 +1,4 @@
-"""`DbCompactor`: compacts one database from a process of its own. Wiring only; see `slate_async.compaction`.
+"""`DbCompactor`: compacts one database from a process of its own. Wiring only; see `slate_async.engine.compaction`.
 
 One compactor of a database lives: who opens another takes the role over, and the older one closes with `FencedError`.
 """
@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.compacting import OpenedCompactor
-from slate_async.compaction.manual import Manual
-from slate_async.compaction.progress import EventSink
 from slate_async.counters import shared_counters
+from slate_async.engine.compaction.manual import Manual
+from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.write.rows import BytesLike, own_key
 from slate_async.errors import ClosedError, SlateError
 from slate_async.member import Member
 from slate_async.place import Place
 from slate_async.runtime.supervisor import CANCELLED, Supervisor
 from slate_async.status import CompactorStatus
-from slate_async.write.rows import BytesLike, own_key
 
 logger = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 10.0

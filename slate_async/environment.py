@@ -18,15 +18,16 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory
 from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
-from slate_async.clone.site import Site, open_site
 from slate_async.collector import GarbageCollector, open_collector
 from slate_async.compacting import open_compaction
-from slate_async.compaction.executor import Executor
-from slate_async.compaction.progress import EventSink
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
+from slate_async.engine.clone.site import Site, open_site
+from slate_async.engine.compaction.executor import Executor
+from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError, SlateError
-from slate_async.ingest.spec import IngestSpec
 from slate_async.ingest_opening import WantedJob
 from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.member import Member, close_all
@@ -48,7 +49,6 @@ from slate_async.settings import Settings
 from slate_async.standby import stand_by
 from slate_async.storage.format.arrays import prepare
 from slate_async.storage.sst.cache import BlockCache
-from slate_async.write.rows import Duration
 
 M = TypeVar("M", bound=Member)
 logger = logging.getLogger(__name__)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from slate_async.engine.ingest import manage
+from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError
-from slate_async.ingest import manage
-from slate_async.ingest.spec import IngestSpec
 from slate_async.opening import find_or_create
 from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
@@ -20,7 +21,6 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits import check_usable
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.state import ManifestState
-from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
 WAIT_S = 60.0

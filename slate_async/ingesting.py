@@ -1,6 +1,6 @@
 """`IngestJob` and `IngestTask`: a bulk ingest as its driver and its tasks see it. Wiring only.
 
-See `slate_async.ingest`."""
+See `slate_async.engine.ingest`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import Protocol
 
 from slate_async.counters import shared_counters
 from slate_async.db import Db
+from slate_async.engine.ingest import manage
+from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.replacement import OpenOld
+from slate_async.engine.ingest.rows import Duplicates
+from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
+from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
-from slate_async.ingest import manage
-from slate_async.ingest.manage import IngestInfo
-from slate_async.ingest.replacement import OpenOld
-from slate_async.ingest.rows import Duplicates
-from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
 from slate_async.ingest_opening import WAIT_S, WantedJob, poll_s, register_job
 from slate_async.member import Member
 from slate_async.place import Place
@@ -28,7 +29,6 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits import has_writer
 from slate_async.storage.manifest.ingests import RenewIngest
 from slate_async.types import RowLimits
-from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
 DAY_S = 86_400.0

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from slate_async.arguments import check_clone_arguments, own_path
-from slate_async.clone.adopt import adopt
-from slate_async.clone.destroy import destroy
-from slate_async.clone.detach import detach_if_free
-from slate_async.clone.info import CloneInfo
-from slate_async.clone.lost import give_up_lost
-from slate_async.clone.make import make_clone
-from slate_async.clone.site import OpenSite
+from slate_async.engine.clone.adopt import adopt
+from slate_async.engine.clone.destroy import destroy
+from slate_async.engine.clone.detach import detach_if_free
+from slate_async.engine.clone.info import CloneInfo
+from slate_async.engine.clone.lost import give_up_lost
+from slate_async.engine.clone.make import make_clone
+from slate_async.engine.clone.site import OpenSite
 from slate_async.errors import InvalidError
 
 

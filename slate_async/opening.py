@@ -17,6 +17,12 @@ from types import MappingProxyType
 import anyio
 
 from metastores.protocol import Register
+from slate_async.engine.write.encoding import Encoder
+from slate_async.engine.write.ingests import log_references
+from slate_async.engine.write.l0_flusher import LONG_LOG
+from slate_async.engine.write.pins import WriterPins
+from slate_async.engine.write.replay import Replayed, Replayer
+from slate_async.engine.write.writer import Writer
 from slate_async.errors import (
     ConfigError,
     ConflictError,
@@ -50,12 +56,6 @@ from slate_async.storage.manifest.marker import FoundMarker
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import SstReader
-from slate_async.write.encoding import Encoder
-from slate_async.write.ingests import log_references
-from slate_async.write.l0_flusher import LONG_LOG
-from slate_async.write.pins import WriterPins
-from slate_async.write.replay import Replayed, Replayer
-from slate_async.write.writer import Writer
 
 logger = logging.getLogger(__name__)
 TAKEOVERS = 8

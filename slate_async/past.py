@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from slate_async.engine.read.look import Look
+from slate_async.engine.read.view import ReadView
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.read.look import Look
-from slate_async.read.view import ReadView
 from slate_async.storage.manifest.history import seq_written_by
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
+from slate_async.engine.write.pins import WriterPins
 from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.opening import Opened, take_over
@@ -23,7 +24,6 @@ from slate_async.storage.manifest.codec import NewerReleaseError
 from slate_async.storage.manifest.edits import ClaimWriter, WriterPin, overtaken
 from slate_async.storage.manifest.skipped import SkipSeqs
 from slate_async.storage.manifest.state import ManifestState
-from slate_async.write.pins import WriterPins
 
 logger = logging.getLogger(__name__)
 WAITED_OUT = (UnavailableError, ConfigError, NotFoundError)

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.changes.change import Change
 from slate_async.cli.encoding import Encoding, encoding_of, json_field, show
 from slate_async.cli.failures import OK, USAGE
 from slate_async.cli.session import Session
+from slate_async.engine.changes.change import Change
 from slate_async.errors import InvalidError
 from slate_async.past import iso_time
 

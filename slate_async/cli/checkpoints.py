@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from slate_async.checkpoint.info import CheckpointInfo
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
+from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.runtime.system import SystemClock
 
 commands = typer.Typer()

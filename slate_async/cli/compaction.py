@@ -13,7 +13,7 @@ from slate_async.cli.executors import ExecutorRequest, executing
 from slate_async.cli.failures import OK
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
-from slate_async.compaction.progress import CompactionEvent
+from slate_async.engine.compaction.progress import CompactionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Progressing:
         self._progress.stop()
 
     def tell(self, event: CompactionEvent) -> None:
-        """See `slate_async.compaction.progress.EventSink`."""
+        """See `slate_async.engine.compaction.progress.EventSink`."""
         self._bar(event)
         if self._lines and event.kind not in ("progress", "range"):
             self._line(event)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from slate_async.cli.session import Session
-from slate_async.compaction.executor import Executor
+from slate_async.engine.compaction.executor import Executor
 from slate_async.errors import InvalidError
 
 _OPTIONAL = frozenset({"pyspark", "py4j", "pandas"})

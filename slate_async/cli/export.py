@@ -25,9 +25,9 @@ from slate_async.cli.failures import OK
 from slate_async.cli.keyvalue import Bounds
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
+from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import InvalidError
 from slate_async.past import iso_time
-from slate_async.read.record_batch import RecordBatch
 
 DASH = Path("-")
 BATCH_ROWS = 8192

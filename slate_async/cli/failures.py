@@ -30,6 +30,7 @@ from metastores.errors import (
     MetaStoreUnavailableError,
 )
 from slate_async.cli.signals import Terminated
+from slate_async.engine.ingest.manage import NotAdmittedError
 from slate_async.errors import (
     ClosedError,
     ConflictError,
@@ -39,7 +40,6 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.ingest.manage import NotAdmittedError
 from slate_async.storage.manifest.edits import DestroyedError
 
 OK = 0

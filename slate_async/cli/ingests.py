@@ -18,9 +18,9 @@ from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK, AdmittedError
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
+from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
+from slate_async.engine.ingest.rows import COLUMNS
 from slate_async.errors import InvalidError, SlateError
-from slate_async.ingest.manage import IngestInfo, NotAdmittedError
-from slate_async.ingest.rows import COLUMNS
 
 commands = typer.Typer()
 BATCH_ROWS = 65_536

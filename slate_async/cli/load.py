@@ -19,7 +19,7 @@ from slate_async.cli.mapping import Mapper, Row
 from slate_async.cli.output import to_json
 from slate_async.cli.session import WritableDatabase, Written
 from slate_async.cli.sources import BadRow, Record, Source
-from slate_async.write.batch import WriteBatch
+from slate_async.engine.write.batch import WriteBatch
 
 BATCH_ROWS = 500
 BATCH_BYTES = 1024 * 1024

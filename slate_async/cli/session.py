@@ -20,12 +20,12 @@ from slate_async.cli import failures
 from slate_async.cli.output import Output
 from slate_async.cli.reach import check_reachable, endpoints_of
 from slate_async.cli.signals import Terminated, interruptible, until_terminated
-from slate_async.compaction.executor import Executor
-from slate_async.compaction.progress import EventSink
+from slate_async.engine.compaction.executor import Executor
+from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
 from slate_async.storage.liveness.observer import WriterLife
-from slate_async.write.batch import WriteBatch
 
 
 class Written(Protocol):

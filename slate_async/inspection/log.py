@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.clone.site import Site
+from slate_async.engine.clone.site import Site
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.register import WriterRegister

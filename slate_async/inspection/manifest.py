@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from metastores.protocol import VersionRef
-from slate_async.clone.site import Site
+from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError
 from slate_async.storage.format.marker import Marker
 from slate_async.storage.manifest.driver import translated

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.read.bounds import KeyRange
-from slate_async.read.look import Look
+from slate_async.engine.read.bounds import KeyRange
+from slate_async.engine.read.look import Look
 from slate_async.runtime.turns import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.ordering import repeated_keys

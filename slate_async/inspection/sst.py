@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from slate_async.clone.site import Site
+from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from slate_async.clone.site import Site
+from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError
 from slate_async.mirror.report import MirrorProgress
 from slate_async.objectstore.protocol import Buffer, ObjectStore, Span

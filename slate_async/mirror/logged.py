@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slate_async.clone.site import Site
+from slate_async.engine.clone.site import Site
+from slate_async.engine.write.encoding import Encoder
+from slate_async.engine.write.replay import Replayer, check_kind, replay
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Settings
 from slate_async.storage.format.header import ObjectKind
@@ -21,8 +23,6 @@ from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref, stored_sst_ref
-from slate_async.write.encoding import Encoder
-from slate_async.write.replay import Replayer, check_kind, replay
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from slate_async.checkpoint.load import load_checkpoint
-from slate_async.clone.register import ensure_register
-from slate_async.clone.site import Site
+from slate_async.engine.checkpoint.load import load_checkpoint
+from slate_async.engine.clone.register import ensure_register
+from slate_async.engine.clone.site import Site
+from slate_async.engine.gc.collector import Collector, Limits
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
-from slate_async.gc.collector import Collector, Limits
 from slate_async.mirror.copy import SstCopier, Tally
 from slate_async.mirror.logged import Logged, take_out, write_tables
 from slate_async.mirror.report import MirrorProgress, MirrorReport

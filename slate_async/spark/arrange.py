@@ -20,9 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from slate_async.engine.write.rows import ttl_ms
 from slate_async.errors import InvalidError
 from slate_async.spark.options import check_choice
-from slate_async.write.rows import ttl_ms
 
 ColumnLike: TypeAlias = Column | str
 SortMode = Literal["global", "partition", "none"]

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
 import slate_async as slate
-from slate_async.read.bounds import KeyRange, key_range
+from slate_async.engine.read.bounds import KeyRange, key_range
 from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
 from slate_async.spark.worker import this_worker

@@ -23,7 +23,7 @@ from pyspark import SparkContext, cloudpickle  # cloudpickle knows what pickle d
 from pyspark.sql import SparkSession
 
 import slate_async as slate
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.spark.options import place
 from slate_async.spark.worker import this_worker
 
@@ -38,7 +38,7 @@ RangeFunction: TypeAlias = Callable[[Iterable[int]], Iterator[bytes]]
 
 
 class SparkExecutor:
-    """Implements `slate_async.compaction.executor.Executor` for the database at ``path``, as executors reach it.
+    """Implements `slate_async.engine.compaction.executor.Executor` for the database at ``path``, as executors reach it.
 
     parallelism: ranges at a time, at most; the setting ``compaction_parallelism`` of the compactor bounds them, too
 

@@ -17,8 +17,9 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 import slate_async as slate
-from slate_async.ingest.manage import check_job
-from slate_async.ingest.rows import Duplicates
+from slate_async.engine.ingest.manage import check_job
+from slate_async.engine.ingest.rows import Duplicates
+from slate_async.engine.write.rows import Duration, seconds
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.failures import plain_errors
 from slate_async.spark.feed import feed
@@ -26,7 +27,6 @@ from slate_async.spark.options import place
 from slate_async.spark.progress import ProgressSink, watched
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import batch_job, sst_bytes
-from slate_async.write.rows import Duration, seconds
 
 logger = logging.getLogger(__name__)
 LOADED_BEFORE = "job %s into %s was loaded before, and is %s; rows that are others than then need another job id"

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from slate_async.read.bounds import EVERY_KEY, KeyRange
+from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.batch_read import BatchReader
 from slate_async.spark.options import ReadOptions
 

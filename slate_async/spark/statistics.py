@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StructField, StructType
 
 import slate_async as slate
-from slate_async.read.bounds import key_range
+from slate_async.engine.read.bounds import key_range
 from slate_async.spark.failures import plain_errors
 from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 import slate_async as slate
-from slate_async.read.bounds import EVERY_KEY
+from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.spark.batch_read import microseconds
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.registration import register_once

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 import slate_async as slate
-from slate_async.ingest.manage import check_job
-from slate_async.ingest.rows import Duplicates
+from slate_async.engine.ingest.manage import check_job
+from slate_async.engine.ingest.rows import Duplicates
 from slate_async.spark.arrange import EXPIRE, KEY, OP, ORDER, VALUE, check_types
 from slate_async.spark.options import Options, boolean, byte_count, seconds
 from slate_async.types import MAX_SEQ

@@ -10,6 +10,7 @@ opens; every handle may be used from any thread but that one. A call that is int
 cancelled. What is still open when the interpreter ends is closed then. A process that forks opens its own.
 """
 
+from slate_async.engine.write.batch import WriteBatch
 from slate_async.sync.admin import Admin
 from slate_async.sync.compactor import DbCompactor
 from slate_async.sync.db import Db, WriteHandle
@@ -22,7 +23,6 @@ from slate_async.sync.opening import open_database as open
 from slate_async.sync.reader import DbReader
 from slate_async.sync.reads import Readable, Snapshot
 from slate_async.sync.scan import Scan
-from slate_async.write.batch import WriteBatch
 
 __all__ = [
     "Admin",

@@ -8,25 +8,25 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
 from slate_async import admin as engine
-from slate_async.changes.ahead import ReadAhead
-from slate_async.changes.feed import BATCH_ROWS
-from slate_async.changes.hold import FeedPlace
-from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.checkpoint.manage import Scope
-from slate_async.clone.info import CloneInfo
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.ingest.manage import IngestInfo
-from slate_async.ingest.orphans import IngestObject
+from slate_async.engine.changes.ahead import ReadAhead
+from slate_async.engine.changes.feed import BATCH_ROWS
+from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.checkpoint.info import CheckpointInfo
+from slate_async.engine.checkpoint.manage import Scope
+from slate_async.engine.clone.info import CloneInfo
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.orphans import IngestObject
+from slate_async.engine.read.bounds import BytesLike
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.write.rows import Duration
 from slate_async.inspection.log import LogInspection
 from slate_async.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.inspection.sst import SstInspection
 from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.past import Moment
-from slate_async.read.bounds import BytesLike
-from slate_async.read.record_batch import RecordBatch
 from slate_async.sync.handle import Handle
 from slate_async.verify.report import VerifyProgress, VerifyReport
-from slate_async.write.rows import Duration
 
 
 class Admin(Handle[engine.Admin]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from slate_async import compactor as engine
+from slate_async.engine.write.rows import BytesLike
 from slate_async.status import CompactorStatus
 from slate_async.sync.handle import Handle
-from slate_async.write.rows import BytesLike
 
 
 class DbCompactor(Handle[engine.DbCompactor]):

@@ -6,18 +6,18 @@ from uuid import UUID
 
 from slate_async import db as engine
 from slate_async.changing import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
-from slate_async.checkpoint.info import CheckpointInfo
-from slate_async.checkpoint.manage import Scope
-from slate_async.compaction.progress import EventSink
+from slate_async.engine.checkpoint.info import CheckpointInfo
+from slate_async.engine.checkpoint.manage import Scope
+from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.write import group
+from slate_async.engine.write.batch import WriteBatch
+from slate_async.engine.write.rows import BytesLike, Duration
 from slate_async.past import Moment
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.status import Status
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
 from slate_async.sync.reads import Reads, Snapshot
-from slate_async.write import group
-from slate_async.write.batch import WriteBatch
-from slate_async.write.rows import BytesLike, Duration
 
 
 class WriteHandle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from slate_async import collector as engine
-from slate_async.gc.report import CollectionProgress, CollectionReport
+from slate_async.engine.gc.report import CollectionProgress, CollectionReport
 from slate_async.sync.handle import Handle
 
 

@@ -9,13 +9,13 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from slate_async import ingesting as engine
-from slate_async.ingest.manage import IngestInfo
-from slate_async.ingest.rows import Duplicates
-from slate_async.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.rows import Duplicates
+from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.write.rows import Duration
 from slate_async.ingest_opening import WAIT_S
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.handle import Handle
-from slate_async.write.rows import Duration
 
 Batches: TypeAlias = pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch | pa.Table]
 Upload: TypeAlias = Callable[[AsyncIterator[object]], Awaitable[list[IngestedSst]]]

@@ -9,9 +9,10 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory
 from slate_async import entry
 from slate_async import environment as engine
-from slate_async.compaction.executor import Executor
-from slate_async.compaction.progress import EventSink
-from slate_async.ingest.spec import IngestSpec
+from slate_async.engine.compaction.executor import Executor
+from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.write.rows import Duration
 from slate_async.ingesting import DAY_S
 from slate_async.resources import Path
 from slate_async.settings import Settings
@@ -23,7 +24,6 @@ from slate_async.sync.garbage_collector import GarbageCollector
 from slate_async.sync.handle import opened
 from slate_async.sync.ingest import IngestJob, IngestTask
 from slate_async.sync.reader import DbReader
-from slate_async.write.rows import Duration
 
 
 def open_database(

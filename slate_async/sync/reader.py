@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slate_async import reader as engine
 from slate_async.changing import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
+from slate_async.engine.write.rows import Duration
 from slate_async.past import Moment
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.status import ReaderStatus
@@ -11,7 +12,6 @@ from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
 from slate_async.sync.reads import Reads, Snapshot
-from slate_async.write.rows import Duration
 
 
 class DbReader(Handle[engine.DbReader], Reads):

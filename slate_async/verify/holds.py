@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from slate_async.clone.site import OpenSite, Site
+from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.manifest.state import ManifestState, Parent
 from slate_async.verify.report import Finding

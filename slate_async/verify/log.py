@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from slate_async.engine.gc.log import LogJudge, held_log
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.gc.log import LogJudge, held_log
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload

@@ -1,6 +1,6 @@
 """One verification: everything that lives is read once.
 
-What must be there is what a collector keeps (`slate_async.gc.reachable`, `slate_async.gc.log`), and nothing else.
+What must be there is what a collector keeps (`engine.gc.reachable`, `engine.gc.log`), and nothing else.
 
 Ordering rule: head and checkpoints' versions -> the log, by a head and a register read again -> SSTs -> the head once
 more -> if anything is wrong, head and marker. The database may be written, compacted and collected meanwhile: an object
@@ -16,9 +16,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import Register, VersionRef
-from slate_async.clone.site import OpenSite, Site
+from slate_async.engine.clone.site import OpenSite, Site
+from slate_async.engine.gc.reachable import living_versions, reachable_ssts
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.gc.reachable import living_versions, reachable_ssts
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.format.header import HEADER_BYTES, peek_header

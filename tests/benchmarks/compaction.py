@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import slate_async as slate
-from slate_async.compaction.local_executor import (
+from slate_async.engine.compaction.local_executor import (
     LEAST_READ_AHEAD_BYTES,
     MOST_READ_AHEAD_BYTES,
     READ_AHEAD_BYTES,

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from slate_async.compaction.executor import RangeResult, RangeTask
-from slate_async.compaction.local_executor import LocalExecutor
+from slate_async.engine.compaction.executor import RangeResult, RangeTask
+from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.lanes import Lanes

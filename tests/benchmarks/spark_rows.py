@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import slate_async as slate
-from slate_async.compaction.executor import Executor
+from slate_async.engine.compaction.executor import Executor
 from tests.benchmarks.rows import KEY_BYTES, VALUE_BYTES
 
 FILES = 8

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import slate_async as slate
-from slate_async.changes.change import Change
+from slate_async.engine.changes.change import Change
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, runtime
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import slate_async as slate
-from slate_async.read import hot
+from slate_async.engine.read import hot
 from slate_async.storage.sst import block_rows
 from slate_async.types import Row
 from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle

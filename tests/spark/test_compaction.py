@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slate_async as slate
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.spark import SparkExecutor
 from slate_async.storage.manifest.state import SstRef
 from tests.engine import Kind

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.compaction.local_executor import (
+from slate_async.engine.compaction.local_executor import (
     LEAST_READ_AHEAD_BYTES,
     MOST_READ_AHEAD_BYTES,
     READ_AHEAD_BYTES,

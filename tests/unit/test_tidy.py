@@ -11,7 +11,7 @@ import pytest
 from tests.tidy import code, text, versions
 from tests.tidy.findings import Finding, Source
 
-PRODUCT = "slate_async/read/scan.py"
+PRODUCT = "slate_async/engine/read/scan.py"
 CodeRule = Callable[[Source, ast.Module], Iterator[Finding]]
 
 

@@ -96,7 +96,7 @@ class BlockRows:
         last: bool,
         keeper: Keeper,
     ) -> Stretch | None:
-        """See `slate_async.read.sources.TableSource.first_rows`, of this block alone and forwards.
+        """See `slate_async.engine.read.sources.TableSource.first_rows`, of this block alone and forwards.
 
         ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
         block lies before the range."""

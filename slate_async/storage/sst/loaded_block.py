@@ -1,7 +1,7 @@
 """A block as the cache keeps it: its raw bytes, and what scans have made of them.
 
 A lookup here is a binary search over the stored bytes. Rows that are asked for often are looked up in a dictionary
-that is made of all blocks with a key (`slate_async.read.hot`), by `LoadedBlock.lay_over`. Arrow columns are made when a
+that is made of all blocks with a key (`engine.read.hot`), by `LoadedBlock.lay_over`. Arrow columns are made when a
 scan that reads on asks for them.
 """
 

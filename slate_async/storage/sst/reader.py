@@ -206,7 +206,7 @@ class SstReader:
         whole: bool,
         reading: int = 0,
     ) -> Stretch | None:
-        """See `slate_async.read.sources.TableSource.first_rows`."""
+        """See `slate_async.engine.read.sources.TableSource.first_rows`."""
         meta = self._known()
         if meta is None:
             return None

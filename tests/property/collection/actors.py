@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from slate_async.engine.gc.collector import Collector, Limits
 from slate_async.errors import ConflictError, FencedError, InvalidError, UnavailableError
-from slate_async.gc.collector import Collector, Limits
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.names import contiguous_key

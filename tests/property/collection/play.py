@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from slate_async.gc.collector import Collector, Limits
+from slate_async.engine.gc.collector import Collector, Limits
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import InlineOffload, ManualClock, memory_store

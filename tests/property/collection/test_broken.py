@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from slate_async.engine.gc import collector, log, reachable
+from slate_async.engine.gc.collector import Collector
+from slate_async.engine.gc.reachable import Reach
 from slate_async.errors import CorruptionError
-from slate_async.gc import collector, log, reachable
-from slate_async.gc.collector import Collector
-from slate_async.gc.reachable import Reach
 from slate_async.storage.manifest import collection
 from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.collection import Collect

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from slate_async.changes import source
-from slate_async.changes.hold import Hold
-from slate_async.changes.source import ChangeSource
+from slate_async.engine.changes import source
+from slate_async.engine.changes.hold import Hold
+from slate_async.engine.changes.source import ChangeSource
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.manifest import feeds, ingests
 from slate_async.storage.manifest.state import FeedMark, ManifestState

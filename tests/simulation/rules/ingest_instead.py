@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
-from slate_async.ingest.replacement import Gap
-from slate_async.ingest.spec import IngestedSst
+from slate_async.engine.ingest.replacement import Gap
+from slate_async.engine.ingest.spec import IngestedSst
+from slate_async.engine.write.intake import Intake
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.log.extent import LogExtent
@@ -15,7 +16,6 @@ from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits import check_writer, pinned
 from slate_async.storage.manifest.ingests import AdmitIngests, find_ingest
 from slate_async.storage.manifest.state import ManifestState
-from slate_async.write.intake import Intake
 
 
 def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestState | None:

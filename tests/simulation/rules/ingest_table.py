@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slate_async.follow import follower as following
-from slate_async.gc import reachable
-from slate_async.ingest import manage, sst_writer
+from slate_async.engine.follow import follower as following
+from slate_async.engine.gc import reachable
+from slate_async.engine.ingest import manage, sst_writer
+from slate_async.engine.write.intake import Intake
 from slate_async.storage.manifest import driver, ingests
 from slate_async.storage.manifest.ingests import AdmitIngests
-from slate_async.write.intake import Intake
 from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch

@@ -10,6 +10,9 @@ from metastores import names
 from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.engine.write.intake import Intake
+from slate_async.engine.write.tables import Slot
+from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, InternalError, UnavailableError
 from slate_async.storage.log import register as codec
 from slate_async.storage.log.contiguous import ContiguousLog
@@ -20,9 +23,6 @@ from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.driver import ManifestDriver, translated
 from slate_async.storage.manifest.edits import AddL0, ClaimWriter, Edit, PassFences
 from slate_async.storage.manifest.state import ManifestState, settle
-from slate_async.write.intake import Intake
-from slate_async.write.tables import Slot
-from slate_async.write.writer import Writer
 from tests.simulation.history import Write
 from tests.simulation.metadata import SimCell
 from tests.simulation.scenarios.engine.compactor import Compact

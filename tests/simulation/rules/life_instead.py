@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from slate_async.clone.site import Site
-from slate_async.compaction.merge import Merge
+from slate_async.engine.clone.site import Site
+from slate_async.engine.compaction.merge import Merge
+from slate_async.engine.follow.follower import Follower
+from slate_async.engine.gc import log as judging
+from slate_async.engine.gc import plan
+from slate_async.engine.gc.batch import Batch
+from slate_async.engine.gc.collector import UNNAMED, Collector
+from slate_async.engine.gc.reachable import Reach, Reachable
+from slate_async.engine.gc.report import Garbage
 from slate_async.errors import ConflictError
-from slate_async.follow.follower import Follower
-from slate_async.gc import log as judging
-from slate_async.gc import plan
-from slate_async.gc.batch import Batch
-from slate_async.gc.collector import UNNAMED, Collector
-from slate_async.gc.reachable import Reach, Reachable
-from slate_async.gc.report import Garbage
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.log.names import PREFIX, parse_contiguous
 from slate_async.storage.manifest.checkpoints import CreateCheckpoint

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from slate_async import admin
-from slate_async.clone import make
-from slate_async.clone.abandoned import ClonesOfOne
-from slate_async.compaction.merge import Merge
-from slate_async.follow.follower import Follower
-from slate_async.follow.picture import Picture
-from slate_async.gc import collector as collecting
-from slate_async.gc import log as judging
-from slate_async.gc import reachable
-from slate_async.gc.collector import Collector
-from slate_async.gc.reachable import Reach
+from slate_async.engine.clone import make
+from slate_async.engine.clone.abandoned import ClonesOfOne
+from slate_async.engine.compaction.merge import Merge
+from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.picture import Picture
+from slate_async.engine.gc import collector as collecting
+from slate_async.engine.gc import log as judging
+from slate_async.engine.gc import reachable
+from slate_async.engine.gc.collector import Collector
+from slate_async.engine.gc.reachable import Reach
 from slate_async.storage.manifest import collection, compactions, driver
 from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.collection import Collect

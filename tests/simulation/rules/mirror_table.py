@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from slate_async.clone.register import ensure_register
-from slate_async.clone.site import Site
+from slate_async.engine.clone.register import ensure_register
+from slate_async.engine.clone.site import Site
 from slate_async.mirror import make
 from slate_async.mirror.copy import SstCopier
 from slate_async.mirror.logged import Logged, write_tables

@@ -15,7 +15,7 @@ from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, 
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.admin.conftest import admin, alter, bytes_of, settled
-from tests.unit.clone.support import CLONE, PARENT, Town
+from tests.unit.engine.clone.support import CLONE, PARENT, Town
 
 
 async def test_the_manifest_is_shown_whole(town: Town) -> None:

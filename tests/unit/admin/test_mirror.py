@@ -19,7 +19,7 @@ from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
-from tests.unit.clone.support import CLONE, PARENT, Killed, Life, Town, numbered
+from tests.unit.engine.clone.support import CLONE, PARENT, Killed, Life, Town, numbered
 
 MIRROR = CLONE
 THEN = {**numbered(0, 20, b"old"), **numbered(20, 40, b"new"), b"0050": b"then"}

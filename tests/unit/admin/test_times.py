@@ -11,7 +11,7 @@ import slate_async as slate
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, START_MS, Kind
 from tests.unit.admin.conftest import admin
-from tests.unit.clone.support import PARENT, Town
+from tests.unit.engine.clone.support import PARENT, Town
 
 
 async def history(town: Town) -> list[tuple[int, float]]:

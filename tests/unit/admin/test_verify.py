@@ -13,8 +13,8 @@ import pytest
 from msgspec import structs
 
 import slate_async as slate
-from slate_async.clone.site import Site
-from slate_async.read.merge import key_at
+from slate_async.engine.clone.site import Site
+from slate_async.engine.read.merge import key_at
 from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.format.heartbeat import Beat, encode_beat
@@ -31,7 +31,7 @@ from slate_async.verify.states import check_state
 from slate_async.verify.verifier import Verifier
 from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
-from tests.unit.clone.support import CLONE, PARENT, Life, Town, numbered
+from tests.unit.engine.clone.support import CLONE, PARENT, Life, Town, numbered
 
 
 async def verified(town: Town, name: str = PARENT) -> VerifyReport:

@@ -12,8 +12,8 @@ import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.memory import MemoryFactory
 from metastores.names import boundary_version, manifest_key, manifest_version
+from slate_async.engine.gc.reachable import Reach, fed_ssts, finished_ssts, own_keys, pending_ssts, reachable_ssts
 from slate_async.errors import CorruptionError
-from slate_async.gc.reachable import Reach, fed_ssts, finished_ssts, own_keys, pending_ssts, reachable_ssts
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.standing import log_name
 from slate_async.storage.manifest.marker import MARKER
@@ -23,7 +23,7 @@ from tests.live_set import live_set
 from tests.slices import sample
 from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.admin.whole import MIRROR, collect, finish_part, ingest, whole_town
-from tests.unit.clone.support import CLONE, PARENT, Town, numbered
+from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
 
 SLICE = 15
 """Damages of each database, of each of the four kinds, tried with every commit."""

@@ -15,7 +15,7 @@ from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref
 from tests.engine import InlineOffload, Kind, runtime
 from tests.unit.admin.conftest import admin, compact, settled
-from tests.unit.clone.support import CLONE, PARENT, Town, numbered
+from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
 
 MIRROR = "memory://mirror"
 HALF = b"0020"

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import slate_async
 from slate_async.cli.app import app
+from slate_async.engine.write.batch import WriteBatch, rows_of
 from slate_async.errors import InvalidError
 from slate_async.settings import Settings
 from slate_async.storage.liveness.observer import WriterLife
-from slate_async.write.batch import WriteBatch, rows_of
 
 
 @dataclass

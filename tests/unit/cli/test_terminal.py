@@ -15,7 +15,7 @@ from slate_async.cli.compaction import Progressing
 from slate_async.cli.encoding import Encoding
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
-from slate_async.compaction.progress import CompactionEvent
+from slate_async.engine.compaction.progress import CompactionEvent
 from tests.unit.cli.conftest import FakeDatabase
 
 

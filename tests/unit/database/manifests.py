@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.engine.read.live import newest_visible
+from slate_async.engine.read.merge import sort_rows
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.read.live import newest_visible
-from slate_async.read.merge import sort_rows
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.header import ObjectKind, peek_header

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from slate_async.changes.change import CHANGE_SCHEMA, Change
+from slate_async.engine.changes.change import CHANGE_SCHEMA, Change
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, memory_store, open_db, open_reader
 from tests.unit.database.manifests import collect
 

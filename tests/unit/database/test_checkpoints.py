@@ -16,7 +16,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.openings import Opening
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, open_db, runtime, starts, until
-from tests.unit.checkpoint.past import found, manifest_of, rows_of
+from tests.unit.engine.checkpoint.past import found, manifest_of, rows_of
 
 DAY = 86_400
 

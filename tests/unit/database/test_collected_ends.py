@@ -161,7 +161,7 @@ async def begin_clone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
         raise slate.UnavailableError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("slate_async.clone.make.copy_log", dies)
+        patched.setattr("slate_async.engine.clone.make.copy_log", dies)
         async with town.admin(town.parent) as admin:
             with pytest.raises(slate.UnavailableError, match="killed"):
                 await admin.clone(town.clone)
@@ -215,7 +215,7 @@ async def test_its_removal_goes_on_where_it_stopped(town: Town, monkeypatch: pyt
         raise slate.UnavailableError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("slate_async.clone.destroy.release_parents", dies)
+        patched.setattr("slate_async.engine.clone.destroy.release_parents", dies)
         assert (await town.collect(town.parent)).abandoned == ()
     assert await held_for_clones(town) == 1
     assert (await town.collect(town.parent)).abandoned == (town.clone,)
@@ -260,7 +260,7 @@ async def test_a_clone_that_is_out_of_reach_is_told_of_once(
     async with town.admin(town.parent) as admin:
         await admin.clone(town.clone)
     town.clock.wall_ms += DAY_MS + SKEW_MS
-    monkeypatch.setattr("slate_async.clone.abandoned.ClonesOfOne._is_abandoned", no_way)
+    monkeypatch.setattr("slate_async.engine.clone.abandoned.ClonesOfOne._is_abandoned", no_way)
     opening = town.environment.open_gc(town.parent, settings=town.settings, periodic=False)
     async with opening as collector:
         for _ in range(3):

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import pytest
 
 import slate_async as slate
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.compaction.local_executor import LocalExecutor
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ObjectStore, PutMode
 from tests.engine import (
@@ -48,7 +48,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
         return BOUNDS
 
     monkeypatch.setattr(LocalExecutor, "run", counted)
-    monkeypatch.setattr("slate_async.compaction.compactor.split", split)
+    monkeypatch.setattr("slate_async.engine.compaction.compactor.split", split)
     return merged
 
 

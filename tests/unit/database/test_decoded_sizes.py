@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.changes.log_rows import LoggedRows, LogRows
+from slate_async.engine.changes.log_rows import LoggedRows, LogRows
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.settings import Settings
 from slate_async.storage.log.protocol import LogObject

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.compaction.executor import MergeCounts, RangeResult, RangeTask
-from slate_async.compaction.local_executor import LocalExecutor
+from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.storage.manifest.compactions import work_mark
 from tests.engine import KINDS, Kind, ManualClock, contents, memory_store, open_db, until
 from tests.unit.database import compactors

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import slate_async as slate
-from slate_async.changes.source import ChangeSource
+from slate_async.engine.changes.source import ChangeSource
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.collection import Collect

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from slate_async.changes.change import Change
+from slate_async.engine.changes.change import Change
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, Kind, memory_store, open_db, open_reader, runtime
 from tests.unit.database.manifests import head

@@ -8,8 +8,8 @@ import weakref
 import pytest
 
 import slate_async as slate
-from slate_async.compaction import output
-from slate_async.write import encoding
+from slate_async.engine.compaction import output
+from slate_async.engine.write import encoding
 from tests.engine import CONTIGUOUS, memory_store, open_db
 
 TURNS = 100

@@ -23,7 +23,7 @@ async def test_with_a_wal_l0_stays_within_its_limit_and_writes_wait_for_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = memory_store()
-    with caplog.at_level(logging.INFO, logger="slate_async.write.l0_pressure"):
+    with caplog.at_level(logging.INFO, logger="slate_async.engine.write.l0_pressure"):
         async with open_db(store, CONTIGUOUS, max_unflushed_bytes=3_000, **FULL) as db:
             await full_l0(db)
             assert db.status().l0_stall is None

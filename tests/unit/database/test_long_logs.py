@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 import slate_async as slate
+from slate_async.engine.read.sources import Table
+from slate_async.engine.write import writer
+from slate_async.engine.write.ingests import log_references
+from slate_async.engine.write.l0_flusher import LONG_LOG
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
-from slate_async.read.sources import Table
 from slate_async.storage.manifest.state import ManifestState, SstRef
-from slate_async.write import writer
-from slate_async.write.ingests import log_references
-from slate_async.write.l0_flusher import LONG_LOG
 from tests.engine import (
     CONTIGUOUS,
     CONTIGUOUS_SST,

@@ -14,7 +14,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ObjectInfo, ObjectStore, PutMode
 from slate_async.storage.format.header import HEADER_BYTES
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, open_db, runtime
-from tests.unit.clone.support import Life, MortalStore
+from tests.unit.engine.clone.support import Life, MortalStore
 
 NAME = "s3://bucket/db"
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 import slate_async as slate
+from slate_async.engine.write.encoding import Encoder
+from slate_async.engine.write.l0_flusher import sst_ref
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.format.columns import NO_EXPIRY
@@ -17,8 +19,6 @@ from slate_async.storage.manifest.state import Checkpoint, ManifestState, Sorted
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.names import sst_key
 from slate_async.types import PUT
-from slate_async.write.encoding import Encoder
-from slate_async.write.l0_flusher import sst_ref
 from tests.engine import (
     CONTIGUOUS,
     CONTIGUOUS_SST,
@@ -33,7 +33,7 @@ from tests.engine import (
     settle,
     until,
 )
-from tests.unit.checkpoint.past import RUNTIME, manifest_of
+from tests.unit.engine.checkpoint.past import RUNTIME, manifest_of
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 COMPACTED = {b"compacted": b"all of it"}

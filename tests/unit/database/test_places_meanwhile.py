@@ -11,15 +11,15 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async.clone import adopt
+from slate_async.engine.clone import adopt
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log import extent
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
-from tests.unit.clone.support import Life, MortalStore
 from tests.unit.database.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
+from tests.unit.engine.clone.support import Life, MortalStore
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -22,8 +22,8 @@ from tests.engine import (
     open_reader,
     runtime,
 )
-from tests.unit.checkpoint.past import checkpoint_on_path
 from tests.unit.database.manifests import collect, commit, compact, head
+from tests.unit.engine.checkpoint.past import checkpoint_on_path
 
 ROWS = {b"a": b"1", b"b": b"1", b"c": b"1"}
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from slate_async.read import merge
+from slate_async.engine.read import merge
 from tests.engine import START_MS, Kind, ManualClock, contents, memory_store, open_db
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])

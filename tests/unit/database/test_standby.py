@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 import slate_async as slate
+from slate_async.engine.write.errors import TWO_WRITERS
 from slate_async.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.format.heartbeat import decode_beat
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
-from slate_async.write.errors import TWO_WRITERS
 from tests.engine import Kind, StoreInHand, abandon, contents, open_db, until
 
 SETTINGS = {"manifest_poll_interval_ms": 5, "flush_interval_ms": 1}

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import slate_async as slate
-from slate_async.compaction.executor import MergeCounts
+from slate_async.engine.compaction.executor import MergeCounts
 from slate_async.spark import SparkExecutor, compaction
 
 DONE = pickle.dumps("a result")

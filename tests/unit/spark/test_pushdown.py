@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from slate_async.read.bounds import KeyRange
+from slate_async.engine.read.bounds import KeyRange
 from slate_async.spark.pushdown import narrowed
 
 KEY = ("key",)

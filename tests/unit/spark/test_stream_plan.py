@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import slate_async as slate
-from slate_async.read.bounds import EVERY_KEY
+from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.spark.batch_read import LAST_MS
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner

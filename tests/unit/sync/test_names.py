@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import slate_async as slate
-from slate_async.changes.feed import ChangeFeed
+from slate_async.engine.changes.feed import ChangeFeed
 
 CLASSES = [
     (slate.Db, slate.sync.Db),

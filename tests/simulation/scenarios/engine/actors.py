@@ -71,7 +71,10 @@ def collectable(info: ObjectInfo, state: ManifestState, register: WriterRegister
     epoch, log_id = parse_epoch_prefixed(info.key)
     if log_id < state.log_start:
         return True
-    return epoch < register.epoch and register.owner(log_id) not in (None, epoch)  # as `slate_async.gc.log` judges
+    return epoch < register.epoch and register.owner(log_id) not in (
+        None,
+        epoch,
+    )  # as `slate_async.engine.gc.log` judges
 
 
 def is_fence(info: ObjectInfo) -> bool:

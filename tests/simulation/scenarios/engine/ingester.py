@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError, commit, register, until_admitted, withdraw
+from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.sst_writer import write_ssts
 from slate_async.errors import ConflictError, SlateError
-from slate_async.ingest.manage import IngestInfo, NotAdmittedError, commit, register, until_admitted, withdraw
-from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.ingest.sst_writer import write_ssts
 from slate_async.storage.manifest.ingests import pending_ingests
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Write

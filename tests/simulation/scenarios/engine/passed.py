@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from slate_async.engine.write.l0_flusher import LONG_LOG
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, contiguous_key, parse_contiguous
-from slate_async.write.l0_flusher import LONG_LOG
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.scenarios.engine import actors

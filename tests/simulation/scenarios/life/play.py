@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from slate_async import CollectionReport
+from slate_async.engine.gc.collector import PROBED_MS
 from slate_async.errors import InvalidError, UnavailableError
-from slate_async.gc.collector import PROBED_MS
 from tests.live_set import live_set
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import Kind

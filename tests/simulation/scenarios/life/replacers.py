@@ -8,11 +8,18 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from slate_async.engine.ingest.manage import (
+    NotAdmittedError,
+    commit,
+    register,
+    until_admitted,
+    until_none_waits,
+    withdraw,
+)
+from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
+from slate_async.engine.ingest.sst_writer import write_deletes, write_ssts
+from slate_async.engine.read.scan import Scan
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.ingest.manage import NotAdmittedError, commit, register, until_admitted, until_none_waits, withdraw
-from slate_async.ingest.spec import IngestedSst, IngestSpec
-from slate_async.ingest.sst_writer import write_deletes, write_ssts
-from slate_async.read.scan import Scan
 from slate_async.reader import DbReader
 from slate_async.snapshot import Snapshot
 from slate_async.storage.log.extent import find_extent

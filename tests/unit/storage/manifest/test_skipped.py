@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.protocol import VersionRef
-from slate_async.changes.order import check_gapless
+from slate_async.engine.changes.order import check_gapless
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest.skipped import SkipSeqs

@@ -1,0 +1,1 @@
+"""Who does what with what is stored: reading, writing, compaction, following, checkpoints, clones, feeds, GC."""

@@ -1,0 +1,321 @@
+"""`ChangeFeed`: the changes of a database in the order of their sequence numbers, row by row or as Arrow batches.
+
+A step hands out rows that were read already, or waits for more. One that is cancelled, or fails because a store did not
+answer, loses nothing: the next one goes on. What a step gave counts as consumed when a later one needs to read on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from operator import length_hint
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from slate_async.engine.changes.change import Change, changes_of, record_batch
+from slate_async.engine.changes.hold import FeedPlace, Hold
+from slate_async.engine.changes.pull import Owner, Pull
+from slate_async.engine.checkpoint.manage import lifetime_ms
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.write.rows import Duration
+from slate_async.errors import ClosedError, InvalidError
+from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import Columns
+
+T = TypeVar("T")
+BATCH_ROWS = 65_536
+ROWS_PER_STEP = 1_024
+"""Rows turned into `Change` objects at a time; between two steps the event loop may get a turn."""
+INLINE_ROWS = 4_096
+
+
+class ChangeFeed:
+    """``async for change in feed``; `batches` gives the same as Arrow record batches. Made by ``changes()``.
+
+    Begins when it is entered (``async with``), or first asked for something. May be left and iterated again, in the
+    same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what it holds
+    stays until it is garbage, or expires.
+
+    Errors: `ClosedError` and `FencedError` of its owner; `InvalidError` when what it was to deliver is not there, or
+    its hold is gone; `UnavailableError`, after which it may be asked again; `CorruptionError`."""
+
+    def __init__(
+        self, begin: Callable[[], Coroutine[Any, Any, Pull]], owner: Owner, closed: Callable[[ChangeFeed], None]
+    ) -> None:
+        """``begin`` opens the source; ``closed`` is told when the feed is."""
+        self._begin_once = begin
+        self._owner = owner
+        self._on_closed = closed
+        self._turns = FairTurns(owner.clock)
+        self._pull: Pull | None = None
+        self._beginning: asyncio.Task[Pull] | None = None
+        self._way: Literal["rows", "batches"] | None = None
+        self._rest: Columns | None = None  # of the batch that is handed out row by row
+        self._chunk: list[Change] = []
+        self._ready: Iterator[Change] = iter(self._chunk)
+        self._before = 0
+        self._busy = False
+        self._closed = False
+
+    # ---- what it is
+
+    @property
+    def seq(self) -> int:
+        """All rows up to this sequence number were handed out; at first, the one it begins after. Another feed goes on
+        from here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
+        given = len(self._chunk) - length_hint(self._ready)
+        if given == len(self._chunk) and self._rest is None:
+            return 0 if self._pull is None else self._pull.done
+        if not given:
+            return self._before
+        following = self._chunk[given].seq if self._rest is None or given < len(self._chunk) else self._rest.seqs[0]
+        return min(self._chunk[given - 1].seq, int(following) - 1)
+
+    @property
+    def snapshot_seq(self) -> int:
+        """Rows up to this number are a snapshot: what was there at that moment, without deletes and what had been
+        overwritten. 0: everything is as it happened. Known once the feed has begun."""
+        return 0 if self._pull is None else self._pull.source.snapshot_seq
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to where what it holds was given up; 0 before it has begun, and if it holds nothing."""
+        return 0 if self._hold is None else self._hold.acknowledged
+
+    @property
+    def place(self) -> FeedPlace:
+        """Where `seq` is: with it another process reads a stretch of what this feed holds (`Admin.read_changes`).
+
+        Raises `InvalidError` for a feed that has not begun, or holds nothing."""
+        if self._hold is None:
+            raise InvalidError("a feed has a place once it has begun, and if it holds what it reads")
+        return self._hold.place_of(self.seq)
+
+    @property
+    def _hold(self) -> Hold | None:
+        return None if self._pull is None else self._pull.source.hold
+
+    # ---- ways to iterate
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        """Rows as `Change`."""
+        self._go("rows")
+        return Rows(self)
+
+    def batches(self, max_rows: int = BATCH_ROWS) -> AsyncIterator[RecordBatch]:
+        """Record batches (op, key, value, seq, create_time, expire_time) of about ``max_rows`` rows or fewer: what is
+        there is not kept back to fill one up.
+
+        A batch never ends inside a `WriteBatch`; so it has more rows where more were written in one millisecond. Raises
+        `InvalidError` unless ``max_rows`` is a positive number."""
+        if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+            raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
+        self._go("batches")
+        return _Steps(partial(self._next_batch, max_rows))
+
+    def _go(self, way: Literal["rows", "batches"]) -> None:
+        if self._way not in (None, way):
+            raise InvalidError("a change feed is iterated by rows or by batches, not both; open another one")
+        self._way = way
+
+    async def acknowledge(self, seq: int, *, now: bool = False) -> None:
+        """Rows up to ``seq`` are done with: what holds them may go, and a feed opened later with this hold begins
+        behind them. Written down within about an eighth of ``checkpoint_lifetime_ms``, and when the feed is closed;
+        with ``now``, before this returns.
+
+        Raises `InvalidError` for a feed without a hold by name, and for rows it has not given."""
+        hold = await self._own_hold()
+        if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= max(self.seq, hold.acknowledged):
+            raise InvalidError(f"sequence number {seq!r} was not given by this feed, which is at {self.seq}")
+        hold.acknowledge(seq)
+        if now:
+            await hold.settle()
+
+    async def keep(self, lifetime: Duration | None) -> None:
+        """What is not acknowledged is held for ``lifetime`` (seconds or a timedelta; ``None``: for ever) after the last
+        commit, in place of the ``hold_lifetime`` this feed was opened with. Written down before this returns.
+
+        Raises `InvalidError` for a feed without a hold by name, and if its hold is gone; `UnavailableError`."""
+        life_ms = lifetime_ms(lifetime)
+        await (await self._own_hold()).live(life_ms)
+
+    async def _own_hold(self) -> Hold:
+        hold = (await self._begin()).source.hold
+        if hold is None or hold.name is None:
+            raise InvalidError(
+                "this feed has no hold by name, so it acknowledges and keeps nothing; open it with hold="
+            )
+        return hold
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent; a caller that is
+        cancelled stops waiting."""
+        self._end()
+        if self._beginning is not None and self._pull is None:
+            await asyncio.wait([self._beginning])
+            self._pull = _begun(self._beginning)
+        if self._pull is not None:
+            await self._pull.aclose()
+        if self._hold is not None:
+            await self._hold.finish()
+        self._on_closed(self)
+
+    def _end(self) -> None:
+        """All that happens whether or not somebody waits for the rest."""
+        self._closed = True
+        self._rest = None
+        if self._pull is not None:
+            _end(self._pull)
+        elif self._beginning is not None:
+            self._beginning.add_done_callback(_end_begun)
+
+    def __del__(self) -> None:
+        if self._closed:
+            return
+        if self._hold is not None:
+            self._hold.abandon()
+        elif self._beginning is not None and not (loop := self._beginning.get_loop()).is_closed():
+            loop.call_soon_threadsafe(self._beginning.add_done_callback, _end_begun)
+
+    # ---- steps, for the iterators
+
+    async def _begin(self) -> Pull:
+        """Begin, once; several may wait for it. A beginning that failed may be tried again."""
+        self._ask()
+        while self._pull is None:
+            if self._beginning is None:
+                self._beginning = self._owner.supervisor.spawn("open a feed", self._begin_once(), critical=False)
+            task = self._beginning
+            await asyncio.wait([task])
+            self._ask()
+            if self._beginning is task:
+                self._beginning = None
+                self._pull = task.result()
+        return self._pull
+
+    def _ask(self) -> None:
+        if self._closed:
+            raise ClosedError("the change feed is closed")
+        self._owner.check()
+
+    async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
+        """``step``, unless another is under way; after a turn for others if it is their time."""
+        if self._busy:
+            raise InvalidError("another task is waiting for this feed's next change")
+        self._busy = True
+        try:
+            self._ask()
+            if self._turns.overdue():
+                await self._turns.give()
+            return await step()
+        finally:
+            self._busy = False
+
+    async def _next_batch(self, max_rows: int) -> RecordBatch | None:
+        return await self._alone(partial(self._batch, max_rows))
+
+    async def _batch(self, max_rows: int) -> RecordBatch | None:
+        pull = await self._begin()
+        found = await pull.next(max_rows)
+        if found is None:
+            return None
+        convert = partial(record_batch, found.rows)
+        batch = convert() if len(found.rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
+        pull.taken()
+        return batch
+
+    async def _next_rows(self) -> Iterator[Change] | None:
+        return await self._alone(self._more_rows)
+
+    async def _more_rows(self) -> Iterator[Change] | None:
+        if length_hint(self._ready):
+            return self._ready
+        if self._rest is None:
+            pull = await self._begin()
+            found = await pull.next(BATCH_ROWS)
+            if found is None:
+                return None
+            self._before = self.seq
+            pull.taken()
+            self._rest = found.rows
+        else:
+            self._before = self.seq
+        rows, rest = self._rest.slice(0, ROWS_PER_STEP), None
+        if len(self._rest) > ROWS_PER_STEP:
+            rest = self._rest.slice(ROWS_PER_STEP, len(self._rest))
+        self._rest = rest
+        self._chunk = changes_of(rows)
+        self._ready = iter(self._chunk)
+        return self._ready
+
+
+def _begun(beginning: asyncio.Task[Pull]) -> Pull | None:
+    """What a task that is done has begun; ``None`` if it failed."""
+    return None if beginning.cancelled() or beginning.exception() is not None else beginning.result()
+
+
+def _end_begun(beginning: asyncio.Task[Pull]) -> None:
+    """Nobody wants what was begun any more: what it made must be given back."""
+    if (pull := _begun(beginning)) is not None:
+        _end(pull)
+
+
+def _end(pull: Pull) -> None:
+    """What is read first, for it must not miss what is held."""
+    pull.end()
+    if pull.source.hold is not None:
+        pull.source.hold.end()
+
+
+class Rows(AsyncIterator[Change]):
+    """Rows; one that was made already costs no suspension. Another iterator of the feed goes on where this one is."""
+
+    __slots__ = ("_feed", "_ready")
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+        self._ready: Iterator[Change] = iter(())
+
+    async def __anext__(self) -> Change:
+        for change in self._ready:
+            return change
+        ready = await self.more()
+        if ready is None:
+            raise StopAsyncIteration
+        self._ready = ready
+        return next(ready)
+
+    async def more(self) -> Iterator[Change] | None:
+        """The next rows, made together, ``None`` after the last one: each counts as handed out when it is taken."""
+        return await self._feed._next_rows()
+
+
+class _Steps(AsyncIterator[T], Generic[T]):
+    """What ``step`` gives, until it gives ``None``."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Callable[[], Awaitable[T | None]]) -> None:
+        self._step = step
+
+    async def __anext__(self) -> T:
+        found = await self._step()
+        if found is None:
+            raise StopAsyncIteration
+        return found

@@ -1,0 +1,65 @@
+"""The rows of one ingest, part by part. They share one sequence number and were never in the log.
+
+They come SST by SST in the order of their keys, so an ingest of any size takes little memory. After a compaction they
+stand among others; then they are looked for there, by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import numpy as np
+
+from slate_async.engine.compaction.reading import read_batches
+from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
+from slate_async.engine.read.merge import key_at
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.state import SstRef
+from slate_async.storage.sst.reader import SstReader
+
+PART_BYTES = 8 << 20
+READ_BYTES = 1 << 20
+
+
+class IngestedRows:
+    """See the module docstring. ``ssts`` may hold rows of number ``seq``, of which those are given whose keys are in
+    ``span``. A call that fails may be made again."""
+
+    def __init__(
+        self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader], span: KeyRange = EVERY_KEY
+    ) -> None:
+        self.seq = seq
+        self._span = span
+        self._left = [sst for sst in reversed(ssts) if span.meets(sst.first_key, sst.last_key)]
+        self._open = open_sst
+        self._after: bytes | None = None
+        self._reader: SstReader | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether all rows were given."""
+        return not self._left
+
+    async def next(self) -> list[Columns]:
+        """The next rows, perhaps none. Raises `MissingError`, `CorruptionError`, `UnavailableError`."""
+        if self.over:
+            return []
+        sst = self._left[-1]
+        reader = self._reader or self._open(sst)
+        start = self._span.start if self._after is None else self._after + b"\0"
+        found: list[Columns] = []
+        nbytes, after = 0, self._after
+        async with aclosing(read_batches(reader, start, self._span.end, read_bytes=READ_BYTES)) as batches:
+            async for batch in batches:
+                rows = batch if sst.min_seq == sst.max_seq else batch.take(np.flatnonzero(batch.seqs == self.seq))
+                after = key_at(batch, -1)
+                if len(rows):
+                    found.append(rows)
+                nbytes += batch.nbytes
+                if nbytes >= PART_BYTES:
+                    self._reader, self._after = reader, after
+                    return found
+        self._left.pop()
+        self._reader = self._after = None
+        return found

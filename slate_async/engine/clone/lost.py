@@ -1,0 +1,40 @@
+"""Giving up a database whose objects are lost, with their place: its metadata, kept elsewhere, is erased.
+
+Nothing is left of it, not even a tombstone: a database made anew under its name gets a place, and a marker, of its own,
+so neither the lost place, should it come back, nor whoever still writes there is taken for that one's.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from metastores.protocol import ErasesMetadata
+from slate_async.engine.clone.site import Site
+from slate_async.errors import ConfigError, CorruptionError, InvalidError
+from slate_async.storage.manifest.belonging import FOLDERS
+from slate_async.storage.manifest.driver import translated
+from slate_async.storage.manifest.marker import MARKER
+
+logger = logging.getLogger(__name__)
+
+
+async def give_up_lost(site: Site) -> None:
+    """Erase the metadata of the database at ``site``. Called again it goes on.
+
+    Raises `InvalidError` if there is no database, its metadata is in the same store, or anything of a database is in
+    the place; `UnavailableError`."""
+    if not site.ground.elsewhere or not isinstance(site.metadata, ErasesMetadata):
+        raise InvalidError(f"{site.name} keeps its metadata with its objects: if those are lost, so is that")
+    for folder in (MARKER, *FOLDERS):
+        async for info in site.store.list(folder):
+            raise ConfigError(
+                f"{site.name} is not lost: {info.key!r} is here. Destroy it as it is; if it is not found to be the"
+                " place, adopt it first",
+                outcome="not_applied",
+            )
+    try:
+        state = await site.head()
+        logger.warning("%s: giving up database %s, whose objects are lost", site.name, state.database_id)
+    except CorruptionError as error:  # large versions lie among the objects
+        logger.warning("%s: giving up a database whose objects are lost: %s", site.name, error)
+    await translated(site.metadata.erase(site.name))

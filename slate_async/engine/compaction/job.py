@@ -1,0 +1,192 @@
+"""One registered compaction, from its inputs to its commit.
+
+Ordering rule: a range's output is uploaded before it is noted in the manifest, and all ranges are noted before, or in,
+the commit that puts them in their inputs' place. So whoever resumes it does no range again that was noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeTask
+from slate_async.engine.compaction.local_executor import OpenSst
+from slate_async.engine.compaction.log_source import LogSource
+from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventKind, EventSink, added
+from slate_async.errors import ConflictError, CorruptionError, InternalError
+from slate_async.objectstore.protocol import ObjectNotFoundError
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.settings import Settings
+from slate_async.storage.manifest.compactions import CommitCompaction, DropCompaction, FinishRange, LogTaken, can_go_on
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
+
+logger = logging.getLogger(__name__)
+Sources: TypeAlias = tuple[tuple[SstRef, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every compaction of one database works with.
+
+    open_sst: gives a reader of an input
+    log: of a database without a WAL
+    room: how many key ranges, of all compactions together, are merged at once
+    tell: is told of what happens
+    """
+
+    driver: ManifestDriver
+    executor: Executor
+    open_sst: OpenSst
+    log: LogSource | None
+    settings: Settings
+    room: asyncio.Semaphore
+    stats: CompactorStats
+    tell: EventSink
+
+
+class Job:
+    """One run at a registered compaction. Run it once."""
+
+    def __init__(self, bench: Bench, compaction: Compaction, *, resumed: bool) -> None:
+        self._bench = bench
+        self._resumed = resumed
+        self.compaction = compaction
+        self._rows_total = 0
+        self._merged: dict[int, MergeCounts] = {}
+        self._finished = dict.fromkeys(one.index for one in compaction.finished)
+        self._kept_back: list[RangeOutput] = []
+
+    async def run(self) -> bool:
+        """Do what is left of it; whether it was committed. If it can never be, because an input is gone, it is dropped.
+
+        Raises `FencedError` (another compactor took over), `UnavailableError` (it stays registered, to be run again),
+        `CorruptionError`, `InternalError`."""
+        try:
+            sources, log = await self._inputs()
+            self._rows_total = sum(sst.rows for source in sources for sst in source)
+            self._tell("resumed" if self._resumed else "begun")
+            await self._merge(sources)
+            await self._bench.driver.commit(
+                CommitCompaction(self.compaction.epoch, self.compaction.id, tuple(self._kept_back), log)
+            )
+        except ConflictError as conflict:
+            await self._drop(str(conflict))
+            return False
+        self._bench.stats.committed += 1
+        self._tell("committed")
+        return True
+
+    async def _inputs(self) -> tuple[Sources, LogTaken | None]:
+        """The sorted sources, newest first, and what it takes of the log. Raises `ConflictError` if any is gone."""
+        wanted, log_end = self.compaction, self.compaction.log_end
+        ssts: Sources = ()
+        taken: LogTaken | None = None
+        if log_end is None:
+            state = await self._state()
+        elif self._bench.log is None:
+            raise InternalError(f"compaction {wanted.id} takes the log of a database with a WAL")
+        else:
+            begin = (await self._state()).log_start
+            look = await self._bench.log.look(limit=max(0, log_end - begin + 1))
+            if look.end != log_end or look.state.log_start != begin:
+                raise ConflictError(f"the log of compaction {wanted.id} is gone", outcome="not_applied")
+            state, taken = look.state, look.taken
+            ssts = tuple((one.ref,) for one in reversed(look.ssts))
+        found = Inputs.of(wanted).find(state)
+        if found is None or not can_go_on(state, wanted):  # or a flush has taken what it was to take of the log
+            raise ConflictError(f"an input of compaction {wanted.id} is gone", outcome="not_applied")
+        return (*ssts, *found), taken
+
+    async def _state(self) -> ManifestState:
+        state = await self._bench.driver.load()
+        if state is None:
+            raise ConflictError("there is no database here any more", outcome="not_applied")
+        return state
+
+    async def _merge(self, sources: Sources) -> None:
+        state = await self._state()
+        tasks = self._tasks(state, sources)
+        left = [index for index in range(len(tasks)) if index not in self._finished]
+
+        async def finish(index: int) -> None:
+            async with self._bench.room:
+                await self._finish(index, tasks[index])
+
+        if left:
+            await map_bounded(finish, left, len(left))
+
+    def _tasks(self, state: ManifestState, sources: Sources) -> list[RangeTask]:
+        wanted, settings = self.compaction, self._bench.settings
+        edges: Sequence[bytes | None] = (None, *wanted.bounds, None)
+        return [
+            RangeTask(
+                database_id=state.database_id,
+                base_version=wanted.base_version,
+                sources=sources,
+                start=start,
+                end=end,
+                keep_above=wanted.keep_above,
+                expired_at_ms=wanted.expired_at_ms,
+                bottom=wanted.bottom,
+                sst_bytes=settings.sst_bytes,
+                block_bytes=settings.block_bytes,
+                compression=settings.compression,
+                filter_bits_per_key=settings.filter_bits_per_key,
+                parents=state.parents,
+            )
+            for start, end in pairwise(edges)
+        ]
+
+    async def _finish(self, index: int, task: RangeTask) -> None:
+        """Merge one range and note its output: in the manifest, or, of the last one, in the commit that follows."""
+
+        def merged(counts: MergeCounts) -> None:
+            self._merged[index] = counts
+            self._tell("progress")
+
+        try:
+            result = await self._bench.executor.run(task, merged)
+        except ObjectNotFoundError as error:
+            if not can_go_on(await self._state(), self.compaction):
+                raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
+            raise CorruptionError("is missing, though the manifest names it", object_name=error.key) from error
+        stats = self._bench.stats
+        stats.ranges += 1
+        stats.merged = added(stats.merged, result.counts)
+        self._merged[index] = result.counts
+        self._finished[index] = None
+        output = RangeOutput(index, result.ssts)
+        if len(self._finished) <= len(self.compaction.bounds):
+            await self._bench.driver.commit(FinishRange(self.compaction.epoch, self.compaction.id, output))
+        else:
+            self._kept_back.append(output)
+        self._tell("range")
+
+    async def _drop(self, reason: str) -> None:
+        await self._bench.driver.commit(DropCompaction(self.compaction.epoch, self.compaction.id))
+        self._bench.stats.dropped += 1
+        logger.info("compaction %s was dropped: %s", self.compaction.id, reason)
+        self._tell("dropped", reason)
+
+    def _tell(self, kind: EventKind, message: str = "") -> None:
+        ranges = len(self.compaction.bounds) + 1
+        known_before = len(self.compaction.finished) * self._rows_total // ranges
+        done = known_before + sum(counts.rows_in for counts in self._merged.values())
+        self._bench.tell(
+            CompactionEvent(
+                kind,
+                self.compaction.id,
+                self.compaction.target_level,
+                rows_done=self._rows_total if kind == "committed" else min(done, self._rows_total),
+                rows_total=self._rows_total,
+                ranges_done=len(self._finished),
+                ranges_total=ranges,
+                message=message,
+            )
+        )

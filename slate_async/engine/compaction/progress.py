@@ -1,0 +1,75 @@
+"""What a compactor tells: events as they happen, and counters since it began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
+from uuid import UUID
+
+from slate_async.engine.compaction.executor import MergeCounts
+
+EventKind = Literal["begun", "resumed", "progress", "range", "committed", "moved", "dropped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionEvent:
+    """Something that happened to one compaction.
+
+    kind: ``"begun"`` and ``"resumed"`` (after a crash, by another process) start one, ``"committed"`` and ``"dropped"``
+    (an input was gone) end it; ``"range"``: one more key range is finished for good; ``"progress"``: some more rows are
+    merged; ``"failed"``: it is tried again later; ``"moved"``: SSTs went to another run as they are
+    id: ``None`` for moves
+    level: level of its output
+    rows_done, rows_total: rows merged so far, of all rows of its inputs
+    ranges_done, ranges_total: its key ranges
+    message: why, where there is a reason to tell
+    """
+
+    kind: EventKind
+    id: UUID | None
+    level: int
+    rows_done: int = 0
+    rows_total: int = 0
+    ranges_done: int = 0
+    ranges_total: int = 0
+    message: str = ""
+
+
+EventSink: TypeAlias = Callable[[CompactionEvent], None]
+"""Called on the event loop; must not block."""
+
+
+@dataclass(slots=True)
+class CompactorStats:
+    """Counters of one compactor. ``ranges`` counts key ranges it merged itself."""
+
+    begun: int = 0
+    resumed: int = 0
+    committed: int = 0
+    moved: int = 0
+    dropped: int = 0
+    failed: int = 0
+    ranges: int = 0
+    merged: MergeCounts = field(default_factory=MergeCounts)
+
+    def metrics(self) -> dict[str, int]:
+        """The counters by dotted name, those of merging among them; byte counts end in ``_bytes``."""
+        own = {name: getattr(self, name) for name in ("begun", "resumed", "committed", "moved", "dropped", "failed")}
+        merged = {
+            "rows_in": self.merged.rows_in,
+            "rows_out": self.merged.rows_out,
+            "read_bytes": self.merged.bytes_in,
+            "kept_bytes": self.merged.bytes_out,
+            "written_bytes": self.merged.stored_out,
+            "shadowed_rows": self.merged.shadowed,
+            "dropped_tombstones": self.merged.tombstones,
+            "dropped_expired_rows": self.merged.expired,
+            "buried_rows": self.merged.buried,
+        }
+        return {f"compaction.{name}": count for name, count in {**own, "ranges": self.ranges, **merged}.items()}
+
+
+def added(one: MergeCounts, other: MergeCounts) -> MergeCounts:
+    """The sums of two counts."""
+    return MergeCounts(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(MergeCounts)))

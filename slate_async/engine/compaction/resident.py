@@ -1,0 +1,161 @@
+"""The compactor that lives in a writer's process, and takes turns with compactors elsewhere.
+
+It claims the role when there is something to do and nobody seems to do it: at once if the role is free or was left by
+an earlier writer's process, which is dead; else after `PATIENCE_S` in which the other compactor changed nothing. Epochs
+make either safe; this only spares two living compactors a fight. Who asks for a compaction gets the role at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+
+from slate_async.engine.compaction.compactor import Compactor
+from slate_async.engine.compaction.manual import Manual
+from slate_async.errors import FencedError, SlateError, UnavailableError
+from slate_async.runtime.protocol import Clock
+from slate_async.storage.manifest.state import ManifestState
+
+logger = logging.getLogger(__name__)
+PATIENCE_S = 30.0
+"""A key range takes a few seconds, and each one that is finished is a change."""
+CLAIM_PAUSE_S = 1.0
+"""Between tries to claim the role of a metastore that does not answer; each try has its own deadline."""
+_RESIDENT = re.compile(r"writer-(\d+)\.[0-9a-f]+")
+
+
+def resident_token(writer_epoch: int, token: str) -> str:
+    """The mark of a compactor that lives and dies with a writer."""
+    return f"writer-{writer_epoch}.{token}"
+
+
+def is_free(state: ManifestState, writer_epoch: int) -> bool:
+    """Whether the role may be claimed without waiting: it was released, or its owner died with an older writer, or it
+    is this writer's."""
+    if not state.compactor_token:
+        return True
+    match = _RESIDENT.fullmatch(state.compactor_token)
+    return match is not None and int(match[1]) <= writer_epoch
+
+
+def again(cause: SlateError) -> SlateError:
+    """``cause`` as a fresh error, for one more caller: an exception raised twice mixes up its tracebacks."""
+    error = type(cause).__new__(type(cause), *cause.args)
+    error.__dict__.update(vars(cause))
+    error.__cause__ = cause
+    return error
+
+
+class Resident:
+    """See the module docstring.
+
+    state: the newest one that is known, seen by the writer or on the way of a commit
+    due: whether there is something to compact
+    automatic: whether to compact without being asked
+    """
+
+    def __init__(
+        self,
+        compactor: Compactor,
+        *,
+        name: str,
+        writer_epoch: int,
+        state: Callable[[], ManifestState],
+        due: Callable[[], bool],
+        clock: Clock,
+        automatic: bool,
+    ) -> None:
+        self._compactor = compactor
+        self._name = name
+        self._writer_epoch = writer_epoch
+        self._state = state
+        self._due = due
+        self._clock = clock
+        self._automatic = automatic
+        self._wake = asyncio.Event()
+        self._failure: SlateError | None = None
+        self._active = False
+
+    @property
+    def situation(self) -> str:
+        """What it does, in words for people."""
+        if self._failure is not None:
+            return f"failed: {self._failure}"
+        if self._active:
+            return f"compacting here, epoch {self._compactor.epoch}"
+        state = self._state()
+        if state.compactor_token and not is_free(state, self._writer_epoch):
+            return f"compacted elsewhere, epoch {state.compactor_epoch}"
+        return (
+            "standing by" if self._automatic else "nobody compacts; run `slate compactor`, or open with compactor=True"
+        )
+
+    def notify(self) -> None:
+        """Something changed, or time has passed: look whether there is work."""
+        self._wake.set()
+        self._compactor.notify()
+
+    async def compact(self, manual: Manual) -> int:
+        """See `Compactor.compact`. Takes the role from a compactor elsewhere."""
+        if self._failure is not None:
+            raise again(self._failure)
+        self._wake.set()
+        return await self._compactor.compact(manual)
+
+    def close(self, failure: Callable[[], SlateError]) -> None:
+        """The writer has ended."""
+        self._compactor.close(failure)
+
+    async def run(self) -> None:
+        """Compact when it is this process's turn, for ever. An error of stored bytes ends compaction, not the writer,
+        which goes on until it must wait for compaction, and says why. Raises `FencedError` as soon as a state that was
+        met on the way is another writer's: a zombie must not take the role from the living time and again."""
+        while True:
+            await self._turn()
+            try:
+                self._active = True
+                if not self._compactor.epoch:
+                    await self._compactor.claim()
+                self._check_writer()
+                await self._compactor.run(while_asked=not self._automatic)
+                await self._compactor.release()
+            except FencedError as fenced:
+                logger.info("%s: standing by: %s", self._name, fenced)
+                self._compactor.refuse(lambda cause=fenced: FencedError(str(cause)))  # type: ignore[misc]
+            except UnavailableError as error:
+                logger.warning("%s: the role of the compactor could not be claimed: %s", self._name, error)
+                await self._clock.sleep(CLAIM_PAUSE_S)
+            except SlateError as error:
+                logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)
+                self._failure = error
+                self._compactor.close(lambda cause=error: again(cause))  # type: ignore[misc]
+                return
+            finally:
+                self._active = False
+
+    def _check_writer(self) -> None:
+        epoch = self._state().writer_epoch
+        if epoch != self._writer_epoch:
+            raise FencedError(f"writer epoch {epoch} took over from epoch {self._writer_epoch}")
+
+    async def _turn(self) -> None:
+        """Wait until somebody asks, or there is work that nobody else does."""
+        attended = None
+        since = self._clock.monotonic()
+        self._check_writer()
+        while not self._compactor.asked:
+            state = self._state()
+            if self._automatic and self._due():
+                if is_free(state, self._writer_epoch):
+                    return
+                seen = (state.compactor_token, state.compactions, [run.id for run in state.runs])
+                if seen != attended:
+                    attended, since = seen, self._clock.monotonic()
+                elif self._clock.monotonic() - since >= PATIENCE_S:
+                    return
+            else:
+                attended = None
+            self._wake.clear()
+            await self._wake.wait()

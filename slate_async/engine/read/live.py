@@ -1,0 +1,179 @@
+"""From merged versions to what a read returns: the newest visible version of each key, if it is alive.
+
+Visible: sequence number up to the reader's. Alive: a put that has not expired; a tombstone or an expired row hides
+its key, older versions included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from slate_async.engine.read.merge import (
+    MergedRows,
+    Round,
+    Stream,
+    close_stream,
+    first_row_after,
+    key_at,
+    nothing_at_hand,
+)
+from slate_async.engine.read.reverse import WholeKeys
+from slate_async.errors import InternalError
+from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.arrays import number_array
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.format.ordering import Mask, repeated_keys
+from slate_async.types import DELETE, MERGE, PUT, RowHit
+
+
+def live_hit(hit: RowHit, now_ms: int) -> RowHit | None:
+    """``hit`` if it is alive at ``now_ms``. Raises `InternalError` for a merge operand."""
+    if hit.kind == PUT:
+        return hit if hit.expire_ms > now_ms else None
+    if hit.kind == DELETE:
+        return None
+    raise _unknown_kind(hit.kind)
+
+
+def live_value(row: bytes | RowHit | None, now_ms: int) -> bytes | None:
+    """The value of a row that is alive at ``now_ms``; bytes are one that never expires. Raises as `live_hit`."""
+    if isinstance(row, RowHit):
+        hit = live_hit(row, now_ms)
+        return None if hit is None else hit.value
+    return row
+
+
+def newest_visible(seqs: npt.NDArray[np.uint64], repeats: Mask, max_seq: int) -> npt.NDArray[np.int64]:
+    """Of each key the place of its newest version up to ``max_seq``; keys without one are left out.
+
+    ``seqs`` are in the order of the keys, then newest first; ``repeats`` says which places have the key before."""
+    visible = seqs <= max_seq
+    if visible.all():
+        return np.flatnonzero(~repeats)
+    places = np.flatnonzero(visible)
+    if not places.size:
+        return places
+    key_numbers = np.cumsum(~repeats)[places]
+    first = np.ones(len(places), np.bool_)
+    np.not_equal(key_numbers[1:], key_numbers[:-1], out=first[1:])
+    return places[first]
+
+
+def live_rows(found: Round, *, max_seq: int, now_ms: int) -> Columns:
+    """The rows of ``found`` a reader sees, in order. ``found`` holds every version of its keys.
+
+    Raises `InternalError` for a merge operand.
+    """
+    rows, order, repeats, seen_from = found
+    if not len(rows):
+        return rows
+    if repeats is None:
+        repeats = repeated_keys(rows.keys)
+    if order is not None and seen_from is not None and seen_from <= max_seq:
+        return _take_puts(rows, order[~repeats] if repeats.any() else order)
+    chosen = newest_visible(rows.seqs if order is None else rows.seqs[order], repeats, max_seq)
+    if order is not None:
+        chosen = order[chosen]
+    kinds = rows.kinds[chosen]
+    if np.any(kinds >= MERGE):
+        raise _unknown_kind(int(kinds.max()))
+    alive = kinds == PUT
+    if rows.expire_ms is not None:
+        alive &= rows.expire_ms[chosen] > now_ms
+    return rows.take(chosen[alive]) if order is not None else _pick(rows, chosen[alive])
+
+
+def _take_puts(rows: Columns, chosen: npt.NDArray[np.int64]) -> Columns:
+    """The rows at ``chosen``, in that order, of rows that are all puts that never expire."""
+    places = number_array(chosen)
+    keys, values = rows.keys.take(places), rows.values.take(places)
+    return Columns(keys, values, rows.seqs[chosen], np.zeros(len(chosen), np.uint8), None, rows.create_ms[chosen])
+
+
+def _pick(columns: Columns, rows: npt.NDArray[np.int64]) -> Columns:
+    """Those of ``rows``, which ascend; neighbours without a copy."""
+    if not rows.size:
+        return columns.slice(0, 0)
+    low, stop = int(rows[0]), int(rows[-1]) + 1
+    return columns.slice(low, stop) if stop - low == len(rows) else columns.take(rows)
+
+
+def _unknown_kind(kind: int) -> InternalError:
+    return InternalError(f"a row of kind {kind} (a merge operand), which this version cannot read; use a newer one")
+
+
+class LiveRows(AsyncIterator[Columns]):
+    """What a reader at ``max_seq`` and ``now_ms`` sees of ``streams`` (newest first), in batches that are never empty.
+
+    Gives the event loop a turn when batches come faster than its budget. In reverse the batches come from the end,
+    the rows inside ascending. A step that was cancelled or failed leaves it unusable; `aclose` it.
+    """
+
+    def __init__(
+        self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, turns: FairTurns, reverse: bool = False
+    ) -> None:
+        self._batches = _merged(streams, reverse)
+        self._at_hand = streams[0].at_hand if len(streams) == 1 and not reverse else nothing_at_hand
+        self._max_seq = max_seq
+        self._now_ms = now_ms
+        self._turns = turns
+        self._reverse = reverse
+        self._decided: bytes | None = None
+        self._whole: Columns | None = None
+
+    async def __anext__(self) -> Columns:
+        while True:
+            if self._turns.overdue():
+                await self._turns.give()
+            found = self._live(await anext(self._batches))
+            if len(found):
+                return found
+
+    def at_hand(self) -> Columns | None:
+        """The next batch, if that takes no waiting; of several streams nobody knows. Never suspends."""
+        while (batch := self._at_hand()) is not None:
+            found = self._live(batch)
+            if len(found):
+                return found
+        return None
+
+    def _live(self, found: Round | Columns) -> Columns:
+        if isinstance(found, Columns):
+            found = Round(found)
+        rows = found.rows
+        if found.order is None:
+            if rows.seen_from is not None and rows.seen_from <= self._max_seq:
+                self._whole = rows
+                return rows
+            found = Round(self._undecided(rows))
+        return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms)
+
+    def _undecided(self, batch: Columns) -> Columns:
+        """``batch`` without the key whose newest visible version came in an earlier batch.
+
+        A key that is spread over batches shows its newest version first (a single row per batch in reverse).
+        """
+        if self._whole is not None:
+            self._decided = key_at(self._whole, 0 if self._reverse else -1)
+            self._whole = None
+        if len(batch) and self._decided is not None and key_at(batch, 0) == self._decided:
+            batch = batch.slice(first_row_after(batch, self._decided), len(batch))
+        visible = np.flatnonzero(batch.seqs <= self._max_seq)
+        if visible.size:
+            self._decided = key_at(batch, int(visible[0 if self._reverse else -1]))
+        return batch
+
+    async def aclose(self) -> None:
+        """Close the streams. Idempotent."""
+        await close_stream(self._batches)
+
+
+def _merged(streams: Sequence[Stream], reverse: bool) -> AsyncIterator[Round] | AsyncIterator[Columns]:
+    """Rows that show each key's versions newest first, in reverse those of a key together."""
+    if len(streams) != 1:
+        return MergedRows(streams, reverse=reverse)
+    alone = streams[0].batches
+    return WholeKeys(alone) if reverse else alone

@@ -1,0 +1,33 @@
+"""What a read does that finds an object missing: it asks its owner for another view, and is done again.
+
+The owner reads the manifest's head, once for each such read. If another writer took over, that is the answer
+(`FencedError`). If the state moved on without the object (compacted, then collected), the read goes on in the view of
+that state. Only if the head still names the object it is lost (`CorruptionError`).
+
+A read of *now* may look at the newer view as it is. One of a fixed moment - a scan, a snapshot - may do so only if the
+newer view shows that moment exactly (`check_same_moment`): compaction keeps just the newest version of a key.
+"""
+
+from __future__ import annotations
+
+from slate_async.engine.read.view import ReadView
+from slate_async.errors import ConflictError, UnavailableError
+from slate_async.storage.sst.reader import MissingError
+
+RENEWALS = 3
+"""How often one read is done again."""
+
+
+def check_same_moment(old: ReadView, max_seq: int, covered_seq: int, missing: MissingError) -> None:
+    """Raise `ConflictError` unless a newer view, whose SSTs hold numbers up to ``covered_seq``, shows up to ``max_seq``
+    what ``old`` does: nothing newer may have hidden a row of it, nor may a row have expired since."""
+    if covered_seq > max_seq or old.may_expire:
+        raise ConflictError(
+            f"{missing.object_name} was compacted and removed under this read, and what took its place shows a later"
+            " moment; scan again, or take another snapshot"
+        ) from missing
+
+
+def gave_up(missing: MissingError | None) -> UnavailableError:
+    """The error of a read whose objects went away each time it was done again."""
+    return UnavailableError(f"objects were compacted and removed under each of {RENEWALS} reads, last: {missing}")

@@ -1,0 +1,91 @@
+"""Sorted streams over the parts of a view: a memtable that may still grow, and a run opened one table at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from slate_async.engine.read.bounds import KeyRange
+from slate_async.engine.read.merge import close_stream
+from slate_async.engine.read.sources import Run, Table
+from slate_async.runtime.turns import FairTurns
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.scan import BlockScan
+
+
+class MemtableStream(AsyncIterator[Columns]):
+    """The rows of ``table`` up to ``max_seq`` in ``span``. Orders the table's keys first if nobody has, taking turns
+    with the other tasks; never waits for a store."""
+
+    def __init__(self, table: Memtable, span: KeyRange, max_seq: int, reverse: bool, turns: FairTurns) -> None:
+        self._table = table
+        self._span = span
+        self._max_seq = max_seq
+        self._reverse = reverse
+        self._turns = turns
+        self._batches: Iterator[Columns] | None = None
+
+    async def __anext__(self) -> Columns:
+        if self._batches is None:
+            for _ in self._table.order_steps(self._max_seq):
+                if self._turns.overdue():
+                    await self._turns.give()
+            start, end = self._span
+            self._batches = self._table.scan(start, end, self._max_seq, self._reverse)
+        for batch in self._batches:
+            if len(batch):
+                return batch
+            if self._turns.overdue():
+                await self._turns.give()
+        raise StopAsyncIteration
+
+
+class RunStream(AsyncIterator[Columns]):
+    """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first.
+
+    ``hurry_among``: all is wanted soon, by so many streams; 0 if nobody knows. The next table is begun when the last
+    read of the one before it is under way."""
+
+    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool, hurry_among: int = 0) -> None:
+        self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
+        self._span = span
+        self._reverse = reverse
+        self._hurry_among = hurry_among
+        self._current: AsyncIterator[Columns] | None = None
+        self._next: AsyncIterator[Columns] | None = None
+
+    def at_hand(self) -> Columns | None:
+        """The next batch, if the open table has read it already. Never suspends."""
+        return self._current.at_hand() if isinstance(self._current, BlockScan) else None
+
+    async def __anext__(self) -> Columns:
+        while True:
+            if self._current is None:
+                self._current, self._next = self._next or self._open(), None
+            if self._current is None:
+                raise StopAsyncIteration
+            if self._next is None and isinstance(self._current, BlockScan) and self._current.planned:
+                self._next = self._open()
+                if isinstance(self._next, BlockScan):
+                    self._next.start()
+            try:
+                return await anext(self._current)
+            except StopAsyncIteration:
+                self._current = None
+
+    def _open(self) -> AsyncIterator[Columns] | None:
+        """A scan of the next table; ``None`` after the last one."""
+        table = next(self._todo, None)
+        if table is None:
+            return None
+        scan = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
+        if self._hurry_among and isinstance(scan, BlockScan):
+            scan.hurry(self._hurry_among)
+        return scan
+
+    async def aclose(self) -> None:
+        """Close the streams of open tables. Idempotent."""
+        self._todo = iter(())
+        for scan in (self._current, self._next):
+            if scan is not None:
+                await close_stream(scan)

@@ -1,0 +1,189 @@
+"""Frozen memtables become L0 SSTs: build, upload, then one manifest edit that moves the rows out of the log.
+
+Ordering rule (rules 2 and 19): a flush covers whole, published log positions only, oldest table first, and applies
+only if the log still starts where it did. A flush refused by ``sst_floor`` is redone under a new name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import anyio
+
+from slate_async.engine.write.encoding import Encoder
+from slate_async.engine.write.pins import WriterPins
+from slate_async.engine.write.tables import Slot, TableSet
+from slate_async.errors import ConflictError
+from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.sst import EncodedSst
+from slate_async.storage.log.protocol import READS_AT_ONCE
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.sst.names import sst_key
+from slate_async.storage.sst.reference import sst_ref
+
+logger = logging.getLogger(__name__)
+REDO_LIMIT = 5
+LONG_LOG = READS_AT_ONCE
+"""An opening that walked over so many log positions leaves the next one none of them; fewer are read in one go."""
+
+
+@dataclass(slots=True)
+class L0Stats:
+    """Counters of one writer."""
+
+    ssts: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+class L0Flusher:
+    """One task; ``adopt(state)`` installs the committed state, which a pin covers, in the same step that drops the
+    memtable. ``room`` returns once L0 may have one more SST. ``turn``: whoever flushes holds it."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        tables: TableSet,
+        encoder: Encoder,
+        driver: ManifestDriver,
+        store: ObjectStore,
+        runtime: Runtime,
+        pins: WriterPins,
+        state: Callable[[], ManifestState],
+        published_end: Callable[[], int],
+        last_tick_ms: Callable[[], int],
+        adopt: Callable[[ManifestState], None],
+        room: Callable[[], Awaitable[None]],
+        flush_objects: int,
+        flush_interval_ms: int,
+    ) -> None:
+        self._epoch = epoch
+        self._tables = tables
+        self._encoder = encoder
+        self._driver = driver
+        self._store = store
+        self._runtime = runtime
+        self._pins = pins
+        self._state = state
+        self._published_end = published_end
+        self._last_tick_ms = last_tick_ms
+        self._adopt = adopt
+        self._room = room
+        self._due_objects = max(1, flush_objects * 3 // 4)
+        self._interval_s = flush_interval_ms / 1000
+        self._wake = asyncio.Event()
+        self.turn = asyncio.Lock()
+        self.stats = L0Stats()
+
+    def notify(self) -> None:
+        """A table was frozen, or log positions were published."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Flush tables as they become ready, for ever."""
+        while True:
+            await self._until_woken()
+            while self._next() is not None:
+                await self._room()
+                async with self.turn:
+                    await self._flush_ready()
+                await asyncio.sleep(0)  # what was adopted was a step of its own
+
+    async def _flush_ready(self) -> None:
+        """Flush the oldest table if it is ready. A call of its own: what a task that waits has in its frame stays in
+        memory, and this is a table."""
+        if (slot := self._ready()) is not None:
+            await self.flush(slot, self.commit)
+
+    async def _until_woken(self) -> None:
+        """Wait for a notice, or until the active table has become old."""
+        with anyio.move_on_after(None if self._tables.frozen else self._young_for()):
+            await self._wake.wait()
+        self._wake.clear()
+
+    def _next(self) -> Slot | None:
+        """The table to flush now. The active one is frozen when its objects have become many or old, unless another
+        one waits: what comes meanwhile may as well go with it."""
+        active = self._tables.active
+        if not self._tables.frozen and (active.objects >= self._due_objects or self._young_for() == 0):
+            self._tables.freeze()
+        return self._ready()
+
+    def _young_for(self) -> float | None:
+        """Seconds until the active table is old enough to go; ``None``: that does not matter."""
+        active = self._tables.active
+        if not active.objects or not self._interval_s:
+            return None
+        now = self._runtime.clock.monotonic()
+        if active.aging_since is None:
+            active.aging_since = now
+        return max(0.0, active.aging_since + self._interval_s - now)
+
+    def _ready(self) -> Slot | None:
+        """The oldest table, once every row of it is acknowledged (rule 19)."""
+        if not self._tables.frozen:
+            return None
+        slot = self._tables.frozen[0]
+        if slot.queued_segments or not self._covered(slot):
+            return None
+        return slot
+
+    def _covered(self, slot: Slot) -> bool:
+        return slot.log_end <= self._published_end()
+
+    async def flush(self, slot: Slot, commit: Callable[[AddL0], Awaitable[None]]) -> None:
+        """Flush ``slot``, the oldest table and ready, and have ``commit`` see the edit in and adopted."""
+        for _ in range(REDO_LIMIT):
+            base = self._newest_version()
+            object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
+            location = sst_key(base, object_id)
+            encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
+            await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
+            try:
+                await commit(self._edit(slot, base, location, object_id, encoded))
+            except ConflictError as conflict:
+                logger.warning("flushing %s again under a new name: %s", location, conflict)
+                continue
+            self.stats.ssts += 1
+            self.stats.rows += encoded.stats.rows
+            self.stats.bytes += encoded.size
+            return
+        raise ConflictError(
+            f"each of {REDO_LIMIT} uploads of an L0 SST took longer than garbage collectors wait; raise gc_min_age_ms"
+            " where they run, and open the database again: nothing acknowledged is lost",
+            outcome="not_applied",
+        )
+
+    def _newest_version(self) -> int:
+        """The version a name begins with: after a refusal that of the head it was judged on, adopted or not."""
+        head = self._driver.head
+        return self._state().version if head is None else head.version
+
+    async def commit(self, edit: AddL0) -> None:
+        """Commit ``edit``, and adopt what it made."""
+        async with self._pins.lock:
+            if edit.sst is not None:
+                edit = replace(edit, pin=self._pins.for_flush())
+            state = await self._driver.commit(edit)
+            self._adopt(await self._pins.cover(state))
+
+    def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
+        return AddL0(
+            epoch=self._epoch,
+            from_position=self._state().log_start,
+            to_position=slot.log_end,
+            sst=sst_ref(location, object_id, encoded, self._epoch),
+            last_seq=encoded.stats.max_seq,
+            last_tick_ms=self._last_tick_ms(),
+            log_floor=slot.log_floor,
+            base_version=base,
+            last_write_ms=encoded.stats.max_create_ms,
+            log_end=self._published_end(),
+        )

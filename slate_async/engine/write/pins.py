@@ -1,0 +1,141 @@
+"""`WriterPins`: which of the writer's own checkpoints keeps which views readable.
+
+Invariant (rule 20): every SST that a view of this writer names is named by a manifest version that one of its
+checkpoints keeps, from before the view is made until nobody reads from it. So a scan may take longer than anything
+else, and whoever compacts and collects meanwhile, none of its SSTs goes. The same checkpoint's ``log_start`` keeps the
+log objects that are SSTs themselves.
+
+Ordering rule: commit the checkpoint -> adopt the state that commit made -> make views of it. Commits that change the
+set of pins are made one at a time under `lock`, adoption included, because each removes what no view needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from slate_async.engine.read.view import ReadView
+from slate_async.errors import UnavailableError
+from slate_async.runtime.protocol import Runtime
+from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits import PinWriter, UnpinWriter, WriterPin
+from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.state import Checkpoint, ManifestState
+
+COVERINGS = 16
+"""How often a state that somebody changed in the same moment as it was pinned is pinned anew."""
+
+
+class WriterPins:
+    """See the module docstring. ``claimed``: the state of the claim, which made checkpoint ``pin`` on itself.
+
+    before: of this process's last epoch, whose views are read still. Until `succeed` its pins stay as they are, and
+    from then on those are kept here that somebody reads under"""
+
+    def __init__(
+        self,
+        claimed: ManifestState,
+        pin: UUID,
+        driver: ManifestDriver,
+        runtime: Runtime,
+        before: WriterPins | None = None,
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self.epoch = claimed.writer_epoch
+        self._before = before
+        earlier: frozenset[int] = frozenset() if before is None else before._epochs
+        self._epochs: frozenset[int] = earlier | {self.epoch}
+        self._current = pin
+        self._ssts = SstNames(claimed)
+        self._driver = driver
+        self._runtime = runtime
+        self._held: dict[UUID, list[ReadView]] = {}
+        self._over = False
+
+    # ---- views
+
+    def retire(self, view: ReadView) -> None:
+        """``view``, made of a state that the current pin covers, gives way to another one."""
+        if view.pinned:
+            self._held.setdefault(self._current, []).append(view)
+
+    def adopted(self, state: ManifestState) -> None:
+        """From now on views are made of ``state``, which is covered; the last one made before is retired."""
+        if (pin := self._covering(state)) is None or pin == self._current:
+            return
+        self._current, self._ssts = pin, SstNames(state)
+        there = [one.id for one in self._own(state)]
+        for gone in [held for held in self._held if held not in there]:
+            self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
+
+    def kept(self) -> frozenset[UUID]:
+        """Pins that views need, or may: whoever begins to read now reads under the current one."""
+        reading = {pin: [view for view in views if view.pinned] for pin, views in self._held.items()}
+        self._held = {pin: views for pin, views in reading.items() if views}
+        before = frozenset[UUID]() if self._before is None else self._before.kept()
+        return frozenset((self._current, *self._held)) | before
+
+    def succeed(self, view: ReadView) -> None:
+        """The last epoch is over: ``view`` was its newest one, and nobody begins to read from it any more."""
+        assert self._before is not None
+        before, self._before = self._before, None
+        before.retire(view)
+        for pin, views in before._held.items():
+            self._held.setdefault(pin, []).extend(views)
+
+    # ---- states
+
+    def covers(self, state: ManifestState) -> bool:
+        """Whether a pin of this writer keeps everything ``state`` names."""
+        return self._covering(state) is not None
+
+    def _covering(self, state: ManifestState) -> UUID | None:
+        own = self._own(state)
+        exact = next((one.id for one in own if one.ref == state.ref), None)
+        if exact is not None:
+            return exact
+        held = any(one.id == self._current for one in own)
+        return self._current if held and SstNames(state).within(self._ssts) else None
+
+    def _own(self, state: ManifestState) -> list[Checkpoint]:
+        return [one for one in state.checkpoints if one.owner == "writer" and one.epoch in self._epochs]
+
+    async def cover(self, state: ManifestState) -> ManifestState:
+        """``state``, or a later one, that a pin covers. The caller holds `lock`.
+
+        Raises `FencedError`, `UnavailableError`; the pin that was tried goes with the next one."""
+        for _ in range(COVERINGS):
+            if self.covers(state):
+                return state
+            pin = WriterPin(self._runtime.ids.uuid(), self._runtime.clock.now_ms(), self.kept())
+            state = await self._driver.commit(PinWriter(self.epoch, pin))
+        raise UnavailableError(f"the manifest changed each of {COVERINGS} times that its SSTs were pinned")
+
+    def for_flush(self) -> WriterPin | None:
+        """The pin of an edit that adds an SST, in place of the current one if nothing else changed meanwhile: then
+        what it holds stays held. The caller holds `lock`."""
+        if self._over:
+            return None
+        now_ms = self._runtime.clock.now_ms()
+        return WriterPin(self._runtime.ids.uuid(), now_ms, self.kept(), self._current, self._ssts)
+
+    # ---- letting go
+
+    def idle(self, head: ManifestState) -> frozenset[UUID]:
+        """Pins in ``head`` that nobody needs. They hold SSTs, so they go although nothing else is to be committed."""
+        return frozenset(one.id for one in self._own(head)) - self.kept()
+
+    async def let_go(self, head: ManifestState) -> None:
+        """Remove the idle ones. The caller holds `lock`."""
+        if idle := self.idle(head):
+            await self._driver.commit(DeleteCheckpoints(idle))
+
+    async def end(self, log_end: int) -> None:
+        """Remove every pin of this writer, which reads no more and has acknowledged the log up to ``log_end``."""
+        async with self.lock:
+            self._over = True
+            head = self._driver.head
+            if head is not None and (own := self._own(head)):
+                ids = frozenset(one.id for one in own)
+                await self._driver.commit(UnpinWriter(self.epoch, ids, log_end))

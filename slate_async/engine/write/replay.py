@@ -1,0 +1,208 @@
+"""From what a take-over inherited to the tables a new writer starts with.
+
+Rule 19: rows the manifest already covers (``seq <= last_seq``) are dropped, and the new writer continues after the
+highest number replayed or recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+import numpy as np
+
+from slate_async.engine.read.sources import Table
+from slate_async.engine.write.encoding import INLINE_SEGMENT_BYTES
+from slate_async.engine.write.tables import Slot, TableSet
+from slate_async.errors import CorruptionError
+from slate_async.runtime.protocol import Offload
+from slate_async.storage.format.block import stored_raw_bytes
+from slate_async.storage.format.block_parts import StoredBlock
+from slate_async.storage.format.columns import Columns, concat
+from slate_async.storage.format.header import ObjectKind, log_object_id
+from slate_async.storage.format.joined_blocks import decode_blocks
+from slate_async.storage.format.log_segment import decode_segment, stored_blocks
+from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, LogObject
+from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.memtable import Memtable
+from slate_async.storage.sst.reader import SstReader
+from slate_async.types import MAX_KEY_BYTES
+
+ROWS_PER_TURN = 4096
+SMALL_BYTES = 16 * 1024
+"""Log objects of fewer bytes, stored and decoded, cost more for being decoded one by one than for being copied."""
+TOGETHER_BYTES, TOGETHER_OBJECTS = 4 * SMALL_BYTES, 64
+"""So many of them are decoded together, whichever is reached first."""
+HIGHEST_KEY = b"\xff" * MAX_KEY_BYTES
+"""No key is higher: the range of an SST whose index is not loaded yet is everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """tables: memtables with the replayed rows, all of them durable
+    log_ssts: ``(log id, table)`` of log objects that are SSTs themselves, newest first
+    last_seq, last_tick_ms: highest sequence number and write time in use
+    request_s: seconds that reading one object took, about; ``None`` if there was none
+    """
+
+    tables: TableSet
+    log_ssts: list[tuple[int, Table]]
+    last_seq: int
+    last_tick_ms: int
+    request_s: float | None = None
+
+
+def new_rows(columns: Columns, last_seq: int) -> Columns:
+    """The rows above ``last_seq``; log objects hold rows in ascending sequence order."""
+    first = int(np.searchsorted(columns.seqs, last_seq, side="right"))
+    return columns if first == 0 else columns.slice(first, len(columns))
+
+
+class Replayer:
+    """Replays a log as it is read; see `storage.log.protocol.Replay`. What it has so far counts once `finish`ed.
+
+    table_bytes, segment_bytes: as of `TableSet`; open_sst: opens a log object that is an SST;
+    most_bytes: what the rows of one log object may take"""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        table_bytes: int,
+        segment_bytes: int,
+        offload: Offload,
+        open_sst: Callable[[LogObject], SstReader],
+        most_bytes: int,
+    ) -> None:
+        self._epoch = epoch
+        self._table_bytes = table_bytes
+        self._segment_bytes = segment_bytes
+        self._offload = offload
+        self._open_sst = open_sst
+        self._most_bytes = most_bytes
+
+    def begin(self, state: ManifestState) -> None:
+        """See `Replay`."""
+        self._state = state
+        self._tables = TableSet(
+            self._epoch,
+            freeze_each_cut=not state.wal_enabled,
+            table_bytes=self._table_bytes,
+            segment_bytes=self._segment_bytes,
+            active=Slot(Memtable(), state.log_start - 1, state.log_floor),
+        )
+        self._last_seq, self._tick = state.last_seq, state.last_tick_ms
+        self._ssts: list[LogObject] = []
+        self._small: list[LogObject] = []
+        self._small_blocks: list[StoredBlock] = []
+        self._small_bytes = 0
+
+    async def add(self, one: LogObject) -> None:
+        """See `Replay`. Raises `CorruptionError` naming the log object that does not decode."""
+        if not self._state.wal_enabled:
+            check_kind(one, ObjectKind.SST)
+            self._ssts.append(one)
+            return
+        if one.size < SMALL_BYTES:
+            blocks = _blocks_of(one, self._most_bytes)
+            raw_bytes = sum(stored_raw_bytes(block.data) for block in blocks)
+            if raw_bytes < SMALL_BYTES:
+                self._small.append(one)
+                self._small_blocks += blocks
+                self._small_bytes += raw_bytes
+                if self._small_bytes >= TOGETHER_BYTES or len(self._small) >= TOGETHER_OBJECTS:
+                    await self.drain()
+                return
+        await self.drain()
+        await self._take([one], await decode_rows(one, self._state.database_id, self._offload, self._most_bytes))
+
+    async def drain(self) -> None:
+        """See `Replay`. Small objects are decoded together, which takes a third of the time."""
+        objects, blocks = self._small, self._small_blocks
+        self._small, self._small_blocks, self._small_bytes = [], [], 0
+        if len(objects) > 1:
+            try:
+                joined = concat(list(decode_blocks(blocks, object_name=objects[0].key)))
+            except CorruptionError:
+                pass  # one of them is damaged: which, decoding each by itself tells
+            else:
+                if not np.any(joined.seqs[1:] <= joined.seqs[:-1]):
+                    return await self._take(objects, joined)
+        for one in objects:
+            await self._take([one], _rows_of(one, self._state.database_id, self._most_bytes))
+
+    async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
+        columns = new_rows(decoded, self._last_seq)
+        await _load(self._tables, objects, columns)
+        if len(columns):
+            self._last_seq = int(columns.seqs[-1])
+            self._tick = max(self._tick, int(columns.create_ms.max()))
+
+    async def finish(self, inherited: Inherited, seconds: float | None = None) -> Replayed:
+        """What came of it, all of ``inherited``, in so many seconds. Raises `CorruptionError`, `UnavailableError`."""
+        await self.drain()
+        tables, last_seq, tick = self._tables, self._last_seq, self._tick
+        readers = [(one.id, self._open_sst(one)) for one in reversed(self._ssts)]
+        if readers:
+            newest = (await readers[0][1].load()).stats
+            last_seq, tick = max(last_seq, newest.max_seq), max(tick, newest.max_create_ms)
+        tables.active.log_end = inherited.next_id - 1
+        tables.active.log_floor = self._epoch
+        log_ssts = [(log_id, Table(b"", HIGHEST_KEY, reader)) for log_id, reader in readers]
+        rounds = math.ceil(len(inherited.objects) / READS_AT_ONCE)
+        return Replayed(tables, log_ssts, last_seq, tick, seconds / rounds if seconds and rounds else None)
+
+
+async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
+    """``kept`` with all of its objects, replayed. Raises `CorruptionError`, `UnavailableError`."""
+    replayer.begin(kept.state)
+    for one in kept.objects:
+        await replayer.add(one)
+    return await replayer.finish(kept)
+
+
+async def decode_rows(one: LogObject, database_id: UUID, offload: Offload, most_bytes: int) -> Columns:
+    """The rows of a log segment, in write order. Raises `CorruptionError`, `ConfigError` if they take more than
+    ``most_bytes``."""
+    check_kind(one, ObjectKind.LOG_SEGMENT)
+    if one.size < INLINE_SEGMENT_BYTES:
+        return _rows_of(one, database_id, most_bytes)
+    return await offload.run(partial(_rows_of, one, database_id, most_bytes))
+
+
+def _rows_of(one: LogObject, database_id: UUID, most_bytes: int) -> Columns:
+    return decode_segment(one.data, object_name=one.key, database_id=database_id, log_id=one.id, most_bytes=most_bytes)[
+        1
+    ]
+
+
+def _blocks_of(one: LogObject, most_bytes: int) -> list[StoredBlock]:
+    check_kind(one, ObjectKind.LOG_SEGMENT)
+    return stored_blocks(one.data, one.header, object_name=one.key, most_bytes=most_bytes)
+
+
+async def _load(tables: TableSet, objects: Sequence[LogObject], columns: Columns) -> None:
+    """Append the rows of neighbouring objects to the active table, a turn of the loop between steps, and freeze it when
+    it is full."""
+    slot, newest = tables.active, objects[-1]
+    for start in range(0, len(columns), ROWS_PER_TURN):
+        if start:
+            await asyncio.sleep(0)
+        slot.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
+    slot.cut_rows, slot.cut_nbytes = len(slot.table), slot.table.nbytes
+    slot.log_end, slot.log_floor = newest.id, newest.header.writer_epoch
+    slot.objects += len(objects)
+    if slot.table.nbytes >= tables.table_bytes:
+        tables.freeze()
+
+
+def check_kind(one: LogObject, kind: ObjectKind) -> None:
+    """Raise `CorruptionError` unless the object is of that kind, and at its own position."""
+    if one.header.kind is not kind:
+        raise CorruptionError(f"a {one.header.kind.name} where a {kind.name} belongs", object_name=one.key, offset=10)
+    if one.header.object_id != log_object_id(one.id):
+        raise CorruptionError("another log object's bytes", object_name=one.key)
