@@ -14,22 +14,26 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import own_path
-from slate_async.changing import read_changes
-from slate_async.compacting import merge_range
 from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.changes.open import read_changes
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.site import Site
+from slate_async.engine.clone.sites import sites_of
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
+from slate_async.engine.compaction.open import merge_range
+from slate_async.engine.context import Place
+from slate_async.engine.follow.open import open_reading
 from slate_async.engine.follow.picture import Picture
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.look import Look
 from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.read.time_travel import Moment, seq_to_time, time_to_seq
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
 from slate_async.inspection.log import LogInspection, inspect_log
@@ -40,12 +44,8 @@ from slate_async.lineage import HasLineage
 from slate_async.member import Member
 from slate_async.mirror.make import make_mirror
 from slate_async.mirror.report import MirrorProgress, MirrorReport
-from slate_async.past import Moment, seq_to_time, time_to_seq
-from slate_async.place import Place
-from slate_async.reading import open_reading
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.sites import sites_of
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.belonging import proved_head
 from slate_async.storage.manifest.edits import check_usable

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from slate_async.compacting import OpenedCompactor
 from slate_async.counters import shared_counters
 from slate_async.engine.compaction.manual import Manual
+from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.context import Place
 from slate_async.engine.write.rows import BytesLike, own_key
 from slate_async.errors import ClosedError, SlateError
 from slate_async.member import Member
-from slate_async.place import Place
 from slate_async.runtime.supervisor import CANCELLED, Supervisor
 from slate_async.status import CompactorStatus
 

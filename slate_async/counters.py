@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from metastores.protocol import Register
 from metastores.stats import Counted, MetaStats
-from slate_async.place import Place
+from slate_async.engine.context import Place
 from slate_async.storage.manifest.driver import ManifestDriver
 
 

@@ -11,32 +11,32 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.changing import Feeds, HasFeeds, WriterNews
-from slate_async.collecting import BesideWriter
-from slate_async.compacting import resident_beside
 from slate_async.counters import shared_counters
+from slate_async.engine.changes.open import Feeds, HasFeeds, WriterNews
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
+from slate_async.engine.clone.housekeeping import BesideWriter
 from slate_async.engine.compaction.manual import Manual
+from slate_async.engine.compaction.open import resident_beside
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.context import Place
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
 from slate_async.engine.read.look import Look
 from slate_async.engine.read.renewal import check_same_moment
+from slate_async.engine.read.time_travel import Moment, look_at
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.group import WriteHandle
+from slate_async.engine.write.open import Opened
+from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.member import Member
-from slate_async.opening import Opened
-from slate_async.past import Moment, look_at
-from slate_async.place import Place
-from slate_async.reopening import Reopening
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor

@@ -19,24 +19,25 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
 from slate_async.collector import GarbageCollector, open_collector
-from slate_async.compacting import open_compaction
 from slate_async.compactor import DbCompactor
 from slate_async.db import Db
 from slate_async.engine.clone.site import Site, open_site
 from slate_async.engine.compaction.executor import Executor
+from slate_async.engine.compaction.open import open_compaction
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.context import Place
+from slate_async.engine.follow.open import open_reading
+from slate_async.engine.ingest.open import WantedJob
 from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.write.open import open_writer
 from slate_async.engine.write.rows import Duration
+from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
-from slate_async.ingest_opening import WantedJob
 from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.member import Member, close_all
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.opening import open_writer
 from slate_async.openings import Opening
-from slate_async.place import Place
 from slate_async.reader import DbReader
-from slate_async.reading import open_reading
 from slate_async.resources import Clients, Path, root_of
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lateness import Lateness, timed
@@ -46,7 +47,6 @@ from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
-from slate_async.standby import stand_by
 from slate_async.storage.format.arrays import prepare
 from slate_async.storage.sst.cache import BlockCache
 

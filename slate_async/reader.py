@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from slate_async.changing import Feeds, FollowerNews, HasFeeds
 from slate_async.counters import shared_counters
+from slate_async.engine.changes.open import Feeds, FollowerNews, HasFeeds
+from slate_async.engine.context import Place
 from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.source import Source
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.look import Look
 from slate_async.engine.read.renewal import check_same_moment
+from slate_async.engine.read.time_travel import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.member import Member
-from slate_async.past import Moment, check_seq, look_at, seq_to_time, time_to_seq
-from slate_async.place import Place
-from slate_async.reading import OpenedReader
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.snapshot import Snapshot, ViewReads

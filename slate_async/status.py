@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.costs import MonthlyRequests
+from slate_async.objectstore.costs import MonthlyRequests
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from slate_async.cli.encoding import Encoding, encoding_of, json_field, show
 from slate_async.cli.failures import OK, USAGE
 from slate_async.cli.session import Session
 from slate_async.engine.changes.change import Change
+from slate_async.engine.read.time_travel import iso_time
 from slate_async.errors import InvalidError
-from slate_async.past import iso_time
 
 commands = typer.Typer()
 NOW = "now"

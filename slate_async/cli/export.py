@@ -26,8 +26,8 @@ from slate_async.cli.keyvalue import Bounds
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.read.time_travel import iso_time
 from slate_async.errors import InvalidError
-from slate_async.past import iso_time
 
 DASH = Path("-")
 BATCH_ROWS = 8192

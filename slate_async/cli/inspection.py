@@ -14,11 +14,11 @@ from slate_async.cli.failures import OK, USAGE
 from slate_async.cli.output import Output
 from slate_async.cli.plain import plain, spans
 from slate_async.cli.session import Session
+from slate_async.engine.read.time_travel import iso_time
 from slate_async.errors import InvalidError
 from slate_async.inspection.log import LogEntry
 from slate_async.inspection.manifest import RunInspection
 from slate_async.inspection.sst import BlockInspection
-from slate_async.past import iso_time
 
 commands = typer.Typer(
     help="Show what is stored: the manifest, the log, an SST, the runs. A writer that runs elsewhere is not disturbed.",

@@ -13,9 +13,9 @@ from slate_async.cli.encoding import Encoding, json_field, parse, show
 from slate_async.cli.failures import NEGATIVE, OK
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
-from slate_async.costs import SHORTEST_S
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.errors import InvalidError
+from slate_async.objectstore.costs import SHORTEST_S
 from slate_async.runtime.system import SystemClock
 from slate_async.storage.liveness.observer import WriterLife
 

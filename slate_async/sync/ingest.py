@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from slate_async import ingesting as engine
 from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.write.rows import Duration
-from slate_async.ingest_opening import WAIT_S
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.handle import Handle
 

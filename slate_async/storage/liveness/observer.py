@@ -14,8 +14,8 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.costs import MonthlyRequests, of_a_month
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.objectstore.costs import MonthlyRequests, of_a_month
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.format.heartbeat import Beat, Sent, decode_beat

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from slate_async.costs import MONTH_S, MonthlyRequests
+from slate_async.objectstore.costs import MONTH_S, MonthlyRequests
 from tests.benchmarks.engines import SlateAsync, SlateDB, taking_turns
 from tests.benchmarks.engines.protocol import OnS3
 from tests.benchmarks.family import Family
@@ -82,7 +82,7 @@ FAMILY = Family(
     (),
     one_round,
     notes=(
-        "List prices of Amazon S3 Standard, us-east-1 (`slate_async.costs.RequestPrices`); a month of 30 days that goes"
+        "List prices of Amazon S3 Standard, us-east-1 (`objectstore.costs.RequestPrices`); a month of 30 days that goes"
         " on as the seconds measured did. Bytes stored and moved come on top.",
         "slatedb: default settings. Compactions are in what is counted as far as they ran meanwhile.",
     ),

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from slate_async import opening
+from slate_async.engine.context import Place
+from slate_async.engine.write import open as opening
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.place import Place
 from slate_async.storage.log.missing import LogLook, MissingObject, judge_missing, look_at_log
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.checkpoints import DeleteCheckpoints

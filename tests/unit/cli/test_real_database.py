@@ -93,9 +93,9 @@ def test_status_shows_what_the_writers_requests_come_to(
         assert (found["monthly_requests"], found["monthly_dollars"]) == (None, None)
     with slate_async.sync.open(path, settings=beating(200)) as database:
         database.put(b"k", b"v")
-        monkeypatch.setattr("slate_async.costs.SHORTEST_S", 1e9)
+        monkeypatch.setattr("slate_async.objectstore.costs.SHORTEST_S", 1e9)
         awaited("counted for 10 s")
-        monkeypatch.setattr("slate_async.costs.SHORTEST_S", 0.0)
+        monkeypatch.setattr("slate_async.objectstore.costs.SHORTEST_S", 0.0)
         found = awaited("the writer's own, as of its last beat, ")
         assert found["monthly_requests"]["puts"] > 0
         assert found["monthly_dollars"] > 0

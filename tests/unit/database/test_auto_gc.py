@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
-from slate_async.collecting import Rounds
+from slate_async.engine.clone.housekeeping import Rounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
 from slate_async.storage.manifest.checkpoints import CreateCheckpoint

@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async.collecting import Rounds
+from slate_async.engine.clone.housekeeping import Rounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from slate_async.storage.manifest.marker import MARKER, WrongPlaceError

@@ -11,8 +11,8 @@ import pytest
 
 import slate_async as slate
 from metastores.factories import IfMatchFactory
-from slate_async.costs import MonthlyRequests, RequestPrices, of_a_month
 from slate_async.engine.follow.follower import FULL_ROUND_S
+from slate_async.objectstore.costs import MonthlyRequests, RequestPrices, of_a_month
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectInfo
 from slate_async.runtime.idle import IdlePoll
 from tests.engine import (

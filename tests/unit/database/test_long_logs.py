@@ -134,7 +134,7 @@ async def test_nor_does_any_number_of_them_behind_an_sst_of_the_log() -> None:
 
 
 async def test_a_compactor_that_takes_the_log_first_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slate_async.opening.LONG_LOG", 12)
+    monkeypatch.setattr("slate_async.engine.write.open.LONG_LOG", 12)
     objects = memory_store()
     async with open_db(objects, CONTIGUOUS_SST) as db:
         await db.put(b"a", b"1")
@@ -148,14 +148,14 @@ async def test_a_compactor_that_takes_the_log_first_is_no_obstacle(monkeypatch: 
             await compactor.compact(full=True)
         return found
 
-    monkeypatch.setattr("slate_async.opening.log_references", late)
+    monkeypatch.setattr("slate_async.engine.write.open.log_references", late)
     async with open_db(objects, CONTIGUOUS_SST) as db:
         assert await contents(db) == {b"a": b"1"}
         await db.put(b"b", b"2")
         assert await contents(db) == {b"a": b"1", b"b": b"2"}
         await db.confirm()
         assert (db.status().sorted_runs, db.status().l0_ssts) == (1, 1)
-    monkeypatch.setattr("slate_async.opening.log_references", log_references)
+    monkeypatch.setattr("slate_async.engine.write.open.log_references", log_references)
     async with open_db(objects, CONTIGUOUS_SST) as db:
         assert (db.status().sorted_runs, db.status().l0_ssts) == (1, 1)
         assert await contents(db) == {b"a": b"1", b"b": b"2"}

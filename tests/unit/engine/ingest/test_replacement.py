@@ -128,7 +128,7 @@ async def test_what_waits_to_be_admitted_is_replaced_too(store: MemoryStore) -> 
 
 
 async def test_what_nobody_admits_cannot_be_replaced(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slate_async.ingest_opening.WAIT_S", 0.05)
+    monkeypatch.setattr("slate_async.engine.ingest.open.WAIT_S", 0.05)
     async with open_job(store, "waits", replace=False, create=True) as waits:
         await waits.write([table({"a": "old"})])
         await waits.commit(wait=False)

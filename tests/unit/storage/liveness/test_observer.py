@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from slate_async.costs import MonthlyRequests
 from slate_async.errors import UnavailableError
+from slate_async.objectstore.costs import MonthlyRequests
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import GetResult
 from slate_async.storage.format.heartbeat import Beat, Sent, encode_beat

@@ -11,13 +11,13 @@ from metastores.protocol import Register
 from slate_async.engine.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
 from slate_async.engine.clone.destroy import remove_all
 from slate_async.engine.clone.detach import detach_if_free
+from slate_async.engine.clone.sites import sites_of
+from slate_async.engine.context import Place
 from slate_async.engine.gc.collector import Collector, Limits
 from slate_async.engine.gc.due import ended, held_back, made_garbage
 from slate_async.engine.gc.report import CollectionProgress, CollectionReport
 from slate_async.errors import CorruptionError, InvalidError, SlateError, UnavailableError
-from slate_async.place import Place
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.sites import sites_of
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.lifecycle import holders
 from slate_async.storage.manifest.marker import WrongPlaceError

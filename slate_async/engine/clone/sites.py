@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 
 from slate_async.engine.clone.site import OpenSite, Site, open_site
-from slate_async.place import Place
+from slate_async.engine.context import Place
 from slate_async.runtime.supervisor import Supervisor
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.costs import MonthlyRequests, by_kind, of_a_month
+from slate_async.objectstore.costs import MonthlyRequests, by_kind, of_a_month
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.neighbours import Neighbours
 from slate_async.objectstore.protocol import ObjectStore

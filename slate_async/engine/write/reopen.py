@@ -12,11 +12,11 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
+from slate_async.engine.context import Place
+from slate_async.engine.write.open import Opened, take_over
 from slate_async.engine.write.pins import WriterPins
 from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from slate_async.opening import Opened, take_over
-from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.belonging import check_belonging

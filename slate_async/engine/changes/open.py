@@ -21,16 +21,16 @@ from slate_async.engine.changes.part import read_part
 from slate_async.engine.changes.pull import News, Owner, Pull
 from slate_async.engine.changes.source import ChangeSource, Reading, SourceStats
 from slate_async.engine.checkpoint.manage import MAX_NAME, lifetime_ms
+from slate_async.engine.context import Place
 from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.open import tail_of
 from slate_async.engine.follow.tail import Position
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.read.time_travel import check_seq
 from slate_async.engine.write.rows import Duration
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import InvalidError, NotFoundError
-from slate_async.past import check_seq
-from slate_async.place import Place
-from slate_async.reading import tail_of
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits import check_usable

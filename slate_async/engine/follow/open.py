@@ -14,15 +14,15 @@ from uuid import UUID
 from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
+from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.picture import Picture
 from slate_async.engine.follow.pins import ReaderPins
 from slate_async.engine.follow.source import Fixed
 from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
 from slate_async.engine.read.view import ReadView
+from slate_async.engine.write.open import follow_database
 from slate_async.errors import InvalidError, UnavailableError
-from slate_async.opening import follow_database
-from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.turns import FairTurns

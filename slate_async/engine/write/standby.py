@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from slate_async.engine.context import Place
+from slate_async.engine.write.open import Opened, open_writer
 from slate_async.errors import FencedError, UnavailableError
-from slate_async.opening import Opened, open_writer
-from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.polling import SPREAD
 from slate_async.runtime.supervisor import Supervisor

@@ -17,8 +17,8 @@ from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.engine.compaction.resident import Resident, resident_token
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
-from slate_async.opening import Opened, follow_database
-from slate_async.place import Place, close_metadata
+from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.write.open import Opened, follow_database
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lanes import Lanes
 from slate_async.runtime.supervisor import Supervisor

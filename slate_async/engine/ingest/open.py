@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from slate_async.engine.context import Place
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.write.open import find_or_create
 from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError
-from slate_async.opening import find_or_create
-from slate_async.place import Place
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import anyio
 
 from metastores.protocol import Register
+from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.ingests import log_references
 from slate_async.engine.write.l0_flusher import LONG_LOG
@@ -34,7 +35,6 @@ from slate_async.errors import (
 )
 from slate_async.objectstore.probe import PROBE_FOLDER
 from slate_async.objectstore.watched import WatchedStore
-from slate_async.place import Place, close_metadata
 from slate_async.runtime.concurrent import to_the_end, together
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
