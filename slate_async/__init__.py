@@ -45,18 +45,18 @@ from slate_async.errors import (
     UnavailableError,
 )
 from slate_async.ingesting import IngestJob, IngestTask
-from slate_async.inspection.log import LogEntry, LogInspection
-from slate_async.inspection.manifest import ManifestInspection, RunInspection
-from slate_async.inspection.rows import RowStatistics
-from slate_async.inspection.sst import BlockInspection, SstInspection
-from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.inspection.log import LogEntry, LogInspection
+from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
+from slate_async.maintenance.inspection.rows import RowStatistics
+from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
 from slate_async.reader import DbReader
 from slate_async.settings import Settings
 from slate_async.snapshot import Snapshot
 from slate_async.status import CompactorStatus, ReaderStatus, Status
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.types import Row
-from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 
 __version__ = "0.1.0.dev0"
 

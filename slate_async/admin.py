@@ -36,14 +36,21 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import Moment, seq_to_time, time_to_seq
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
-from slate_async.inspection.log import LogInspection, inspect_log
-from slate_async.inspection.manifest import ManifestInspection, RunInspection, inspect_manifest, inspect_runs
-from slate_async.inspection.sst import SstInspection, inspect_sst
 from slate_async.keeping import KeepsCheckpoints
 from slate_async.lineage import HasLineage
+from slate_async.maintenance.inspection.log import LogInspection, inspect_log
+from slate_async.maintenance.inspection.manifest import (
+    ManifestInspection,
+    RunInspection,
+    inspect_manifest,
+    inspect_runs,
+)
+from slate_async.maintenance.inspection.sst import SstInspection, inspect_sst
+from slate_async.maintenance.mirror.make import make_mirror
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
+from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.member import Member
-from slate_async.mirror.make import make_mirror
-from slate_async.mirror.report import MirrorProgress, MirrorReport
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent
@@ -51,8 +58,6 @@ from slate_async.storage.manifest.belonging import proved_head
 from slate_async.storage.manifest.edits import check_usable
 from slate_async.storage.manifest.ingests import ForgetApp
 from slate_async.storage.manifest.state import ManifestState
-from slate_async.verify.report import VerifyProgress, VerifyReport
-from slate_async.verify.verifier import Verifier
 
 OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[Site]]
 """Opens the database at any URL, with its metadata in any metastore."""

@@ -18,7 +18,7 @@ from slate_async.engine.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.engine.read.view import Pin
 from slate_async.engine.write.rows import sought_key
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.inspection.rows import RowStatistics, row_statistics
+from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.turns import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY

@@ -16,9 +16,9 @@ from slate_async.cli.plain import plain, spans
 from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import iso_time
 from slate_async.errors import InvalidError
-from slate_async.inspection.log import LogEntry
-from slate_async.inspection.manifest import RunInspection
-from slate_async.inspection.sst import BlockInspection
+from slate_async.maintenance.inspection.log import LogEntry
+from slate_async.maintenance.inspection.manifest import RunInspection
+from slate_async.maintenance.inspection.sst import BlockInspection
 
 commands = typer.Typer(
     help="Show what is stored: the manifest, the log, an SST, the runs. A writer that runs elsewhere is not disturbed.",

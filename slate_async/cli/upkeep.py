@@ -18,9 +18,9 @@ from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import Moment, iso_time
 from slate_async.errors import InvalidError
-from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
 from slate_async.runtime.system import SystemClock
-from slate_async.verify.report import Finding, VerifyProgress, VerifyReport
 
 commands = typer.Typer()
 

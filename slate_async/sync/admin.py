@@ -21,12 +21,12 @@ from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import Moment
 from slate_async.engine.write.rows import Duration
-from slate_async.inspection.log import LogInspection
-from slate_async.inspection.manifest import ManifestInspection, RunInspection
-from slate_async.inspection.sst import SstInspection
-from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.inspection.log import LogInspection
+from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
+from slate_async.maintenance.inspection.sst import SstInspection
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.sync.handle import Handle
-from slate_async.verify.report import VerifyProgress, VerifyReport
 
 
 class Admin(Handle[engine.Admin]):

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 from slate_async import snapshot as engine
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
-from slate_async.inspection.rows import RowStatistics
+from slate_async.maintenance.inspection.rows import RowStatistics
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.scan import Scan
 from slate_async.types import Row

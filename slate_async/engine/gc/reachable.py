@@ -1,4 +1,4 @@
-"""What a database keeps, for whoever asks: collectors, which delete the rest, and `slate_async.verify`, which looks
+"""What a database keeps, for whoever asks: collectors, which delete the rest, and `maintenance.verify`, which looks
 whether it is all there.
 
 Reachable = head, checkpoints' versions with the full ones they are changes to, and of the head alone: the finished

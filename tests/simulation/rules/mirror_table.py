@@ -8,9 +8,9 @@ from typing import Any
 
 from slate_async.engine.clone.register import ensure_register
 from slate_async.engine.clone.site import Site
-from slate_async.mirror import make
-from slate_async.mirror.copy import SstCopier
-from slate_async.mirror.logged import Logged, write_tables
+from slate_async.maintenance.mirror import make
+from slate_async.maintenance.mirror.copy import SstCopier
+from slate_async.maintenance.mirror.logged import Logged, write_tables
 from slate_async.storage.manifest.mirroring import ShowMirrored
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from tests.simulation.rules.switch import Patch, Switch

@@ -11,15 +11,15 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.mirror.make import make_mirror
-from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.mirror.make import make_mirror
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.manifest.mirroring import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
-from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.engine.clone.support import CLONE, PARENT, Killed, Life, Town, numbered
+from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 MIRROR = CLONE
 THEN = {**numbered(0, 20, b"old"), **numbered(20, 40, b"new"), b"0050": b"then"}

@@ -4,8 +4,8 @@ the place of a deleted version for its success."""
 from __future__ import annotations
 
 from metastores import names
+from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.verify.report import Finding
 
 
 async def lost_boundary(store: ObjectStore) -> list[Finding]:

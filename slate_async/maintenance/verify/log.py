@@ -14,6 +14,8 @@ import numpy as np
 
 from slate_async.engine.gc.log import LogJudge, held_log
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.maintenance.verify.report import Finding
+from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_of
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
@@ -32,8 +34,6 @@ from slate_async.storage.log.names import PREFIX
 from slate_async.storage.log.register import EMPTY, WriterRegister
 from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.manifest.state import ManifestState
-from slate_async.verify.report import Finding
-from slate_async.verify.sst import ExpectedSst, check_sst, finding_of
 
 IN_PARALLEL = 4
 """Log objects in memory at once; one is as large as a flush was."""

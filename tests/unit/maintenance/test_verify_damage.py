@@ -21,9 +21,9 @@ from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, Kind, runtime
 from tests.live_set import live_set
 from tests.slices import sample
-from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
-from tests.unit.admin.whole import MIRROR, collect, finish_part, ingest, whole_town
 from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
+from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
+from tests.unit.maintenance.whole import MIRROR, collect, finish_part, ingest, whole_town
 
 SLICE = 15
 """Damages of each database, of each of the four kinds, tried with every commit."""

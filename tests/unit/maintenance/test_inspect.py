@@ -14,8 +14,8 @@ from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
-from tests.unit.admin.conftest import admin, alter, bytes_of, settled
 from tests.unit.engine.clone.support import CLONE, PARENT, Town
+from tests.unit.maintenance.conftest import admin, alter, bytes_of, settled
 
 
 async def test_the_manifest_is_shown_whole(town: Town) -> None:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError
-from slate_async.mirror.report import MirrorProgress
+from slate_async.maintenance.mirror.report import MirrorProgress
 from slate_async.objectstore.protocol import Buffer, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload

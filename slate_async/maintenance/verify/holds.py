@@ -10,8 +10,8 @@ from uuid import UUID
 
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.maintenance.verify.report import Finding
 from slate_async.storage.manifest.state import ManifestState, Parent
-from slate_async.verify.report import Finding
 
 
 def held_parents(state: ManifestState) -> list[Parent]:

@@ -15,6 +15,9 @@ from msgspec import structs
 import slate_async as slate
 from slate_async.engine.clone.site import Site
 from slate_async.engine.read.merge import key_at
+from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
+from slate_async.maintenance.verify.states import check_state
+from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.format.heartbeat import Beat, encode_beat
@@ -26,12 +29,9 @@ from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
-from slate_async.verify.report import VerifyProgress, VerifyReport
-from slate_async.verify.states import check_state
-from slate_async.verify.verifier import Verifier
 from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
-from tests.unit.admin.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.engine.clone.support import CLONE, PARENT, Life, Town, numbered
+from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 
 async def verified(town: Town, name: str = PARENT) -> VerifyReport:

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import structs
 
 from slate_async.errors import CorruptionError, InternalError, InvalidError
+from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.runtime.protocol import Offload
@@ -26,7 +27,6 @@ from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, rea
 from slate_async.storage.format.sst_builder import check_sorted
 from slate_async.storage.format.stats import StatsCollector
 from slate_async.storage.manifest.state import SstRef
-from slate_async.verify.report import Finding
 
 READ_BYTES = 4 << 20
 TAIL_BYTES = 64 << 10

@@ -23,9 +23,9 @@ from slate_async.engine.clone.register import ensure_register
 from slate_async.engine.clone.site import Site
 from slate_async.engine.gc.collector import Collector, Limits
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
-from slate_async.mirror.copy import SstCopier, Tally
-from slate_async.mirror.logged import Logged, take_out, write_tables
-from slate_async.mirror.report import MirrorProgress, MirrorReport
+from slate_async.maintenance.mirror.copy import SstCopier, Tally
+from slate_async.maintenance.mirror.logged import Logged, take_out, write_tables
+from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.storage.manifest.checkpoints import find_checkpoint
 from slate_async.storage.manifest.creation import create_first

@@ -19,6 +19,13 @@ from metastores.protocol import Register, VersionRef
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.engine.gc.reachable import living_versions, reachable_ssts
 from slate_async.errors import CorruptionError, InvalidError
+from slate_async.maintenance.verify.beat import damaged_beat
+from slate_async.maintenance.verify.boundary import lost_boundary
+from slate_async.maintenance.verify.holds import lost_holds
+from slate_async.maintenance.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
+from slate_async.maintenance.verify.report import Finding, Stage, VerifyProgress, VerifyReport
+from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
+from slate_async.maintenance.verify.states import check_state
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.format.header import HEADER_BYTES, peek_header
@@ -34,13 +41,6 @@ from slate_async.storage.manifest.lifecycle import check_database
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
-from slate_async.verify.beat import damaged_beat
-from slate_async.verify.boundary import lost_boundary
-from slate_async.verify.holds import lost_holds
-from slate_async.verify.log import IN_PARALLEL, REGISTER, CheckedObject, LogCheck
-from slate_async.verify.report import Finding, Stage, VerifyProgress, VerifyReport
-from slate_async.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
-from slate_async.verify.states import check_state
 
 T = TypeVar("T")
 SSTS_IN_PARALLEL = 4

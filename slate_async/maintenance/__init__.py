@@ -1,0 +1,1 @@
+"""Tools for a whole database: verification, inspection, mirrors. Nothing below needs them."""
