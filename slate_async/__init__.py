@@ -10,10 +10,17 @@ import importlib
 from typing import Any
 
 from slate_async import sync as sync
-from slate_async.admin import Admin
-from slate_async.collector import GarbageCollector
-from slate_async.compactor import DbCompactor
-from slate_async.db import Db
+from slate_async.database.admin import Admin
+from slate_async.database.compactor import DbCompactor
+from slate_async.database.db import Db
+from slate_async.database.environment import Environment, OpeningDb
+from slate_async.database.garbage_collector import GarbageCollector
+from slate_async.database.ingest import IngestJob, IngestTask
+from slate_async.database.open import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
+from slate_async.database.open import open_database as open
+from slate_async.database.reader import DbReader
+from slate_async.database.snapshot import Snapshot
+from slate_async.database.status import CompactorStatus, ReaderStatus, Status
 from slate_async.engine.changes.change import Change
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.checkpoint.info import CheckpointInfo
@@ -29,9 +36,6 @@ from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import Split
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.group import WriteHandle
-from slate_async.entry import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
-from slate_async.entry import open_database as open
-from slate_async.environment import Environment, OpeningDb
 from slate_async.errors import (
     ClosedError,
     ConfigError,
@@ -44,17 +48,13 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.ingesting import IngestJob, IngestTask
 from slate_async.maintenance.inspection.log import LogEntry, LogInspection
 from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.maintenance.inspection.rows import RowStatistics
 from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
-from slate_async.reader import DbReader
 from slate_async.settings import Settings
-from slate_async.snapshot import Snapshot
-from slate_async.status import CompactorStatus, ReaderStatus, Status
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.types import Row
 

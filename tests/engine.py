@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.environment import OpeningDb
+from slate_async.database.environment import OpeningDb
+from slate_async.database.opening import Opening
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import (
@@ -24,7 +25,6 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
-from slate_async.openings import Opening
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds

@@ -12,7 +12,7 @@ from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK, exit_code
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
-from slate_async.collector import GarbageCollector
+from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.engine.gc.report import CollectionReport
 from slate_async.errors import InvalidError, SlateError
 

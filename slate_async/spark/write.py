@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import slate_async as slate
-from slate_async.openings import Opening
+from slate_async.database.opening import Opening
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.load import LOADED_BEFORE, SKIPPED

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async import admin as engine
+from slate_async.database import admin as engine
 from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.hold import FeedPlace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from slate_async import db as engine
+from slate_async.database import db as engine
+from slate_async.database.status import Status
 from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
@@ -14,7 +15,6 @@ from slate_async.engine.write import group
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.rows import BytesLike, Duration
 from slate_async.runtime.loop_thread import LoopThread
-from slate_async.status import Status
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
 from slate_async.sync.reads import Reads, Snapshot

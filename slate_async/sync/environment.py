@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from slate_async import environment as engine
+from slate_async.database import environment as engine
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.sync.handle import shared_loop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from slate_async import collector as engine
+from slate_async.database import garbage_collector as engine
 from slate_async.engine.gc.report import CollectionProgress, CollectionReport
 from slate_async.sync.handle import Handle
 

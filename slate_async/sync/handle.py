@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from slate_async.member import Member
-from slate_async.openings import Opening
+from slate_async.database.handle import Member
+from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
 
 M = TypeVar("M", bound=Member)

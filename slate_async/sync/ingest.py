@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from slate_async import ingesting as engine
+from slate_async.database import ingest as engine
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates

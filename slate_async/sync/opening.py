@@ -7,14 +7,14 @@ from functools import partial
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async import entry
-from slate_async import environment as engine
+from slate_async.database import environment as engine
+from slate_async.database import open as entry
+from slate_async.database.ingest import DAY_S
+from slate_async.database.resources import Path
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.rows import Duration
-from slate_async.ingesting import DAY_S
-from slate_async.resources import Path
 from slate_async.settings import Settings
 from slate_async.sync.admin import Admin
 from slate_async.sync.compactor import DbCompactor

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slate_async import reader as engine
+from slate_async.database import reader as engine
+from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.read.time_travel import Moment
 from slate_async.engine.write.rows import Duration
 from slate_async.runtime.loop_thread import LoopThread
-from slate_async.status import ReaderStatus
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle

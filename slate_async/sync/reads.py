@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from slate_async import snapshot as engine
+from slate_async.database import snapshot as engine
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
 from slate_async.maintenance.inspection.rows import RowStatistics

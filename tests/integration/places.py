@@ -13,7 +13,7 @@ import boto3
 
 import slate_async as slate
 from metastores.dynamodb import DynamoDBMetaStore
-from slate_async.environment import OpeningDb
+from slate_async.database.environment import OpeningDb
 
 STORES = ("local", "s3", "s3+dynamodb")
 LOGS = tuple(itertools.product(("contiguous", "epoch_prefixed"), (True, False)))

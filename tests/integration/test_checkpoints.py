@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import slate_async as slate
-from slate_async.openings import Opening
+from slate_async.database.opening import Opening
 from tests.integration.places import LOGS, Place, make_place
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.openings import Opening
+from slate_async.database.opening import Opening
 from tests.integration.at_rest import check_exact
 from tests.integration.places import Place, make_place
 

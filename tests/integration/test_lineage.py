@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
+from slate_async.database.opening import Opening
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.url import open_store, parse_url
-from slate_async.openings import Opening
 from slate_async.runtime.system import system_runtime
 from tests.engine import contents
 from tests.integration.places import Place, make_bucket, make_place

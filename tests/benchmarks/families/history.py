@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import slate_async as slate
-from slate_async.environment import OpeningDb
+from slate_async.database.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryObjects
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS, Goal

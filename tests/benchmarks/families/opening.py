@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.environment import OpeningDb
+from slate_async.database.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor

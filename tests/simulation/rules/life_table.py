@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slate_async import admin
+from slate_async.database import admin
 from slate_async.engine.clone import make
 from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge

@@ -17,7 +17,7 @@ DURING_IMPORTS = """
 import sys, os, signal
 class Presser:
     def find_spec(self, name, path=None, target=None):
-        if name == "slate_async.db":
+        if name == "slate_async.database.db":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Presser())
 """
@@ -25,7 +25,7 @@ AT_THE_END = """
 import atexit, os, signal, sys
 class Presser:
     def find_spec(self, name, path=None, target=None):
-        if name == "slate_async.db":
+        if name == "slate_async.database.db":
             atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
 sys.meta_path.insert(0, Presser())
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import slate_async as slate
+from slate_async.database.opening import Opening
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.openings import Opening
 from tests.engine import ManualClock, runtime
 
 

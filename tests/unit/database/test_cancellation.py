@@ -17,11 +17,11 @@ from metastores.factories import PutIfAbsentFactory
 from metastores.if_match import ObjectRegister
 from metastores.protocol import ConditionalObjects, MetaStore, Register
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.environment import Environment
+from slate_async.database.environment import Environment
+from slate_async.database.opening import Opening
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
-from slate_async.openings import Opening
 from tests.engine import (
     CONTIGUOUS,
     EPOCHS_SST,

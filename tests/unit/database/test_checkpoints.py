@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import pytest
 
 import slate_async as slate
+from slate_async.database.opening import Opening
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.openings import Opening
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, open_db, runtime, starts, until
 from tests.unit.engine.checkpoint.past import found, manifest_of, rows_of

@@ -13,7 +13,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async import resources
+from slate_async.database import resources
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from tests.engine import (
     ManualClock,

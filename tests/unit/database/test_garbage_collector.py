@@ -11,9 +11,9 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.names import manifest_key
+from slate_async.database.opening import Opening
 from slate_async.objectstore.local.store import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.openings import Opening
 from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints
 from slate_async.storage.manifest.compactions import ClaimCompactor, RegisterCompaction
 from slate_async.storage.manifest.state import Compaction, ManifestState

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.environment import OpeningDb
+from slate_async.database.environment import OpeningDb
 from slate_async.errors import UnavailableError
 from tests.engine import (
     CONTIGUOUS,

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import slate_async as slate
+from slate_async.database.environment import OpeningDb
 from slate_async.engine.write.errors import TWO_WRITERS
-from slate_async.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.format.heartbeat import decode_beat

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from slate_async.database.reader import DbReader
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.reader import DbReader
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.node import Node

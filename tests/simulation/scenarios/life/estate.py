@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import slate_async as slate
+from slate_async.database.handle import Member
 from slate_async.errors import ClosedError, FencedError, InvalidError, UnavailableError
-from slate_async.member import Member
 from slate_async.settings import Settings
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Write

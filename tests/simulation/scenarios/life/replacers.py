@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from slate_async.database.reader import DbReader
+from slate_async.database.snapshot import Snapshot
 from slate_async.engine.ingest.manage import (
     NotAdmittedError,
     commit,
@@ -20,8 +22,6 @@ from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import write_deletes, write_ssts
 from slate_async.engine.read.scan import Scan
 from slate_async.errors import ConflictError, InvalidError
-from slate_async.reader import DbReader
-from slate_async.snapshot import Snapshot
 from slate_async.storage.log.extent import find_extent
 from slate_async.storage.manifest.ingests import find_ingest
 from tests.simulation.checkers import Violation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import slate_async as slate
-from slate_async.snapshot import Snapshot
+from slate_async.database.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("kind", [slate.Db, slate.DbReader, Snapshot])

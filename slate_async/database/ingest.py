@@ -11,8 +11,9 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Protocol
 
-from slate_async.counters import shared_counters
-from slate_async.db import Db
+from slate_async.database.db import Db
+from slate_async.database.handle import Member
+from slate_async.database.metrics import shared_counters
 from slate_async.engine.context import Place
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.manage import IngestInfo
@@ -23,7 +24,6 @@ from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
 from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
-from slate_async.member import Member
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits import has_writer

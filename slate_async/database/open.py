@@ -7,22 +7,22 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
-from slate_async.collector import GarbageCollector
-from slate_async.compactor import DbCompactor
+from slate_async.database.admin import Admin
+from slate_async.database.compactor import DbCompactor
+from slate_async.database.environment import Environment, OpeningDb, require_loop
+from slate_async.database.garbage_collector import GarbageCollector
+from slate_async.database.handle import Member
+from slate_async.database.ingest import DAY_S, IngestJob, IngestTask
+from slate_async.database.opening import Opening
+from slate_async.database.reader import DbReader
+from slate_async.database.resources import Path
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.rows import Duration
-from slate_async.environment import Environment, OpeningDb, require_loop
 from slate_async.errors import InvalidError
-from slate_async.ingesting import DAY_S, IngestJob, IngestTask
-from slate_async.member import Member
-from slate_async.openings import Opening
-from slate_async.reader import DbReader
-from slate_async.resources import Path
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from slate_async.database.handle import Member
 from slate_async.errors import InvalidError
-from slate_async.member import Member
 
 M = TypeVar("M", bound=Member)
 

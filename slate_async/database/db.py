@@ -11,7 +11,11 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.counters import shared_counters
+from slate_async.database.checkpoints import KeepsCheckpoints
+from slate_async.database.handle import Member
+from slate_async.database.metrics import shared_counters
+from slate_async.database.snapshot import Snapshot, ViewReads
+from slate_async.database.status import Status
 from slate_async.engine.changes.open import Feeds, HasFeeds, WriterNews
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
@@ -35,13 +39,9 @@ from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
-from slate_async.keeping import KeepsCheckpoints
-from slate_async.member import Member
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.snapshot import Snapshot, ViewReads
-from slate_async.status import Status
 from slate_async.storage.manifest.edits import DestroyedError, fenced
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits

@@ -11,12 +11,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from slate_async.counters import shared_counters
+from slate_async.database.handle import Member
+from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.housekeeping import SPREAD, OpenedCollector, Rounds, collector_of
 from slate_async.engine.context import Place
 from slate_async.engine.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.member import Member
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.belonging import check_belonging, proved_head

@@ -14,6 +14,9 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import own_path
+from slate_async.database.checkpoints import KeepsCheckpoints
+from slate_async.database.handle import Member
+from slate_async.database.lineage import HasLineage
 from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.hold import FeedPlace
@@ -36,8 +39,6 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import Moment, seq_to_time, time_to_seq
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
-from slate_async.keeping import KeepsCheckpoints
-from slate_async.lineage import HasLineage
 from slate_async.maintenance.inspection.log import LogInspection, inspect_log
 from slate_async.maintenance.inspection.manifest import (
     ManifestInspection,
@@ -50,7 +51,6 @@ from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.verifier import Verifier
-from slate_async.member import Member
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent

@@ -16,11 +16,16 @@ from typing import Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.admin import Admin
 from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
-from slate_async.collector import GarbageCollector, open_collector
-from slate_async.compactor import DbCompactor
-from slate_async.db import Db
+from slate_async.database.admin import Admin
+from slate_async.database.compactor import DbCompactor
+from slate_async.database.db import Db
+from slate_async.database.garbage_collector import GarbageCollector, open_collector
+from slate_async.database.handle import Member, close_all
+from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
+from slate_async.database.opening import Opening
+from slate_async.database.reader import DbReader
+from slate_async.database.resources import Clients, Path, root_of
 from slate_async.engine.clone.site import Site, open_site
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.open import open_compaction
@@ -33,12 +38,7 @@ from slate_async.engine.write.open import open_writer
 from slate_async.engine.write.rows import Duration
 from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
-from slate_async.ingesting import DAY_S, IngestJob, IngestTask, begin_ingest
-from slate_async.member import Member, close_all
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.openings import Opening
-from slate_async.reader import DbReader
-from slate_async.resources import Clients, Path, root_of
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.lateness import Lateness, timed
 from slate_async.runtime.polling import PollScheduler, StorePolls

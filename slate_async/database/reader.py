@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from slate_async.counters import shared_counters
+from slate_async.database.handle import Member
+from slate_async.database.metrics import shared_counters
+from slate_async.database.snapshot import Snapshot, ViewReads
+from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import Feeds, FollowerNews, HasFeeds
 from slate_async.engine.context import Place
 from slate_async.engine.follow.follower import Follower
@@ -20,11 +23,8 @@ from slate_async.engine.read.look import Look
 from slate_async.engine.read.renewal import check_same_moment
 from slate_async.engine.read.time_travel import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
-from slate_async.member import Member
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.snapshot import Snapshot, ViewReads
-from slate_async.status import ReaderStatus
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
 from slate_async.storage.sst.reader import MissingError
 
