@@ -35,7 +35,7 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import Split
 from slate_async.engine.write.batch import WriteBatch
-from slate_async.engine.write.group import WriteHandle
+from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.errors import (
     ClosedError,
     ConfigError,

@@ -30,7 +30,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from slate_async.settings import LogProtocol
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.edits.writer import Edit
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000

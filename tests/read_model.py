@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from slate_async.engine.read import Run, Table
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.format.sst import EncodedSst

@@ -14,22 +14,22 @@ from slate_async.cli import (
     admin,
     changes,
     checkpoints,
-    collection,
+    clone,
     compaction,
     demo,
     export,
     ingests,
     inspection,
     keyvalue,
-    lineage,
+    maintenance,
     shell,
     transfer,
-    upkeep,
 )
 from slate_async.cli.arguments import CommonOptions, print_version
 from slate_async.cli.encoding import Encoding, encoding_of
 from slate_async.cli.executors import ExecutorName, ExecutorRequest
 from slate_async.cli.failures import USAGE, exit_code
+from slate_async.cli.gc import CollectRequest, collect
 from slate_async.cli.log import show_log
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
@@ -49,8 +49,8 @@ admin_app = typer.Typer(help="Set up what databases need.", no_args_is_help=True
 app.add_typer(admin_app, name="admin")
 app.add_typer(changes.commands)
 app.add_typer(checkpoints.commands)
-app.add_typer(lineage.commands)
-app.add_typer(upkeep.commands)
+app.add_typer(clone.commands)
+app.add_typer(maintenance.commands)
 app.add_typer(ingests.commands)
 app.add_typer(inspection.commands, name="inspect")
 
@@ -338,8 +338,8 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; show what would go, and why.")] = False,
 ) -> None:
     """See ``help``."""
-    wanted = collection.CollectRequest(also or [], once, interval, dry_run)
-    _finish(context, collection.collect(context.obj, wanted))
+    wanted = CollectRequest(also or [], once, interval, dry_run)
+    _finish(context, collect(context.obj, wanted))
 
 
 @app.command(

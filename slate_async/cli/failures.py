@@ -40,7 +40,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.storage.manifest.edits import DestroyedError
+from slate_async.storage.manifest.edits.writer import DestroyedError
 
 OK = 0
 NEGATIVE = 1

@@ -17,10 +17,10 @@ from slate_async.arguments import own_path
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Member
 from slate_async.database.lineage import HasLineage
-from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import BATCH_ROWS
-from slate_async.engine.changes.hold import FeedPlace
 from slate_async.engine.changes.open import read_changes
+from slate_async.engine.changes.read_ahead import ReadAhead
+from slate_async.engine.changes.subscription import FeedPlace
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
@@ -30,11 +30,11 @@ from slate_async.engine.compaction.executor import MergeCounts, RangeResult, Ran
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.context import Place
 from slate_async.engine.follow.open import open_reading
-from slate_async.engine.follow.picture import Picture
+from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import Moment, seq_to_time, time_to_seq
 from slate_async.engine.write.rows import Duration
@@ -54,9 +54,9 @@ from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.runtime.concurrent import each_of, to_the_end
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent
-from slate_async.storage.manifest.belonging import proved_head
-from slate_async.storage.manifest.edits import check_usable
-from slate_async.storage.manifest.ingests import ForgetApp
+from slate_async.storage.manifest.edits.ingests import ForgetApp
+from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.ownership import proved_head
 from slate_async.storage.manifest.state import ManifestState
 
 OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[Site]]

@@ -28,12 +28,12 @@ from slate_async.engine.context import Place
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.look import Look
-from slate_async.engine.read.renewal import check_same_moment
+from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.retry import check_same_moment
 from slate_async.engine.read.time_travel import Moment, look_at
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
+from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
-from slate_async.engine.write.group import WriteHandle
 from slate_async.engine.write.open import Opened
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
@@ -42,7 +42,7 @@ from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, U
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.edits import DestroyedError, fenced
+from slate_async.storage.manifest.edits.writer import DestroyedError, fenced
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
 

@@ -40,7 +40,7 @@ from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import to_the_end
-from slate_async.runtime.lateness import Lateness, timed
+from slate_async.runtime.loop_lag import Lateness, timed
 from slate_async.runtime.polling import PollScheduler, StorePolls
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Taken

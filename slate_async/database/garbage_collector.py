@@ -19,7 +19,7 @@ from slate_async.engine.gc.report import CollectionProgress, CollectionReport, H
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.belonging import check_belonging, proved_head
+from slate_async.storage.manifest.ownership import check_belonging, proved_head
 
 logger = logging.getLogger(__name__)
 

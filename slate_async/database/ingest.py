@@ -26,8 +26,8 @@ from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import has_writer
-from slate_async.storage.manifest.ingests import RenewIngest
+from slate_async.storage.manifest.edits.ingests import RenewIngest
+from slate_async.storage.manifest.edits.writer import has_writer
 from slate_async.types import RowLimits
 
 logger = logging.getLogger(__name__)

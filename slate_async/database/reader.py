@@ -19,8 +19,8 @@ from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.source import Source
 from slate_async.engine.read.failures import about_a_read
-from slate_async.engine.read.look import Look
-from slate_async.engine.read.renewal import check_same_moment
+from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.retry import check_same_moment
 from slate_async.engine.read.time_travel import Moment, check_seq, look_at, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.runtime.polling import Poll, StorePolls

@@ -11,7 +11,7 @@ from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.errors import InvalidError
-from slate_async.objectstore.neighbours import Neighbours
+from slate_async.objectstore.parents import Neighbours
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy

@@ -11,8 +11,8 @@ from slate_async.engine.read.bounds import BytesLike, key_range
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.look import Look
-from slate_async.engine.read.renewal import RENEWALS, gave_up
+from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.retry import RENEWALS, gave_up
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.engine.read.view import Pin
@@ -20,7 +20,7 @@ from slate_async.engine.write.rows import sought_key
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
@@ -45,7 +45,7 @@ class ViewReads:
         """Raise if the owner can no longer answer; asked again after every wait."""
 
     async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
-        """What a read of now sees that found an object of ``look`` missing. See `slate_async.engine.read.renewal`."""
+        """What a read of now sees that found an object of ``look`` missing. See `slate_async.engine.read.retry`."""
         raise missing
 
     async def _same_look(self, look: Look, missing: MissingError) -> Look:

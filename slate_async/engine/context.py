@@ -8,10 +8,10 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.objectstore.costs import MonthlyRequests, by_kind, of_a_month
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.neighbours import Neighbours
+from slate_async.objectstore.parents import Neighbours
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
-from slate_async.runtime.lateness import Lateness
+from slate_async.runtime.loop_lag import Lateness
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from slate_async.objectstore.at_hand import read_now_of
 from slate_async.objectstore.keys import check_key
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -21,6 +20,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.objectstore.sync_read import read_now_of
 
 
 class PrefixedStore:
@@ -55,7 +55,7 @@ class PrefixedStore:
         return GetResult(self._inner(result.info), result.data, result.offset)
 
     def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.at_hand.ReadsNow`."""
+        """See `slate_async.objectstore.sync_read.ReadsNow`."""
         return self._read_now(self._folder + key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:

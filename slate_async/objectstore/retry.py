@@ -20,7 +20,6 @@ from functools import partial
 from typing import TypeVar
 
 from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError, UnavailableError
-from slate_async.objectstore.at_hand import read_now_of
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.protocol import (
     OVERWRITE,
@@ -35,6 +34,7 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.objectstore.stats import StoreStats
+from slate_async.objectstore.sync_read import read_now_of
 from slate_async.runtime.protocol import Clock
 from slate_async.settings import Settings
 
@@ -224,7 +224,7 @@ class RetryingStore:
         return result
 
     def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.at_hand.ReadsNow`. Counted as a read if it is one."""
+        """See `slate_async.objectstore.sync_read.ReadsNow`. Counted as a read if it is one."""
         data = self._read_now(key, offset, length, size)
         if data is not None:
             self.stats.count("get")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from slate_async.objectstore.at_hand import read_now_of
 from slate_async.objectstore.protocol import (
     OVERWRITE,
     Buffer,
@@ -19,6 +18,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.objectstore.sync_read import read_now_of
 from slate_async.runtime.contact import Contact
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import slate_async as slate
-from slate_async.engine.ingest.rehearsal import IngestPart, rehearse
+from slate_async.engine.ingest.dry_run import IngestPart, rehearse
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.failures import plain_errors

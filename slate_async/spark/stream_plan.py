@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 import slate_async as slate
-from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.changes.subscription import FeedPlace
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.stream_options import StreamOptions
 

@@ -23,7 +23,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 from pyspark import TaskContext
 
 import slate_async as slate
-from slate_async.engine.changes.ahead import ReadAhead
+from slate_async.engine.changes.read_ahead import ReadAhead
 
 T = TypeVar("T")
 

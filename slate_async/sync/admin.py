@@ -8,9 +8,9 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.database import admin as engine
-from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import BATCH_ROWS
-from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.changes.read_ahead import ReadAhead
+from slate_async.engine.changes.subscription import FeedPlace
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.info import CloneInfo

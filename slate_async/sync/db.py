@@ -11,7 +11,7 @@ from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.time_travel import Moment
-from slate_async.engine.write import group
+from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.rows import BytesLike, Duration
 from slate_async.runtime.loop_thread import LoopThread

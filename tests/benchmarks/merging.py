@@ -25,7 +25,7 @@ from slate_async.engine.compaction.executor import RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.runtime.lanes import Lanes
+from slate_async.runtime.limited_offload import Lanes
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression

@@ -120,7 +120,7 @@ class Play:
             case ["compactor"]:
                 return Compactor(name, self.life, ["tests/integration/compactor.py", *place])
             case ["collector"]:
-                return Collector(name, self.life, ["tests/integration/collector.py", *place])
+                return Collector(name, self.life, ["tests/integration/garbage_collector.py", *place])
             case ["follower", number]:
                 return Reader(name, self.life, [SCRIPT, "follow", *place, *(["--no-pin"] if number == "3" else [])])
             case ["holder"]:

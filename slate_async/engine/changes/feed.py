@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from slate_async.engine.changes.change import Change, changes_of, record_batch
-from slate_async.engine.changes.hold import FeedPlace, Hold
-from slate_async.engine.changes.pull import Owner, Pull
+from slate_async.engine.changes.prefetch import Owner, Pull
+from slate_async.engine.changes.subscription import FeedPlace, Hold
 from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import Columns
 
 T = TypeVar("T")

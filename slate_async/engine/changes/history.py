@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
-from slate_async.engine.changes.ahead import ReadAhead, StateName
 from slate_async.engine.changes.ingested import IngestedRows
+from slate_async.engine.changes.read_ahead import ReadAhead, StateName
 from slate_async.engine.changes.selection import Selected, SeqSource, select
 from slate_async.engine.changes.spill import Spill
 from slate_async.engine.compaction.reading import read_batches
@@ -24,7 +24,7 @@ from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.locate import SstOpener

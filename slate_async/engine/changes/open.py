@@ -12,14 +12,14 @@ from typing import Literal, TypeAlias
 from weakref import WeakSet
 
 from metastores.protocol import Register
-from slate_async.engine.changes.ahead import ReadAhead
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.history import History
-from slate_async.engine.changes.hold import FeedPlace, Hold, Made, committed, gone, named
 from slate_async.engine.changes.log_rows import LogRows
-from slate_async.engine.changes.part import read_part
-from slate_async.engine.changes.pull import News, Owner, Pull
+from slate_async.engine.changes.prefetch import News, Owner, Pull
+from slate_async.engine.changes.read_ahead import ReadAhead
+from slate_async.engine.changes.remote_range import read_part
 from slate_async.engine.changes.source import ChangeSource, Reading, SourceStats
+from slate_async.engine.changes.subscription import FeedPlace, Hold, Made, committed, gone, named
 from slate_async.engine.checkpoint.manage import MAX_NAME, lifetime_ms
 from slate_async.engine.context import Place
 from slate_async.engine.follow.follower import Follower
@@ -33,8 +33,8 @@ from slate_async.engine.write.writer import Writer
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
-from slate_async.storage.manifest.feeds import OpenHold, TakeHold, check_exact, feed_named
+from slate_async.storage.manifest.edits.subscriptions import OpenHold, TakeHold, check_exact, feed_named
+from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import FeedMark, ManifestState
 
 FromSeq: TypeAlias = int | Literal["now"] | None

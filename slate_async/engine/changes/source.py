@@ -15,17 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slate_async.engine.changes.history import History
-from slate_async.engine.changes.hold import Hold, HoldStats, Place, gone
 from slate_async.engine.changes.ingested import IngestedRows
 from slate_async.engine.changes.log_rows import LoggedRows, LogRows
 from slate_async.engine.changes.order import above, check_gapless
+from slate_async.engine.changes.subscription import Hold, HoldStats, Place, gone
 from slate_async.engine.follow.tail import Chunk, Gap, Position, Tail
 from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
-from slate_async.storage.manifest.feeds import check_exact
+from slate_async.storage.manifest.edits.subscriptions import check_exact
+from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import FeedMark, ManifestState, SstRef
 from slate_async.storage.sst.reader import MissingError
 

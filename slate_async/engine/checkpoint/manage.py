@@ -14,14 +14,14 @@ from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.manifest.checkpoints import (
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.checkpoints import (
     CreateCheckpoint,
     DeleteCheckpoints,
     RefreshCheckpoint,
     find_checkpoint,
 )
-from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 Scope: TypeAlias = Literal["all", "durable"]

@@ -13,8 +13,8 @@ from slate_async.errors import ConfigError, ConflictError, CorruptionError, Inva
 from slate_async.storage.log.extent import find_extent, read_register
 from slate_async.storage.log.listing import has_log
 from slate_async.storage.log.missing import judge_missing, look_at_log
-from slate_async.storage.manifest.belonging import FOLDERS, LOOKS, check_belonging
 from slate_async.storage.manifest.marking import adopt_place, settle_place
+from slate_async.storage.manifest.ownership import FOLDERS, LOOKS, check_belonging
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

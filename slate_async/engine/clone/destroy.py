@@ -30,7 +30,7 @@ from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import names
 from slate_async.storage.log.choose import log_of
 from slate_async.storage.manifest.driver import translated
-from slate_async.storage.manifest.lifecycle import (
+from slate_async.storage.manifest.edits.lifecycle import (
     ClaimToDestroy,
     MarkDestroyed,
     RemoveContents,

@@ -12,8 +12,8 @@ import logging
 from metastores.protocol import VersionRef
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.errors import ConflictError
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
-from slate_async.storage.manifest.lifecycle import DetachParents, ForgetParent, names_foreign
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.lifecycle import DetachParents, ForgetParent, names_foreign
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from slate_async.engine.gc.report import CollectionProgress, CollectionReport
 from slate_async.errors import CorruptionError, InvalidError, SlateError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.lifecycle import holders
+from slate_async.storage.manifest.edits.lifecycle import holders
 from slate_async.storage.manifest.marker import WrongPlaceError
 from slate_async.storage.manifest.state import ManifestState
 

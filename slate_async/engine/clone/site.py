@@ -17,11 +17,11 @@ from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
-from slate_async.storage.manifest.belonging import existing_head, head_and_marker, proved_head
 from slate_async.storage.manifest.creation import kept_elsewhere
 from slate_async.storage.manifest.driver import ManifestDriver, translating
 from slate_async.storage.manifest.marker import Ground
 from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.ownership import existing_head, head_and_marker, proved_head
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
 

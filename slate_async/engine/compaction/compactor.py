@@ -27,9 +27,14 @@ from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoun
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import FairTurns
-from slate_async.storage.manifest.compactions import ClaimCompactor, MoveSsts, RegisterCompaction, ReleaseCompactor
-from slate_async.storage.manifest.edits import check_usable
+from slate_async.runtime.yield_budget import FairTurns
+from slate_async.storage.manifest.edits.compactions import (
+    ClaimCompactor,
+    MoveSsts,
+    RegisterCompaction,
+    ReleaseCompactor,
+)
+from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState
 

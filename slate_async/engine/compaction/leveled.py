@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from slate_async.engine.compaction.draft import Draft, flat, span, within
+from slate_async.engine.compaction.plan_builder import Draft, flat, span, within
 from slate_async.storage.manifest.state import SortedRun, SstRef
 
 MOST_PUSHED = 8

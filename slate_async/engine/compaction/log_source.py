@@ -21,7 +21,7 @@ from slate_async.storage.log.extent import find_extent, log_keys
 from slate_async.storage.log.names import epoch_key
 from slate_async.storage.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
-from slate_async.storage.manifest.compactions import LogTaken
+from slate_async.storage.manifest.edits.compactions import LogTaken
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.reference import stored_sst_ref

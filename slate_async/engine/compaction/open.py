@@ -10,24 +10,24 @@ from functools import partial
 
 from metastores.protocol import Register
 from slate_async.engine.compaction.compactor import Compactor
+from slate_async.engine.compaction.embedded import Resident, resident_token
 from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.job import Bench
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
-from slate_async.engine.compaction.resident import Resident, resident_token
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.write.open import Opened, follow_database
 from slate_async.runtime.concurrent import to_the_end
-from slate_async.runtime.lanes import Lanes
+from slate_async.runtime.limited_offload import Lanes
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.format.compression import Compression
 from slate_async.storage.log.protocol import LogReader
-from slate_async.storage.manifest.belonging import check_belonging, proved_head
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.ownership import check_belonging, proved_head
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.reader import SstReader
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slate_async.engine.compaction.draft import Draft, Keys, flat, span, within
 from slate_async.engine.compaction.leveled import plan_leveled, push_into
+from slate_async.engine.compaction.plan_builder import Draft, Keys, flat, span, within
 from slate_async.engine.compaction.size_tiered import plan_size_tiered
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import InvalidError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.engine.compaction.local_executor import OpenSst
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.balance import SizedRun, balanced_bounds, sample, sized_run, total_bytes
 

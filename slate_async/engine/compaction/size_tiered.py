@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from slate_async.engine.compaction.draft import Draft, span
+from slate_async.engine.compaction.plan_builder import Draft, span
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef, l0_units
 
 SMALLEST_BYTES = 1 << 20

@@ -18,15 +18,15 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.engine.follow.picture import Picture
 from slate_async.engine.follow.pins import ReaderPins
+from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.follow.tail import Chunk, Gap, Tail
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.log.names import PREFIX, position_of
 from slate_async.storage.log.protocol import CheckPlace
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import MissingError
 

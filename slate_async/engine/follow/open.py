@@ -16,8 +16,8 @@ from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.follow.follower import Follower
-from slate_async.engine.follow.picture import Picture
 from slate_async.engine.follow.pins import ReaderPins
+from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.follow.source import Fixed
 from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
 from slate_async.engine.read.view import ReadView
@@ -25,15 +25,15 @@ from slate_async.engine.write.open import follow_database
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import read_register
 from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.log.recovery import EpochRange
-from slate_async.storage.manifest.belonging import check_belonging, proved_head
-from slate_async.storage.manifest.checkpoints import find_checkpoint
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import check_usable
+from slate_async.storage.manifest.edits.checkpoints import find_checkpoint
+from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.ownership import check_belonging, proved_head
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 WITHOUT_PIN = "to read where nothing may be written, open it with pin=False"

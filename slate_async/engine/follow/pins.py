@@ -16,8 +16,8 @@ from uuid import UUID
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
-from slate_async.engine.follow.picture import Picture
+from slate_async.engine.follow.reader_state import Picture
 from slate_async.errors import NotFoundError
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import Checkpoint

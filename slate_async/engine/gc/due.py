@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slate_async.storage.manifest.collection import registered_bases
+from slate_async.storage.manifest.edits.gc import registered_bases
 from slate_async.storage.manifest.state import ManifestState, SortedRun
 
 MANY_VERSIONS = 64

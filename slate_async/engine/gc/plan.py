@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slate_async.engine.gc.sightings import Sighting
-from slate_async.storage.manifest.collection import Collect, registered_bases
+from slate_async.engine.gc.head_history import Sighting
+from slate_async.storage.manifest.edits.gc import Collect, registered_bases
 from slate_async.storage.manifest.state import ManifestState
 
 

@@ -13,9 +13,9 @@ from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock, Runtime
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.ingests import (
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
     Batch,
     CommitIngest,

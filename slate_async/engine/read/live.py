@@ -22,7 +22,7 @@ from slate_async.engine.read.merge import (
 )
 from slate_async.engine.read.reverse import WholeKeys
 from slate_async.errors import InternalError
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.arrays import number_array
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.ordering import Mask, repeated_keys

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from slate_async.engine.read.sources import Run, TableSource
-from slate_async.engine.read.together import together
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.gather import together
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.filter import key_hash
 from slate_async.types import NEEDS_IO, RowHit
 

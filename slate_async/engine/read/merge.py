@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from slate_async.engine.read.together import together
+from slate_async.runtime.gather import together
 from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.ordering import Mask, Order, order_of
 

@@ -17,14 +17,14 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_che
 from weakref import ref
 
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.renewed import Renew, RenewedRows, no_renewal
 from slate_async.engine.read.results import batch_of, pairs_of, rows_of, rows_with
+from slate_async.engine.read.retrying_rows import Renew, RenewedRows, no_renewal
 from slate_async.engine.read.short import FirstRows, first_rows, first_rows_in_turns
 from slate_async.engine.read.view import Pin
 from slate_async.errors import InvalidError
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import Columns
 from slate_async.types import Row
 

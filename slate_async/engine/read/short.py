@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.shares import LEAST_ASKED
 from slate_async.engine.read.sources import Run, TableSource
-from slate_async.engine.read.together import together
 from slate_async.engine.read.view import ReadView
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.gather import together
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.sources import Run
 from slate_async.engine.read.view import ReadView
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.balance import Samples, SizedRun, balanced_bounds, sample, sized_run, total_bytes
 

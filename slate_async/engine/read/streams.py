@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.merge import close_stream
 from slate_async.engine.read.sources import Run, Table
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.scan import BlockScan

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.storage.manifest.history import seq_written_by

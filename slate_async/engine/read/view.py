@@ -20,7 +20,7 @@ from slate_async.engine.read.merge import MergedRows, Stream
 from slate_async.engine.read.shares import Shares
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import MemtableStream, RunStream
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit

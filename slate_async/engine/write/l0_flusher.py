@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 import anyio
 
 from slate_async.engine.write.encoding import Encoder
+from slate_async.engine.write.memtables import Slot, TableSet
 from slate_async.engine.write.pins import WriterPins
-from slate_async.engine.write.tables import Slot, TableSet
 from slate_async.errors import ConflictError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.log.protocol import READS_AT_ONCE
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import AddL0
+from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reference import sst_ref

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from slate_async.engine.write.policy import FlushPolicy
-from slate_async.engine.write.tables import Segment, TableSet
+from slate_async.engine.write.flush_policy import FlushPolicy
+from slate_async.engine.write.memtables import Segment, TableSet
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor

@@ -19,7 +19,7 @@ import anyio
 from metastores.protocol import Register
 from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.write.encoding import Encoder
-from slate_async.engine.write.ingests import log_references
+from slate_async.engine.write.ingest_applier import log_references
 from slate_async.engine.write.l0_flusher import LONG_LOG
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.replay import Replayed, Replayer
@@ -38,7 +38,7 @@ from slate_async.objectstore.watched import WatchedStore
 from slate_async.runtime.concurrent import to_the_end, together
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.settings import Settings
 from slate_async.storage.format.compression import Compression
 from slate_async.storage.liveness.heartbeat import Heartbeat
@@ -46,14 +46,14 @@ from slate_async.storage.log.choose import log_of
 from slate_async.storage.log.extent import read_register
 from slate_async.storage.log.missing import LogLook, judge_missing, look_at_log
 from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
-from slate_async.storage.manifest.belonging import check_belonging, head_and_marker
 from slate_async.storage.manifest.creation import create_first, features_of
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
-from slate_async.storage.manifest.lifecycle import MakeAgain
-from slate_async.storage.manifest.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
 from slate_async.storage.manifest.marker import FoundMarker
 from slate_async.storage.manifest.marking import settle_place
+from slate_async.storage.manifest.ownership import check_belonging, head_and_marker
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import SstReader
 

@@ -17,9 +17,9 @@ from uuid import UUID
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import UnavailableError
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import PinWriter, UnpinWriter, WriterPin
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.writer import PinWriter, UnpinWriter, WriterPin
 from slate_async.storage.manifest.naming import SstNames
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 

@@ -19,10 +19,10 @@ from slate_async.errors import ConfigError, CorruptionError, NotFoundError, Slat
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.concurrent import to_the_end
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.belonging import check_belonging
 from slate_async.storage.manifest.codec import NewerReleaseError
-from slate_async.storage.manifest.edits import ClaimWriter, WriterPin, overtaken
-from slate_async.storage.manifest.skipped import SkipSeqs
+from slate_async.storage.manifest.edits.skipped import SkipSeqs
+from slate_async.storage.manifest.edits.writer import ClaimWriter, WriterPin, overtaken
+from slate_async.storage.manifest.ownership import check_belonging
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write.encoding import INLINE_SEGMENT_BYTES
-from slate_async.engine.write.tables import Slot, TableSet
+from slate_async.engine.write.memtables import Slot, TableSet
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import stored_raw_bytes

@@ -17,24 +17,24 @@ from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.admission import Admission
+from slate_async.engine.write.commit_group import CommitGroup
+from slate_async.engine.write.completions import Wakes
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.errors import closed_failure, refused, write_failure
-from slate_async.engine.write.group import CommitGroup
-from slate_async.engine.write.ingests import IngestAdmission
-from slate_async.engine.write.intake import Intake
+from slate_async.engine.write.flush_policy import FlushPolicy
+from slate_async.engine.write.ingest_applier import IngestAdmission
 from slate_async.engine.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.log_flusher import LogFlusher
+from slate_async.engine.write.memtables import Segment, Slot
 from slate_async.engine.write.pins import WriterPins
-from slate_async.engine.write.policy import FlushPolicy
 from slate_async.engine.write.replay import Replayed
-from slate_async.engine.write.tables import Segment, Slot
-from slate_async.engine.write.wakes import Wakes
+from slate_async.engine.write.sequencer import Intake
 from slate_async.errors import SlateError, UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.settings import Settings
 from slate_async.storage.format.header import log_object_id
 from slate_async.storage.log.extent import LogExtent

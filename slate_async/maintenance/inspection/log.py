@@ -10,8 +10,8 @@ from slate_async.engine.clone.site import Site
 from slate_async.maintenance.verify.log import IN_PARALLEL, CheckedObject, LogCheck
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
+from slate_async.storage.log.object_status import Seen, Standing, standings
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.log.standing import Seen, Standing, standings
 from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.look import Look
-from slate_async.runtime.turns import FairTurns
+from slate_async.engine.read.read_point import Look
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES

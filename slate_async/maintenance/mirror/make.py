@@ -27,9 +27,9 @@ from slate_async.maintenance.mirror.copy import SstCopier, Tally
 from slate_async.maintenance.mirror.logged import Logged, take_out, write_tables
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from slate_async.storage.manifest.checkpoints import find_checkpoint
 from slate_async.storage.manifest.creation import create_first
-from slate_async.storage.manifest.mirroring import ShowMirrored, check_mirror, unfinished_mirror
+from slate_async.storage.manifest.edits.checkpoints import find_checkpoint
+from slate_async.storage.manifest.edits.mirror import ShowMirrored, check_mirror, unfinished_mirror
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Mirrored, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import parse_sst_key

@@ -31,8 +31,8 @@ from slate_async.storage.format.header import (
 from slate_async.storage.format.log_segment import decode_segment
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import PREFIX
+from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.log.register import EMPTY, WriterRegister
-from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.manifest.state import ManifestState
 
 IN_PARALLEL = 4

@@ -31,13 +31,13 @@ from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.format.header import HEADER_BYTES, peek_header
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX
+from slate_async.storage.log.object_status import LogName
 from slate_async.storage.log.protocol import READS_IN_PARALLEL
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.log.standing import LogName
-from slate_async.storage.manifest.belonging import head_and_marker
 from slate_async.storage.manifest.driver import Stored, translated
-from slate_async.storage.manifest.edits import check_usable
-from slate_async.storage.manifest.lifecycle import check_database
+from slate_async.storage.manifest.edits.lifecycle import check_database
+from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from slate_async.objectstore.at_hand import AT_HAND_BYTES
+from slate_async.objectstore.sync_read import AT_HAND_BYTES
 
 MOST_FILES = 256
 SHARE_OF_FILES = 8

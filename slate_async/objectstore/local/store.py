@@ -184,7 +184,7 @@ class LocalStore:
         return result
 
     def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.at_hand.ReadsNow`: of objects that `get` read a span of."""
+        """See `slate_async.objectstore.sync_read.ReadsNow`: of objects that `get` read a span of."""
         return self._open_files.read_now(key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:

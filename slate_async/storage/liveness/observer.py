@@ -20,7 +20,7 @@ from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.format.heartbeat import Beat, Sent, decode_beat
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
-from slate_async.storage.manifest.edits import has_writer
+from slate_async.storage.manifest.edits.writer import has_writer
 from slate_async.storage.manifest.state import ManifestState
 
 MISSED_BEATS = 3

@@ -3,7 +3,7 @@
 Ordering rule: an edit is applied to a state, the result is committed as the next version, and on *any* answer but
 `Committed` the head is read again and the edit asked again. So a conflict, a lost response, a refusal by a store that
 is overloaded and a superseded success all take the same path, and the edit's own mark decides (see
-`slate_async.storage.manifest.edits`).
+`slate_async.storage.manifest.edits.writer`).
 
 Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
 """
@@ -30,7 +30,7 @@ from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest import codec
-from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.edits.writer import Edit
 from slate_async.storage.manifest.state import ManifestState, check_successor, settle
 
 T = TypeVar("T")

@@ -24,12 +24,12 @@ from slate_async.objectstore.protocol import (
     PutMode,
 )
 from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
-from slate_async.storage.manifest.belonging import check_belonging, prove_place
 from slate_async.storage.manifest.creation import refuse_foreign
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.ingests import without_registered
-from slate_async.storage.manifest.lifecycle import check_database
+from slate_async.storage.manifest.edits.ingests import without_registered
+from slate_async.storage.manifest.edits.lifecycle import check_database
 from slate_async.storage.manifest.marker import MARKER, FoundMarker, Ground, is_of, read_marker
+from slate_async.storage.manifest.ownership import check_belonging, prove_place
 from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
 
 logger = logging.getLogger(__name__)

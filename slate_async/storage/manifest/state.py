@@ -235,7 +235,7 @@ class Mirrored:
 @dataclass(frozen=True, slots=True)
 class Ingest:
     """A bulk ingest on its way: registered while its SSTs are made, pending once they are committed; the writer admits
-    it then (see `slate_async.storage.manifest.ingests`).
+    it then (see `slate_async.storage.manifest.edits.ingests`).
 
     id: the job's, chosen by the caller
     base_version: its SSTs are named by it; until they are committed it holds ``sst_floor`` down

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.sst import SstMeta
 
 SAMPLES_PER_RANGE = 8

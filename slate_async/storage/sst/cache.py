@@ -22,8 +22,8 @@ from typing import Protocol
 
 from slate_async.errors import InvalidError
 from slate_async.runtime.memory_budget import MemoryBudget
+from slate_async.storage.sst.clock_ring import Kept, Ring
 from slate_async.storage.sst.loaded_block import LoadedBlock
-from slate_async.storage.sst.ring import Kept, Ring
 from slate_async.storage.sst.shares import ReadShares
 
 DECODE_BYTES = 256 << 20

@@ -17,8 +17,8 @@ from weakref import ref
 import numpy as np
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.objectstore.at_hand import AT_HAND_BYTES, read_now_of
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.objectstore.sync_read import AT_HAND_BYTES, read_now_of
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import open_block, stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock

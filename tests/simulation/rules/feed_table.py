@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from slate_async.engine.changes import source
-from slate_async.engine.changes.hold import Hold
 from slate_async.engine.changes.source import ChangeSource
+from slate_async.engine.changes.subscription import Hold
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.storage.manifest import feeds, ingests
+from slate_async.storage.manifest.edits import ingests
+from slate_async.storage.manifest.edits import subscriptions as feeds
 from slate_async.storage.manifest.state import FeedMark, ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario

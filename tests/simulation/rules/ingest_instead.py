@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
 from slate_async.engine.ingest.replacement import Gap
 from slate_async.engine.ingest.spec import IngestedSst
-from slate_async.engine.write.intake import Intake
+from slate_async.engine.write.sequencer import Intake
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.manifest import ingests
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits import check_writer, pinned
-from slate_async.storage.manifest.ingests import AdmitIngests, find_ingest
+from slate_async.storage.manifest.edits import ingests
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.ingests import AdmitIngests, find_ingest
+from slate_async.storage.manifest.edits.writer import check_writer, pinned
 from slate_async.storage.manifest.state import ManifestState
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from slate_async.engine.follow import follower as following
 from slate_async.engine.gc import reachable
 from slate_async.engine.ingest import manage, sst_writer
-from slate_async.engine.write.intake import Intake
-from slate_async.storage.manifest import driver, ingests
-from slate_async.storage.manifest.ingests import AdmitIngests
+from slate_async.engine.write.sequencer import Intake
+from slate_async.storage.manifest import driver
+from slate_async.storage.manifest.edits import ingests
+from slate_async.storage.manifest.edits.ingests import AdmitIngests
 from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch

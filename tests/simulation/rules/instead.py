@@ -10,8 +10,8 @@ from metastores import names
 from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.engine.write.intake import Intake
-from slate_async.engine.write.tables import Slot
+from slate_async.engine.write.memtables import Slot
+from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, InternalError, UnavailableError
 from slate_async.storage.log import register as codec
@@ -21,7 +21,7 @@ from slate_async.storage.log.listing import contiguous_ids
 from slate_async.storage.log.protocol import Backoff, Inherited, LogObject, Replay
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.driver import ManifestDriver, translated
-from slate_async.storage.manifest.edits import AddL0, ClaimWriter, Edit, PassFences
+from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit, PassFences
 from slate_async.storage.manifest.state import ManifestState, settle
 from tests.simulation.history import Write
 from tests.simulation.metadata import SimCell

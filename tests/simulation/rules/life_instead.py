@@ -18,11 +18,11 @@ from slate_async.engine.gc.report import Garbage
 from slate_async.errors import ConflictError
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.log.names import PREFIX, parse_contiguous
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.collection import Collect
-from slate_async.storage.manifest.compactions import CommitCompaction
-from slate_async.storage.manifest.edits import AddL0, check_usable
-from slate_async.storage.manifest.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.compactions import CommitCompaction
+from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.writer import AddL0, check_usable
 from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, Parent
 
 NO_FLOOR = 1 << 60

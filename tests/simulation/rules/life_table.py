@@ -10,18 +10,20 @@ from slate_async.engine.clone import make
 from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge
 from slate_async.engine.follow.follower import Follower
-from slate_async.engine.follow.picture import Picture
+from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.gc import collector as collecting
 from slate_async.engine.gc import log as judging
 from slate_async.engine.gc import reachable
 from slate_async.engine.gc.collector import Collector
 from slate_async.engine.gc.reachable import Reach
-from slate_async.storage.manifest import collection, compactions, driver
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.collection import Collect
-from slate_async.storage.manifest.compactions import CommitCompaction
-from slate_async.storage.manifest.edits import AddL0
-from slate_async.storage.manifest.lifecycle import MakeAgain
+from slate_async.storage.manifest import driver
+from slate_async.storage.manifest.edits import compactions
+from slate_async.storage.manifest.edits import gc as collection
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.compactions import CommitCompaction
+from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.writer import AddL0
 from tests.simulation.rules import instead, life_instead
 from tests.simulation.rules.feed_table import FEED_SWITCHES
 from tests.simulation.rules.mirror_table import MIRROR_SWITCHES

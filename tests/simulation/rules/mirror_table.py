@@ -11,7 +11,7 @@ from slate_async.engine.clone.site import Site
 from slate_async.maintenance.mirror import make
 from slate_async.maintenance.mirror.copy import SstCopier
 from slate_async.maintenance.mirror.logged import Logged, write_tables
-from slate_async.storage.manifest.mirroring import ShowMirrored
+from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.life.play import life_scenario

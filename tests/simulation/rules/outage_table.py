@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from slate_async.engine.write.intake import Intake
+from slate_async.engine.write.memtables import TableSet
 from slate_async.engine.write.reopen import Reopening
-from slate_async.engine.write.tables import TableSet
+from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
 from slate_async.storage.log.protocol import Backoff
-from slate_async.storage.manifest.edits import ClaimWriter
+from slate_async.storage.manifest.edits.writer import ClaimWriter
 from tests.simulation.rules import instead
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine.outages import OUTAGES

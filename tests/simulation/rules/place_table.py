@@ -13,9 +13,9 @@ from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.log.missing import LogLook, MissingObject, judge_missing, look_at_log
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import ClaimWriter, UnpinWriter
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.writer import ClaimWriter, UnpinWriter
 from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead
 from slate_async.storage.manifest.marking import AdoptPlace
 from slate_async.storage.manifest.state import ManifestState

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slate_async.storage.liveness.observer import WriterLiveness
-from slate_async.storage.manifest.edits import ClaimWriter
+from slate_async.storage.manifest.edits.writer import ClaimWriter
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.standby import STANDBY, STANDBY_SCRIPTS

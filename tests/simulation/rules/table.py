@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from metastores.bodies import ObjectBodies
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
-from slate_async.engine.compaction.resident import Resident
-from slate_async.engine.write.intake import Intake
+from slate_async.engine.compaction.embedded import Resident
 from slate_async.engine.write.l0_flusher import L0Flusher
 from slate_async.engine.write.log_flusher import LogFlusher
+from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
@@ -19,7 +19,7 @@ from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.log.window import FlushWindow
 from slate_async.storage.manifest import driver
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import AddL0, PassFences
+from slate_async.storage.manifest.edits.writer import AddL0, PassFences
 from tests.simulation.metadata import SimCell
 from tests.simulation.rules import instead
 from tests.simulation.rules.switch import Patch, Switch

@@ -14,7 +14,7 @@ from metastores.factories import PutIfAbsentFactory
 from slate_async.engine.clone.housekeeping import Rounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from tests.engine import KINDS, Kind, ManualClock, commit_elsewhere, memory_store, open_db, runtime, until
 from tests.live_set import live_set
 

@@ -193,7 +193,7 @@ async def test_a_writer_waits_for_a_compactor_that_may_be_alive(monkeypatch: pyt
     await abandon(crashed)
     async with open_db(store, CONTIGUOUS, compactor=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
         await until(lambda: "elsewhere" in db.status().compactor, "the writer standing by")
-        monkeypatch.setattr("slate_async.engine.compaction.resident.PATIENCE_S", 0.05)
+        monkeypatch.setattr("slate_async.engine.compaction.embedded.PATIENCE_S", 0.05)
         await until(lambda: db.metrics()["compaction.committed"] > 0, "patience to end")
 
 

@@ -12,7 +12,7 @@ import pytest
 import slate_async as slate
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
-from slate_async.storage.manifest.compactions import work_mark
+from slate_async.storage.manifest.edits.compactions import work_mark
 from tests.engine import KINDS, Kind, ManualClock, contents, memory_store, open_db, until
 from tests.unit.database import compactors
 from tests.unit.database.compactors import fill, open_compactor

@@ -9,8 +9,8 @@ import pytest
 import slate_async as slate
 from slate_async.engine.changes.source import ChangeSource
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
-from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.gc import Collect
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
 from tests.unit.database.manifests import collect, commit, head

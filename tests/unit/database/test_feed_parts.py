@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.engine.changes.ahead import ReadAhead
-from slate_async.engine.changes.hold import FeedPlace
+from slate_async.engine.changes.read_ahead import ReadAhead
+from slate_async.engine.changes.subscription import FeedPlace
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, open_db, runtime
 from tests.unit.database.test_changes import taken

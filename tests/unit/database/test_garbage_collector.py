@@ -14,8 +14,8 @@ from metastores.names import manifest_key
 from slate_async.database.opening import Opening
 from slate_async.objectstore.local.store import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints
-from slate_async.storage.manifest.compactions import ClaimCompactor, RegisterCompaction
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints
+from slate_async.storage.manifest.edits.compactions import ClaimCompactor, RegisterCompaction
 from slate_async.storage.manifest.state import Compaction, ManifestState
 from tests.engine import (
     CONTIGUOUS,
@@ -32,7 +32,7 @@ from tests.engine import (
     until,
 )
 from tests.live_set import live_set
-from tests.property.collection.oracle import driver_of
+from tests.property.gc.oracle import driver_of
 
 NAME = "memory://test"
 

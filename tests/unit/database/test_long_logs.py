@@ -11,7 +11,7 @@ import pytest
 import slate_async as slate
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write import writer
-from slate_async.engine.write.ingests import log_references
+from slate_async.engine.write.ingest_applier import log_references
 from slate_async.engine.write.l0_flusher import LONG_LOG
 from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
 from slate_async.storage.manifest.state import ManifestState, SstRef

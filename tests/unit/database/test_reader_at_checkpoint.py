@@ -9,7 +9,7 @@ import pytest
 import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.log.names import epoch_key
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from tests.engine import (
     CONTIGUOUS,
     EPOCHS,

@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import ManualClock, StoreInHand, contents, open_db, open_reader, until
 from tests.unit.database.manifests import collect, commit, compact, head

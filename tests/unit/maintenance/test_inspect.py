@@ -9,9 +9,9 @@ import pytest
 import slate_async as slate
 from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.names import contiguous_key, epoch_key
+from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.log.standing import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.engine.clone.support import CLONE, PARENT, Town

@@ -14,7 +14,7 @@ from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.storage.format.header import HEADER_BYTES
-from slate_async.storage.manifest.mirroring import ShowMirrored
+from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime

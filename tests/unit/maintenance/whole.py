@@ -7,7 +7,7 @@ import pyarrow as pa
 import slate_async as slate
 from slate_async.storage.format.columns import concat
 from slate_async.storage.format.sst_builder import SstBuilder
-from slate_async.storage.manifest.compactions import ClaimCompactor, FinishRange, RegisterCompaction
+from slate_async.storage.manifest.edits.compactions import ClaimCompactor, FinishRange, RegisterCompaction
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slate_async.engine.write.intake import CLOCK_SKEW_MS
+from slate_async.engine.write.sequencer import CLOCK_SKEW_MS
 from tests.simulation.checkers import Violation
 from tests.simulation.scenarios.engine.stage import Stage, scripted
 from tests.simulation.scenarios.protocol import Scenario

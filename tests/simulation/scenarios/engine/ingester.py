@@ -11,7 +11,7 @@ from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError, commi
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import write_ssts
 from slate_async.errors import ConflictError, SlateError
-from slate_async.storage.manifest.ingests import pending_ingests
+from slate_async.storage.manifest.edits.ingests import pending_ingests
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Write
 from tests.simulation.node import Node

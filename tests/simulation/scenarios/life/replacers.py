@@ -23,7 +23,7 @@ from slate_async.engine.ingest.sst_writer import write_deletes, write_ssts
 from slate_async.engine.read.scan import Scan
 from slate_async.errors import ConflictError, InvalidError
 from slate_async.storage.log.extent import find_extent
-from slate_async.storage.manifest.ingests import find_ingest
+from slate_async.storage.manifest.edits.ingests import find_ingest
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node

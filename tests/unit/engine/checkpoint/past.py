@@ -10,7 +10,7 @@ from metastores.factories import PutIfAbsentFactory
 from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.view import ReadView
@@ -18,11 +18,11 @@ from slate_async.engine.write.replay import Replayer, replay
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.log.extent import find_extent
 from slate_async.storage.log.protocol import LogObject
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.reader import SstReader

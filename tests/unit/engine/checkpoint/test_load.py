@@ -11,7 +11,7 @@ from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.log.register import decode
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, Kind, abandon, memory_store, open_db, runtime
 from tests.unit.engine.checkpoint.past import checkpoint_on_path, manifest_of, register_of, rows_of

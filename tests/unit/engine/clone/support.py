@@ -26,7 +26,7 @@ from slate_async.objectstore.protocol import (
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.extent import find_extent
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import Kind, ManualClock, contents, memory_store, runtime
 

@@ -13,8 +13,8 @@ from slate_async.engine.clone.detach import detach_if_free
 from slate_async.engine.clone.make import make_clone
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.storage.format.header import HEADER_BYTES, decode_header
-from slate_async.storage.manifest.checkpoints import DeleteCheckpoints
-from slate_async.storage.manifest.lifecycle import ClaimToDestroy, MarkDestroyed
+from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.lifecycle import ClaimToDestroy, MarkDestroyed
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind, memory_store
 from tests.unit.engine.clone.conftest import EXPECTED

@@ -14,14 +14,14 @@ from slate_async.engine.gc.collector import PROBED_MS, Collector, Limits
 from slate_async.engine.gc.report import CollectionProgress
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint, DeleteCheckpoints
-from slate_async.storage.manifest.compactions import ClaimCompactor, DropCompaction, RegisterCompaction
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints
+from slate_async.storage.manifest.edits.compactions import ClaimCompactor, DropCompaction, RegisterCompaction
+from slate_async.storage.manifest.edits.writer import Edit
 from slate_async.storage.manifest.state import Compaction, ManifestState
 from slate_async.storage.sst.names import parse_sst_key, sst_key
 from tests.engine import CONTIGUOUS, START_MS, ManualClock, memory_store, open_db, runtime, until
-from tests.property.collection.oracle import driver_of
+from tests.property.gc.oracle import driver_of
 
 MIN_AGE = 10_000
 SKEW = 500

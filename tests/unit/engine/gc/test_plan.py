@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from metastores.protocol import VersionRef
+from slate_async.engine.gc.head_history import NEVER, Sighting
 from slate_async.engine.gc.plan import UnnamedSst, with_floor
-from slate_async.engine.gc.sightings import NEVER, Sighting
-from slate_async.storage.manifest.collection import Collect
+from slate_async.storage.manifest.edits.gc import Collect
 from slate_async.storage.manifest.state import Compaction, ManifestState
 
 HEAD = ManifestState(

@@ -9,7 +9,7 @@ import pytest
 from slate_async.engine.gc.report import CollectionReport
 from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.errors import FencedError
-from slate_async.storage.manifest.compactions import (
+from slate_async.storage.manifest.edits.compactions import (
     ClaimCompactor,
     CommitCompaction,
     FinishRange,

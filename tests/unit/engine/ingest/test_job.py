@@ -13,7 +13,7 @@ import slate_async as slate
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.manifest.ingests import CommitIngest, ShowIngests
+from slate_async.storage.manifest.edits.ingests import CommitIngest, ShowIngests
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import (
     CONTIGUOUS,
@@ -158,7 +158,7 @@ async def test_telling_is_tried_again(store: MemoryStore, monkeypatch: pytest.Mo
             return await commit(edit)
 
         monkeypatch.setattr(db._driver, "commit", failing)
-        monkeypatch.setattr("slate_async.engine.write.ingests.TELL_AGAIN_S", 0.001)
+        monkeypatch.setattr("slate_async.engine.write.ingest_applier.TELL_AGAIN_S", 0.001)
         await job.write([table({"a": "1"})])
         await job.commit(wait=False)
         await db.confirm()

@@ -13,11 +13,11 @@ import pytest
 
 from slate_async.engine.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.engine.read import scan as scan_module
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import CHUNK_ROWS
 from slate_async.errors import FencedError, InternalError, InvalidError
-from slate_async.runtime.turns import FairTurns
+from slate_async.runtime.yield_budget import FairTurns
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, MERGE, PUT, Row

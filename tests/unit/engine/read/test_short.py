@@ -8,7 +8,7 @@ import random
 import pytest
 
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.short import (
     MOST_READ,
     MOST_SOURCES,

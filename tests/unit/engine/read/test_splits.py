@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.engine.read import KeyRange, ReadView, Table
-from slate_async.engine.read.look import Look
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.splits import split_view
 from slate_async.engine.read.sst_tables import StoredRun
 from slate_async.maintenance.inspection.rows import row_statistics

@@ -8,8 +8,8 @@ import pytest
 
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
-from slate_async.engine.read.look import Look
 from slate_async.engine.read.merge import Stream
+from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import RunStream

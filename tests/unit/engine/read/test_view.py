@@ -8,9 +8,9 @@ import gc
 import pytest
 
 from slate_async.engine.read import KeyRange, ReadView, Run, Table
-from slate_async.engine.read.together import AT_ONCE, together
 from slate_async.errors import InternalError
-from slate_async.runtime.turns import CALLS_PER_LOOK
+from slate_async.runtime.gather import AT_ONCE, together
+from slate_async.runtime.yield_budget import CALLS_PER_LOOK
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit

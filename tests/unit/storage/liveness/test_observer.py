@@ -14,7 +14,7 @@ from slate_async.objectstore.protocol import GetResult
 from slate_async.storage.format.heartbeat import Beat, Sent, encode_beat
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.liveness.observer import WriterLiveness
-from slate_async.storage.manifest.edits import ClaimWriter, WriterPin
+from slate_async.storage.manifest.edits.writer import ClaimWriter, WriterPin
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import ManualClock, memory_store
 

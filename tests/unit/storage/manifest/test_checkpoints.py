@@ -9,13 +9,13 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import InvalidError
-from slate_async.storage.manifest.checkpoints import (
+from slate_async.storage.manifest.edits.checkpoints import (
     CreateCheckpoint,
     DeleteCheckpoints,
     RefreshCheckpoint,
     find_checkpoint,
 )
-from slate_async.storage.manifest.edits import Edit
+from slate_async.storage.manifest.edits.writer import Edit
 from slate_async.storage.manifest.state import ManifestState, check_successor, settle
 from tests.unit.storage.manifest.test_codec import sst
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.storage.manifest.compactions import (
+from slate_async.storage.manifest.edits.compactions import (
     ClaimCompactor,
     CommitCompaction,
     DropCompaction,
@@ -20,7 +20,7 @@ from slate_async.storage.manifest.compactions import (
     RegisterCompaction,
     ReleaseCompactor,
 )
-from slate_async.storage.manifest.edits import AddL0, ClaimWriter, Edit
+from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit
 from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import (
     Compaction,

@@ -21,7 +21,7 @@ from slate_async.runtime.system import SystemClock, system_runtime
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest import driver as driver_module
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits import AddL0, ClaimWriter
+from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter
 from slate_async.storage.manifest.state import ManifestState
 from tests.unit.storage.manifest.test_codec import sst
 

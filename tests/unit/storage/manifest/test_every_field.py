@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from metastores.protocol import VersionRef
-from slate_async.storage.manifest.lifecycle import CopyContents, MakeAgain, RemoveContents
-from slate_async.storage.manifest.mirroring import ShowMirrored
+from slate_async.storage.manifest.edits.lifecycle import CopyContents, MakeAgain, RemoveContents
+from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.manifest.state import (
     AppBatch,
     Checkpoint,

@@ -9,10 +9,9 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.collection import Collect
-from slate_async.storage.manifest.edits import AddL0
-from slate_async.storage.manifest.ingests import (
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
     AdmitIngests,
     Batch,
@@ -26,8 +25,9 @@ from slate_async.storage.manifest.ingests import (
     find_record,
     untold_ingests,
 )
-from slate_async.storage.manifest.lifecycle import RemoveContents
-from slate_async.storage.manifest.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.edits.lifecycle import RemoveContents
+from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
+from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import ManifestState, SstRef, check_successor, l0_units
 from slate_async.storage.sst.names import sst_key
 

@@ -1,4 +1,4 @@
-"""`slate_async.storage.manifest.lifecycle`: clones, detaching, destroying, making again."""
+"""`slate_async.storage.manifest.edits.lifecycle`: clones, detaching, destroying, making again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InvalidError
-from slate_async.storage.manifest.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits import Edit
-from slate_async.storage.manifest.lifecycle import (
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.lifecycle import (
     ClaimToDestroy,
     CopyContents,
     DetachParents,
@@ -22,6 +21,7 @@ from slate_async.storage.manifest.lifecycle import (
     RemoveContents,
     unfinished_clone,
 )
+from slate_async.storage.manifest.edits.writer import Edit
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, check_successor
 
 NOW = 1_750_000_000_000

@@ -14,7 +14,7 @@ from metastores.protocol import VersionRef
 from slate_async.engine.changes.order import check_gapless
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest import codec
-from slate_async.storage.manifest.skipped import SkipSeqs
+from slate_async.storage.manifest.edits.skipped import SkipSeqs
 from slate_async.storage.manifest.state import ManifestState, SkippedSeqs
 
 STATE = ManifestState(UUID(int=1), "contiguous", True, 5, writer_epoch=3, ref=VersionRef(1, "a"))

@@ -1,0 +1,89 @@
+"""A stretch of a change feed, read by another process than the one whose feed it is.
+
+That one holds what it has not acknowledged under a name, and says where the stretch begins (`FeedPlace`) and ends.
+Nothing is written here: the hold is neither taken over nor moved nor lengthened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from functools import partial
+
+import numpy as np
+import pyarrow.compute as pc
+
+from slate_async.engine.changes.change import record_batch
+from slate_async.engine.changes.order import batches_of, up_to
+from slate_async.engine.changes.source import ChangeSource, Reading
+from slate_async.engine.changes.subscription import FeedPlace, Hold, Made
+from slate_async.engine.read.bounds import KeyRange
+from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.errors import NotFoundError, UnavailableError
+from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.columns import Columns
+from slate_async.storage.manifest.edits.subscriptions import check_exact
+from slate_async.storage.manifest.state import FeedMark, ManifestState
+
+LOOKS = 40
+PAUSE_S = 0.25
+"""Between looks for rows that are durable, so there."""
+
+
+class BorrowedHold(Hold):
+    """The hold of a feed elsewhere: never started, so it commits nothing."""
+
+    async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:
+        """What the newest state has, which nothing holds; for what the hold does not have. Raises `InvalidError` if
+        that does not have all of it."""
+        head = await self._driver.existing(self._path)
+        check_exact(head, seq)
+        return head, FeedMark(seq, head.last_seq, head.log_start, head.log_floor)
+
+
+def borrowed(made: Made, reading: Reading, runtime: Runtime) -> BorrowedHold:
+    """The hold ``made`` as one that is another's."""
+    return BorrowedHold(
+        made.checkpoint, reading.driver, runtime, pace_ms=0, life_ms=None, stats=reading.stats, path=reading.path
+    )
+
+
+async def read_part(
+    made: Made, reading: Reading, runtime: Runtime, after: FeedPlace, until: int, max_rows: int, span: KeyRange
+) -> AsyncGenerator[RecordBatch, None]:
+    """The changes above ``after.seq`` up to ``until``, which are durable, as `ChangeFeed.batches` gives them; those of
+    keys in ``span``, outside of which ``reading`` need not read.
+
+    Raises `InvalidError` if they were acknowledged, `UnavailableError`, `CorruptionError`."""
+    assert made.checkpoint.feed is not None
+    if after.seq < made.checkpoint.feed.seq:
+        raise NotFoundError(
+            f"the hold {made.checkpoint.name!r} was acknowledged up to sequence number {made.checkpoint.feed.seq}, so"
+            f" what comes after {after.seq} is not held any more"
+        )
+    mark = FeedMark(after.seq, after.log_seq, after.log_position, after.log_floor)
+    source = ChangeSource(reading, made.state, mark, after.seq, borrowed(made, reading, runtime))
+    looks = 0
+    while source.seq < until:
+        piece = await source.read(until)
+        for rows in await runtime.offload.run(partial(_cut, piece.parts, until, max_rows, span)):
+            yield await runtime.offload.run(partial(record_batch, rows))
+        if not piece.more and source.seq < until:
+            looks += 1
+            if looks > LOOKS:
+                raise UnavailableError(f"{reading.path}: changes are there up to {source.seq}, and not up to {until}")
+            await runtime.clock.sleep(PAUSE_S)
+
+
+def _cut(parts: list[Columns], until: int, max_rows: int, span: KeyRange) -> list[Columns]:
+    wanted = (_within(up_to(part, until), span) for part in parts)
+    return batches_of([part for part in wanted if len(part)], max_rows)
+
+
+def _within(rows: Columns, span: KeyRange) -> Columns:
+    """The rows whose keys are in ``span``; they are not in the order of keys."""
+    inside = np.ones(len(rows), np.bool_)
+    if span.start is not None:
+        inside &= pc.greater_equal(rows.keys, span.start).to_numpy(zero_copy_only=False)
+    if span.end is not None:
+        inside &= pc.less(rows.keys, span.end).to_numpy(zero_copy_only=False)
+    return rows if inside.all() else rows.take(np.flatnonzero(inside))

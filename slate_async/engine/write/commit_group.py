@@ -1,0 +1,139 @@
+"""Commit groups: the rows that become durable by one log object, and the handles that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from slate_async.engine.write.completions import Wakes
+from slate_async.errors import InvalidError
+
+CROWD = 256
+"""So many waiting writes are worth a log object of their own, whatever else is in flight."""
+
+
+class CommitGroup:
+    """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
+
+    ``crowded`` is called with every `CROWD`-th waiter. A write counts as told once a waiter of its own has the failure:
+    waiters come in any number for one write, and some for none."""
+
+    __slots__ = ("_crowded", "_failure", "_loop", "_told", "_waiters", "durable", "writes")
+
+    def __init__(self, crowded: Callable[[], None] = lambda: None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._crowded = crowded
+        self.durable = False
+        self.writes = 0
+        self._told: set[int] = set()
+        self._failure: Callable[[], BaseException] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many waiters came."""
+        return len(self._waiters)
+
+    async def wait(self, write: int | None = None) -> None:
+        """Return once durable; raise the failure otherwise. ``write``: whose failure the caller hears by that, a number
+        of its own among those of the group; ``None`` if it is no write's."""
+        if self.durable:
+            return
+        if self._failure is not None:
+            self._tell(write)
+            raise self._failure()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise InvalidError("a write is waited for on the event loop that made it", outcome="unknown")
+        waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
+        self._waiters.append(waiter)
+        if not len(self._waiters) % CROWD:
+            self._crowded()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            raise  # perhaps in the very turn in which it failed: nobody has heard of that
+        except BaseException:
+            self._tell(write)
+            raise
+
+    def _tell(self, write: int | None) -> None:
+        if write is not None:
+            self._told.add(write)
+
+    def resolve(self, wakes: Wakes | None = None) -> None:
+        """The rows are durable. Those who wait hear of it now, or in their turn among ``wakes``."""
+        self.durable = True
+        waiters, self._waiters = self._waiters, []
+        if wakes is not None:
+            wakes.add(waiters)
+            return
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def fail(self, failure: Callable[[], BaseException]) -> None:
+        """The rows will not be acknowledged; ``failure`` makes an error, with its outcome, for each waiter."""
+        self._failure = failure
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(failure())
+
+    @property
+    def untold(self) -> bool:
+        """Whether a write of it failed and nobody who waited for that one was told."""
+        return self._failure is not None and len(self._told) < self.writes
+
+
+class WriteHandle:
+    """What a write returns.
+
+    seq: sequence number of the last row written; a batch of n rows has ``seq - n + 1`` to ``seq``
+    """
+
+    __slots__ = ("_create_ms", "_group", "seq")
+
+    seq: int
+    _create_ms: int
+    _group: CommitGroup
+
+    @property
+    def create_time(self) -> float:
+        """Seconds since the Unix epoch, the creation time of its rows."""
+        return self._create_ms / 1000
+
+    def durable(self) -> Coroutine[Any, Any, None]:
+        """Wait until the write is in the object store for good.
+
+        Raises `FencedError`, `UnavailableError` or `ClosedError` if it will not be, with ``outcome``. May be awaited
+        often and cancelled; the write goes on either way."""
+        return self._group.wait(self.seq)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the write is in the object store for good already."""
+        return self._group.durable
+
+    def __repr__(self) -> str:
+        return f"<WriteHandle seq={self.seq}{' durable' if self._group.durable else ''}>"
+
+
+class NoRowsHandle(WriteHandle):
+    """Of a batch without rows: durable when everything before it is. It stands for no write that could be lost."""
+
+    __slots__ = ()
+
+    def durable(self) -> Coroutine[Any, Any, None]:
+        """See `WriteHandle.durable`."""
+        return self._group.wait()
+
+
+def handle_of(seq: int, create_ms: int, group: CommitGroup, kind: type[WriteHandle] = WriteHandle) -> WriteHandle:
+    """The handle of a write. (An initializer of the class would take twice as long, a tenth of a put.)"""
+    handle = kind()
+    handle.seq = seq
+    handle._create_ms = create_ms
+    handle._group = group
+    return handle

@@ -1,0 +1,253 @@
+"""Rule 30: the writer admits pending ingests, for only it orders data.
+
+Ordering rule: writes wait -> everything written before is durable -> one manifest edit moves it out of the log and adds
+the ingests above it, under the next sequence numbers -> writes go on, above those -> whoever made the ingests is told,
+since this writer's own reads see them by then. So an ingest takes its place among
+the writes for everybody at once: no row above it is seen, nor in the log, before the edit that admits it; log objects
+made later carry that edit's manifest version, or a later one; and whoever holds an older view goes on without it.
+
+What is in memory is flushed before writes begin to wait, so that they wait for little: the last log object, a small SST
+(without a WAL none: the log's objects are SSTs, and stand in L0 as they are), and the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from slate_async.engine.read.sources import Table
+from slate_async.engine.write.l0_flusher import L0Flusher
+from slate_async.engine.write.memtables import TableSet
+from slate_async.engine.write.pins import WriterPins
+from slate_async.engine.write.sequencer import Intake
+from slate_async.errors import ConflictError, UnavailableError
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Clock
+from slate_async.storage.log.protocol import READS_IN_PARALLEL
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
+from slate_async.storage.manifest.edits.logged import LogIntoL0
+from slate_async.storage.manifest.edits.writer import AddL0
+from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.sst.reference import stored_sst_ref
+
+logger = logging.getLogger(__name__)
+SMALL_BYTES = 1 << 20
+"""So much in memory is flushed while writes wait."""
+PASSES = 3
+"""How often what is in memory is flushed first: a busy writer never has little there."""
+TELL_AGAIN_S = 1.0
+
+
+class Progress(Protocol):
+    """What of the log flusher is needed here."""
+
+    def force(self) -> None:
+        """Flush now."""
+
+    @property
+    def acknowledged_end(self) -> int:
+        """The last log position that is acknowledged."""
+
+    @property
+    def published_end(self) -> int:
+        """The last log position that every successor inherits."""
+
+    async def until_published(self, log_id: int) -> None:
+        """Wait for it."""
+
+
+@dataclass(slots=True)
+class IngestStats:
+    """Counters of one writer."""
+
+    admitted: int = 0
+    rows: int = 0
+    paused_seconds: float = 0.0
+
+
+class IngestAdmission:
+    """One task. ``log_ssts()``: without a WAL, the log's SSTs with their positions, newest first; ``room`` returns once
+    L0 may have one more source."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        tables: TableSet,
+        intake: Intake,
+        flusher: Progress,
+        l0: L0Flusher,
+        pins: WriterPins,
+        driver: ManifestDriver,
+        state: Callable[[], ManifestState],
+        adopt: Callable[[ManifestState], None],
+        log_ssts: Callable[[], Sequence[tuple[int, Table]]],
+        room: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._epoch = epoch
+        self._tables = tables
+        self._intake = intake
+        self._flusher = flusher
+        self._l0 = l0
+        self._pins = pins
+        self._driver = driver
+        self._state = state
+        self._adopt = adopt
+        self._log_ssts = log_ssts
+        self._room = room
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._opening = ExitStack()
+        self._paused = False
+        self._refs: dict[int, SstRef] = {}
+        self.stats = IngestStats()
+
+    def start(self) -> None:
+        """What waits when the writer opens comes before its first row: until then writes wait."""
+        if pending_ingests(self._state()):
+            self._opening.enter_context(self._intake.paused())
+            self._paused = True
+        self.notify()
+
+    def notify(self) -> None:
+        """A state was adopted."""
+        if pending_ingests(self._state()) or untold_ingests(self._state()):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Admit what is pending, for ever."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while pending_ingests(self._state()):
+                    await self._admit()
+                self._go_on()
+                if untold_ingests(self._state()):
+                    await self._tell()
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """What waited when the writer opened is in."""
+        self._opening.close()
+        self._paused = False
+
+    async def _tell(self) -> None:
+        """Nothing depends on it but who waits, so a store that does not answer is asked again, later."""
+        try:
+            await self._driver.commit(ShowIngests(self._epoch))
+        except UnavailableError as error:
+            logger.warning("ingests that were admitted could not be told yet: %s", error)
+            await self._clock.sleep(TELL_AGAIN_S)
+            self._wake.set()
+
+    async def _admit(self) -> None:
+        await self._room()
+        await self._lighten()
+        began = self._clock.monotonic()
+        with nullcontext() if self._paused else self._intake.paused():
+            await self._settle()
+            if self._state().wal_enabled:
+                await self._with_flush()
+            else:
+                await self._commit(self._edit(), log=True)
+        self.stats.paused_seconds += self._clock.monotonic() - began
+
+    async def _lighten(self) -> None:
+        """Leave little to do while writes wait."""
+        if not self._state().wal_enabled:
+            await self._learn_refs()
+            return
+        for _ in range(PASSES):
+            if not self._tables.frozen and self._tables.active.table.nbytes < SMALL_BYTES:
+                return
+            self._tables.freeze()
+            self._flusher.force()
+            if self._tables.frozen:
+                await self._tables.frozen[-1].stored.wait()
+
+    async def _settle(self) -> None:
+        """See everything written so far into the log for good."""
+        if self._state().wal_enabled:
+            self._tables.freeze()
+        self._flusher.force()
+        newest = self._intake.newest_group
+        if newest is not None:
+            await newest.wait()
+        await self._flusher.until_published(self._flusher.acknowledged_end)
+
+    async def _with_flush(self) -> None:
+        async with self._l0.turn:
+            slots = list(self._tables.frozen)
+            for slot in slots[:-1]:
+                await self._l0.flush(slot, self._l0.commit)
+            if slots:
+                await self._l0.flush(slots[-1], self._flushing)
+            else:
+                await self._commit(self._edit())
+
+    async def _flushing(self, flush: AddL0) -> None:
+        await self._commit(replace(self._edit(), flush=flush))
+
+    def _edit(self) -> AdmitIngests:
+        ids = tuple(one.id for one in pending_ingests(self._state()))
+        return AdmitIngests(self._epoch, ids, self._intake.last_seq + 1, self._intake.tick(), log_floor=self._epoch)
+
+    async def _commit(self, edit: AdmitIngests, *, log: bool = False) -> None:
+        """Commit and adopt. What a compactor took of the log meanwhile is adopted, and the next turn admits."""
+        async with self._pins.lock:
+            if log:
+                edit = replace(edit, log=await self._log_into_l0())
+            before = self._state().ingest_seq
+            try:
+                state = await self._driver.commit(replace(edit, pin=self._pins.for_flush()))
+            except ConflictError as conflict:
+                if edit.log is None:
+                    raise
+                logger.info("admitting ingests again: %s", conflict)
+                state = await self._driver.load() or self._state()
+            self._adopt(await self._pins.cover(state))
+        self._count(edit, before)
+
+    def _count(self, edit: AdmitIngests, before: int) -> None:
+        for record in self._state().ingest_records:
+            if record.id in edit.ids and record.seq > before:
+                self.stats.admitted += 1
+                self.stats.rows += record.rows
+                logger.info("ingest %s was admitted: %d rows as number %d", record.id, record.rows, record.seq)
+
+    # ---- without a WAL
+
+    async def _log_into_l0(self) -> LogIntoL0 | None:
+        start, end = self._state().log_start, self._flusher.published_end
+        await self._learn_refs()
+        refs = tuple(self._refs[log_id] for log_id, _ in self._log_ssts())
+        return LogIntoL0(start, end, refs) if refs else None
+
+    async def _learn_refs(self) -> None:
+        """How the manifest is to refer to each SST of the log."""
+        there = list(self._log_ssts())
+        self._refs = {log_id: self._refs[log_id] for log_id, _ in there if log_id in self._refs}
+        new = [(log_id, table) for log_id, table in there if log_id not in self._refs]
+        if new:
+            self._refs.update(await log_references(new))
+
+
+async def log_references(ssts: Sequence[tuple[int, Table]]) -> list[tuple[int, SstRef]]:
+    """How the manifest is to refer to SSTs of the log, given with their positions."""
+    return await map_bounded(_reference, ssts, READS_IN_PARALLEL)
+
+
+async def _reference(one: tuple[int, Table]) -> tuple[int, SstRef]:
+    log_id, table = one
+    source = table.source
+    meta = await source.load()
+    footer = meta.footer
+    return log_id, stored_sst_ref(source.key, footer.object_id, source.size, meta.stats, footer.writer_epoch)

@@ -1,0 +1,283 @@
+"""`Intake`: rows on their way into the active memtable. Gives sequence numbers and write times; applies a row or a
+batch in one step without an await.
+
+Most rows change nothing but memory. Their room is admitted in advance, as a *lease*: bytes that later rows may take
+before anything else has to happen (a cut, a flush to start, a wait for room, a table of its own). `row_now` applies a
+row within the lease; `row` and `batch` do whatever has to happen and take the next lease. A cut and a wait for room
+end it, so nobody waits for room that is lent and not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+
+from slate_async.engine.write.admission import Admission
+from slate_async.engine.write.batch import BatchRows
+from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
+from slate_async.engine.write.memtables import TableSet
+from slate_async.errors import InvalidError, SlateError
+from slate_async.runtime.protocol import Clock
+from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
+
+MAX_BATCH_BYTES = 2**31 - 2**24
+"""What a log object holds at most, and so a batch: its values must fit Arrow's 32-bit offsets."""
+
+STORED_ROW_BYTES = 64
+"""What a row takes beside its key and value in a log object that is decoded, rounded up."""
+
+CLOCK_SKEW_MS = 60_000
+"""How far clocks of two writers may be apart without either's rows living shorter: as ``gc_clock_skew_ms`` has it."""
+
+
+class Intake:
+    """See the module docstring.
+
+    last_seq, tick_ms: sequence number and write time of the newest row
+    batches: how many were applied
+    most_bytes: what a log object may take once it is decoded: whoever opens the database next must read it
+    skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
+    added: called when the flusher has to look; relieve: called when somebody waits for room
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: TableSet,
+        admission: Admission,
+        last_seq: int,
+        tick_ms: int,
+        most_bytes: int,
+        skip_bytes: int,
+        flush_bytes: int,
+        clock: Clock,
+        added: Callable[[], None],
+        relieve: Callable[[], None],
+    ) -> None:
+        self.last_seq = self._first_seq = last_seq
+        self.tick_ms = tick_ms
+        self.batches = 0
+        self._batch_rows = 0
+        self.newest_group: CommitGroup | None = None
+        self._tables = tables
+        self._admission = admission
+        self._most_bytes = most_bytes
+        self._skip_bytes = skip_bytes
+        self._flush_bytes = flush_bytes
+        self._now_ms = clock.now_ms
+        self._added = added
+        self._relieve = relieve
+        self._refusal: Callable[[], SlateError] | None = None
+        self._pause: asyncio.Event | None = None
+        self._nothing_leased = self._leased = Memtable()  # its limit is where the lease ends
+        self._append_next = self._leased.append_next
+        self._leased_group = tables.group
+        tables.on_cut = self._end_lease
+
+    def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
+        """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
+        now = self._now_ms()
+        if now > self.tick_ms:
+            self.tick_ms = now
+        else:
+            now = self.tick_ms
+        seq = self._append_next(key, value, kind, NO_EXPIRY if ttl_ms is None else self._life_start() + ttl_ms, now)
+        if not seq:
+            return None
+        self.last_seq = seq
+        group = self._leased_group
+        group.writes += 1
+        handle = WriteHandle()  # as `handle_of`, without a call
+        handle.seq, handle._create_ms, handle._group = seq, now, group
+        return handle
+
+    async def row(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle:
+        """Apply one row, once there is room."""
+        await self._admit(len(key) + len(value) + ROW_OVERHEAD_BYTES)
+        large = len(value) > self._skip_bytes
+        self._begin(len(key) + len(value), large)
+        now = self.tick()
+        seq = self.last_seq + 1
+        expire = NO_EXPIRY if ttl_ms is None else self._life_start() + ttl_ms
+        self._tables.active.table.append(key, value, kind, seq, expire, now)
+        self.last_seq = seq
+        return self._applied(now, large)
+
+    async def batch(self, batch: BatchRows) -> WriteHandle:
+        """Apply a batch in one step, once there is room for all of it."""
+        keys, values, kinds, ttls, nbytes = batch
+        if not keys:
+            self.batches += 1
+            return self._empty_handle()
+        if nbytes > MAX_BATCH_BYTES:
+            raise InvalidError(
+                f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {nbytes}; split it",
+                outcome="not_applied",
+            )
+        if (decoded := nbytes + len(keys) * STORED_ROW_BYTES) > self._most_bytes:
+            raise InvalidError(
+                f"a batch is one log object, and with {decoded} bytes cannot be replayed within decode_memory_bytes"
+                f" ({self._most_bytes}); split it, or raise the setting",
+                outcome="not_applied",
+            )
+        await self._admit(nbytes + len(keys) * ROW_OVERHEAD_BYTES)
+        large = nbytes > self._skip_bytes and any(len(value) > self._skip_bytes for value in values)
+        self._begin(nbytes, large, len(keys))
+        now = self.tick()
+        start = self._life_start()
+        expires = None if ttls is None else [NO_EXPIRY if ttl is None else start + ttl for ttl in ttls]
+        self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        self.last_seq += len(keys)
+        self.batches += 1
+        self._batch_rows += len(keys)
+        return self._applied(now, large)
+
+    def _begin(self, nbytes: int, large: bool, rows: int = 1) -> None:
+        """Rows of ``nbytes`` come next: into a table of their own, or into the log object before them if its format
+        holds all of it, and so does the memory of whoever reads it."""
+        if large:
+            self._tables.freeze()
+            return
+        decoded = self._uncut_decoded_bytes + nbytes + rows * STORED_ROW_BYTES
+        if nbytes + self._tables.uncut_bytes > MAX_BATCH_BYTES or decoded > self._most_bytes:
+            self._tables.cut()
+
+    @property
+    def _uncut_decoded_bytes(self) -> int:
+        """What the rows that are in no segment yet take in the log object that they become, once that is decoded."""
+        return self._tables.uncut_bytes + self._tables.uncut_rows * STORED_ROW_BYTES
+
+    def _empty_handle(self) -> WriteHandle:
+        """The handle of a batch without rows: durable when everything before it is."""
+        group = self.newest_group
+        if group is None:
+            group = CommitGroup()
+            group.resolve()
+        return handle_of(self.last_seq, self.tick(), group, NoRowsHandle)
+
+    async def _admit(self, nbytes: int) -> None:
+        """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
+        self._check()
+        self._end_lease()
+        if not self._admission.try_admit(nbytes):
+            self._relieve()
+            await self._admission.admit(nbytes)
+            self._end_lease()
+        while self._pause is not None and self._refusal is None:
+            await self._wait_out(self._pause, nbytes)
+        try:
+            self._check()
+        except SlateError:
+            self._admission.release(nbytes)
+            raise
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No row is applied meanwhile; writes that come wait. One pause at a time."""
+        self._end_lease()
+        pause = self._pause = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._pause = None
+            pause.set()
+
+    def continue_after(self, seq: int) -> None:
+        """Numbers up to ``seq`` were given to rows that did not come this way. During a pause."""
+        self._first_seq += seq - self.last_seq
+        self.last_seq = seq
+
+    def succeed(self, before: Intake) -> None:
+        """Go on with numbers and times above all that ``before`` gave, and count on from where it ended."""
+        self.last_seq = max(self.last_seq, before.last_seq)
+        self.tick_ms = max(self.tick_ms, before.tick_ms)
+        self.batches, self._batch_rows = before.batches, before._batch_rows
+        self._first_seq = self.last_seq - before.writes - before._batch_rows
+
+    def tick(self) -> int:
+        """Now in milliseconds; write times never go back."""
+        self.tick_ms = max(self.tick_ms, self._now_ms())
+        return self.tick_ms
+
+    def _life_start(self) -> int:
+        """When the life of a row begins that is written now: with its write time, unless this process's clock says that
+        an earlier writer's ran ahead. Else one jump of one clock would lengthen every life from then on."""
+        return min(self.tick_ms, self._now_ms() + CLOCK_SKEW_MS)
+
+    async def _wait_out(self, pause: asyncio.Event, nbytes: int) -> None:
+        """Wait for the end of the pause, with ``nbytes`` admitted; a write that is cancelled is out."""
+        try:
+            await pause.wait()
+        except BaseException:
+            self._admission.release(nbytes)
+            raise
+        self._end_lease()
+
+    def _applied(self, now_ms: int, large: bool) -> WriteHandle:
+        group = self.newest_group = self._tables.group
+        group.writes += 1
+        if large:
+            self._tables.freeze()
+        else:
+            self._tables.cut_if_full()
+        self._added()
+        if group is self._tables.group:
+            self._take_lease()
+        return handle_of(self.last_seq, now_ms, group)
+
+    def _take_lease(self) -> None:
+        """Lend the next rows what they may take before more than memory changes. Rows weigh more in it than in what
+        counts towards a cut, and than in a log object that is decoded, so the lease ends before."""
+        tables = self._tables
+        room = min(
+            self._admission.room,
+            self._skip_bytes,
+            tables.segment_bytes - tables.uncut_bytes - 1,
+            self._most_bytes - self._uncut_decoded_bytes,
+        )
+        unawaited = self._flush_bytes - tables.pending_bytes - 1
+        if unawaited >= 0:  # else the flusher waits for nothing but its window
+            room = min(room, unawaited)
+        if room > 0 and self._admission.try_admit(room):
+            table = self._leased = tables.active.table
+            table.limit = table.nbytes + room
+            self._append_next = table.append_next
+            self._leased_group = tables.group
+
+    @property
+    def _lease(self) -> int:
+        """Bytes admitted in advance and not taken."""
+        return max(0, self._leased.limit - self._leased.nbytes)
+
+    def _end_lease(self) -> None:
+        """Nor is the table referred to any more, which may be gone long before there is another lease."""
+        left = self._lease
+        self._leased.limit = 0
+        self._leased = self._nothing_leased
+        self._append_next = self._leased.append_next
+        if left:
+            self._admission.release(left)
+
+    @property
+    def writes(self) -> int:
+        """Rows that were applied one by one."""
+        return self.last_seq - self._first_seq - self._batch_rows
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of rows that are in memory, or let in, and not flushed."""
+        return self._admission.used - self._lease
+
+    def refuse(self, refusal: Callable[[], SlateError]) -> None:
+        """No row is applied any more; writes that wait for room are out."""
+        self._refusal = refusal
+        self._end_lease()
+        if self._pause is not None:
+            self._pause.set()
+        self._admission.fail(refusal)

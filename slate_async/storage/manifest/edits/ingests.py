@@ -1,0 +1,452 @@
+"""Edits of bulk ingests (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+
+A job is *registered*, which keeps collectors from its SSTs; *committed*: its SSTs are pending, and stay whatever
+happens; *admitted* by the writer, in one step with everything written before, under a sequence number of its own, and
+*shown* once that writer's own reads see it: not before that is its owner told; or it ends before that. Of a job that
+has ended a record stays, the mark of every edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the
+last `MAX_RECORDS` of others, whose name alone says that they are done.
+
+Rule 30: only the owner of the writer's epoch orders data. So a commit gives no number, and a pending ingest is read by
+nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+from uuid import UUID
+
+from msgspec import structs
+
+from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
+from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
+from slate_async.storage.manifest.edits.logged import LogIntoL0
+from slate_async.storage.manifest.edits.subscriptions import hold_ingest
+from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, check_usable, check_writer, pinned
+from slate_async.storage.manifest.history import sampled
+from slate_async.storage.manifest.state import (
+    AppBatch,
+    Checkpoint,
+    Ingest,
+    IngestOutcome,
+    IngestRecord,
+    ManifestState,
+    SstRef,
+)
+
+MAX_RECORDS = 256
+"""What became of so many ended jobs of either kind is remembered: some 20 KB of a full manifest version each."""
+MAX_JOBS = 256
+"""Jobs on their way at once."""
+MAX_APPS = 1_000
+"""Streams whose last batch is remembered. None is forgotten by itself: its batches could be taken twice then."""
+FEATURE = "ingest"
+
+
+class Batch(NamedTuple):
+    """Batch ``batch_id`` of stream ``app_id``. Numbers of one stream rise."""
+
+    app_id: str
+    batch_id: int
+
+
+# ---- what a state says
+
+
+def find_ingest(state: ManifestState, job_id: str) -> Ingest | None:
+    """The job, registered or pending."""
+    return next((one for one in state.ingests if one.id == job_id), None)
+
+
+def find_record(state: ManifestState, job_id: str) -> IngestRecord | None:
+    """What became of the job, if it has ended not too long ago."""
+    return next((one for one in reversed(state.ingest_records) if one.id == job_id), None)
+
+
+def pending_ingests(state: ManifestState) -> tuple[Ingest, ...]:
+    """Those that wait for a writer, the oldest first."""
+    return tuple(one for one in state.ingests if one.pending)
+
+
+def untold_ingests(state: ManifestState) -> bool:
+    """Whether some were admitted that their owners may not be told of yet."""
+    return any(not one.shown for one in state.ingest_records)
+
+
+def admitted_batch(state: ManifestState, app_id: str) -> int | None:
+    """The newest batch of the stream that is in the database."""
+    return next((one.batch_id for one in state.ingest_apps if one.app_id == app_id), None)
+
+
+def committed_batch(state: ManifestState, app_id: str) -> int | None:
+    """The newest batch of the stream that is in the database, or waits to be."""
+    waiting = [one.batch_id for one in state.ingests if one.pending and one.app_id == app_id]
+    admitted = admitted_batch(state, app_id)
+    return max([*waiting, *([] if admitted is None else [admitted])], default=None)
+
+
+def merged_records(ones: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
+    """Both, in the order in which they ended, ``ones`` where both know a job; as many of each kind as are kept."""
+    known = {one.id for one in ones}
+    merged = sorted((*(one for one in others if one.id not in known), *ones), key=lambda one: one.ended_ms)
+    batches = [one for one in merged if one.app_id is not None][-MAX_RECORDS:]
+    kept = {one.id for one in (*batches, *[one for one in merged if one.app_id is None][-MAX_RECORDS:])}
+    return tuple(one for one in merged if one.id in kept)
+
+
+# ---- the life of a job
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterIngest:
+    """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. One that is on its way is
+    lengthened once half of such a life is over, for who goes on with it may come late. A job that was withdrawn, or has
+    expired, may begin anew; one that is admitted stays so.
+
+    replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays.
+    Nothing may wait to be admitted then: it would be no part of the checkpoint, and come in before the job"""
+
+    id: str
+    now_ms: int
+    expire_ms: int
+    replaces: CreateCheckpoint | None = None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Its mark is the job, or its record. Raises `InvalidError` if there are too many, or if it is on its way and
+        replaces what was there where this one does not, or the other way round; `ConflictError` while others wait."""
+        job, ended = find_ingest(state, self.id), find_record(state, self.id)
+        if job is not None:
+            self._check_same(replacing=job.replaces is not None)
+            return self._longer(state, job)
+        if ended is not None and ended.outcome in ("admitted", "repeated"):
+            self._check_same(replacing=bool(ended.replacing))
+            return None
+        check_usable(state)
+        if len(state.ingests) >= MAX_JOBS:
+            raise InvalidError(
+                f"{len(state.ingests)} ingests are under way, as many as there may be; withdraw one that nobody goes on"
+                " with",
+                outcome="not_applied",
+            )
+        begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
+        if self.replaces is not None:
+            if waiting := pending_ingests(state):
+                raise ConflictError(f"ingest {waiting[0].id!r} waits to be admitted", outcome="not_applied")
+            state = self.replaces.apply(state) or state
+            begun = replace(begun, replaces=self.replaces.id)
+        records = tuple(one for one in state.ingest_records if one.id != self.id)
+        return replace(state, ingests=(*state.ingests, begun), ingest_records=records)
+
+    def _check_same(self, *, replacing: bool) -> None:
+        if replacing != (self.replaces is not None):
+            known, asked = ("replaces what was there", "adds") if replacing else ("adds rows", "replaces")
+            raise InvalidError(
+                f"ingest {self.id!r} {known}, and was begun so; one that {asked} needs another job id",
+                outcome="not_applied",
+            )
+
+    def _longer(self, state: ManifestState, job: Ingest) -> ManifestState | None:
+        if job.pending or job.expire_ms >= (self.now_ms + self.expire_ms) // 2:
+            return None
+        return _lengthened(state, job, self.expire_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RenewIngest:
+    """Let a registered job live until ``expire_ms``."""
+
+    id: str
+    expire_ms: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Changes nothing of one that is committed or has ended. Raises `ConflictError` if there is none."""
+        job = _on_its_way(state, self.id)
+        if job is None or job.pending or job.expire_ms >= self.expire_ms:
+            return None
+        return _lengthened(state, job, self.expire_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIngest:
+    """Let ``ssts``, in key order, wait to be admitted. Asked for again, whatever was asked first stands. Of those that
+    replace what was there, and do not know of each other, the first to be committed wins: the others end.
+
+    batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
+    base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
+    alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
+    job replaces: nothing has come in since, nor waits
+    """
+
+    database_id: UUID
+    id: str
+    base_version: int
+    ssts: tuple[SstRef, ...]
+    now_ms: int
+    batch: Batch | None = None
+    alone: tuple[int, int] | None = None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Its mark is that the job is pending, or its record. Raises `ConflictError` if the job has ended, or never
+        began; `InvalidError` for SSTs that cannot belong together."""
+        if state.database_id != self.database_id:
+            raise InvalidError("another database was made in this one's place", outcome="not_applied")
+        job = _on_its_way(state, self.id, of_base=self.base_version)
+        if job is None or job.pending:
+            return None
+        check_usable(state)
+        self._check_ssts()
+        if self.alone is not None:
+            self._check_alone(state, *self.alone)
+        if self.base_version < state.sst_floor:
+            raise ConflictError(f"what ingest {self.id!r} wrote may be deleted already", outcome="not_applied")
+        if self.batch is not None:
+            before = committed_batch(state, self.batch.app_id)
+            if before is not None and before >= self.batch.batch_id:
+                return _ended(state, job, "repeated", self.now_ms, batch=self.batch)
+            if before is None and len(state.ingest_apps) >= MAX_APPS:
+                raise InvalidError(
+                    f"the last batches of {MAX_APPS} streams are remembered, and of no more; forget one that has ended",
+                    outcome="not_applied",
+                )
+        if job.replaces is not None:
+            state = self._without_rivals(state)
+        if not self.ssts:
+            done = _ended(state, job, "admitted", self.now_ms, batch=self.batch)
+            return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
+        app_id, batch_id = (None, 0) if self.batch is None else self.batch
+        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
+        # the last in line, for its batch may follow one that was committed after this job began
+        others = tuple(one for one in state.ingests if one is not job)
+        return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
+
+    def _without_rivals(self, state: ManifestState) -> ManifestState:
+        for one in state.ingests:
+            if one.id != self.id and one.replaces is not None and not one.pending:
+                state = _ended(state, one, "withdrawn", self.now_ms)
+        return state
+
+    def _check_alone(self, state: ManifestState, epoch: int, replaced_seq: int) -> None:
+        check_writer(state, epoch)
+        if state.last_seq > replaced_seq or pending_ingests(state):
+            raise ConflictError(
+                f"ingest {self.id!r} was to replace everything, and another ingest came in meanwhile; begin anew",
+                outcome="not_applied",
+            )
+
+    def _check_ssts(self) -> None:
+        for before, after in pairwise(self.ssts):
+            if before.last_key >= after.first_key:
+                raise InvalidError(
+                    f"two tasks wrote overlapping keys: {before.location} ends at {before.last_key[:64]!r},"
+                    f" {after.location} begins at {after.first_key[:64]!r}; partition by ranges of keys (in"
+                    " Spark: repartitionByRange, arrange, or sort_mode='global')",
+                    outcome="not_applied",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawIngest:
+    """End job ``id`` before it is admitted; ``unless_pending``: before it is committed. Nothing is deleted: collectors
+    find what nothing names any more.
+
+    base_version: of the job that is meant: one of its name may have been begun anew. ``None``: whichever is there"""
+
+    id: str
+    now_ms: int
+    unless_pending: bool = False
+    base_version: int | None = None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Its mark is that the job is not on its way, or spared. Raises `ConflictError` if a later batch of its stream
+        waits."""
+        job = find_ingest(state, self.id)
+        if job is None or (job.pending and self.unless_pending) or self.base_version not in (None, job.base_version):
+            return None
+        if job.pending and job.app_id is not None:
+            last = committed_batch(state, job.app_id)
+            if last is not None and last > job.batch_id:
+                raise ConflictError(
+                    f"batch {last} of {job.app_id!r} waits behind batch {job.batch_id}; withdraw that one first",
+                    outcome="not_applied",
+                )
+        return _ended(state, job, "withdrawn", self.now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetApp:
+    """Forget the last batch of a stream that has ended."""
+
+    app_id: str
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Its mark is that nothing is remembered."""
+        kept = tuple(one for one in state.ingest_apps if one.app_id != self.app_id)
+        return None if len(kept) == len(state.ingest_apps) else replace(state, ingest_apps=kept)
+
+
+def without_expired(state: ManifestState, now_ms: int) -> ManifestState:
+    """``state`` with the jobs ended that nobody committed or renewed in time."""
+    for job in state.ingests:
+        if not job.pending and job.expire_ms <= now_ms:
+            state = _ended(state, job, "expired", now_ms)
+    return state
+
+
+def without_registered(state: ManifestState, now_ms: int) -> ManifestState:
+    """``state`` with the jobs ended that are not committed."""
+    for job in state.ingests:
+        if not job.pending:
+            state = _ended(state, job, "expired", now_ms)
+    return state
+
+
+# ---- admission
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitIngests:
+    """Rule 30: the writer lets pending ingests in, under ``first_seq`` and the numbers after it, in one step with
+    everything that was written before; nothing is written meanwhile, so the next row comes after the state's
+    ``last_seq``.
+
+    ids: the jobs, in the order of their numbers; one that was withdrawn meanwhile takes none
+    flush: the L0 flush of what is left in memory; ``log``: without a WAL. One of them, or neither if nothing is left
+    now_ms: the write time of the rows; it does not go back
+    """
+
+    epoch: int
+    ids: tuple[str, ...]
+    first_seq: int
+    now_ms: int
+    flush: AddL0 | None = None
+    log: LogIntoL0 | None = None
+    log_floor: int = 0
+    pin: WriterPin | None = None
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies iff the epoch is still the writer's and the log starts where it did. Its mark is that of the flush,
+        else that none of the jobs is pending. Raises `ConflictError` if a compactor took of the log meanwhile."""
+        check_writer(state, self.epoch)
+        admitted = {one.id: one for one in pending_ingests(state) if one.id in self.ids}
+        if self.flush is not None:
+            flushed = self.flush.apply(state)
+            if flushed is None:
+                return None
+            state = flushed
+        elif not admitted:
+            return None
+        if self.log is not None:
+            state = self.log.into(state, self.log_floor, self.now_ms)
+        if state.last_seq >= self.first_seq:
+            raise InternalError(
+                f"an ingest is to be admitted under {self.first_seq}, and {state.last_seq} was given already"
+            )
+        waiting = [admitted[job_id] for job_id in self.ids if job_id in admitted]
+        for seq, job in enumerate(waiting, self.first_seq):
+            state = _admitted(state, job, seq, self.now_ms)
+        return state if self.pin is None else pinned(state, self.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowIngests:
+    """The writer has adopted the state that admitted them: whoever asks may be told."""
+
+    epoch: int
+
+    def apply(self, state: ManifestState) -> ManifestState | None:
+        """Applies iff the epoch is still the writer's. Its mark is that nobody is left to be told."""
+        check_writer(state, self.epoch)
+        if not untold_ingests(state):
+            return None
+        records = tuple(one if one.shown else replace(one, shown=True) for one in state.ingest_records)
+        return replace(state, ingest_records=records)
+
+
+def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
+    tick = max(state.last_tick_ms, now_ms)
+    numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
+    ssts = tuple(structs.replace(one, **numbers) for one in job.ssts)
+    rows = sum(one.rows for one in ssts)
+    done = _ended(state, job, "admitted", now_ms, seq=seq, rows=rows, shown=False)
+    apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))
+    features = state.required_features
+    return replace(
+        done,
+        l0=(*ssts, *state.l0),
+        checkpoints=hold_ingest(state.checkpoints, ssts),
+        last_seq=seq,
+        ingest_seq=seq,
+        last_tick_ms=tick,
+        seq_times=sampled(state, seq, tick),
+        ingest_apps=apps,
+        required_features=features if FEATURE in features else (*features, FEATURE),
+    )
+
+
+# ---- parts
+
+
+def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None) -> Ingest | None:
+    """The job; ``None`` if it has ended with effect. Raises `ConflictError` if it has ended without, or never began; as
+    far as is known: what became of a job is forgotten in time."""
+    job, ended = find_ingest(state, job_id), find_record(state, job_id)
+    if job is not None and (of_base is None or job.base_version == of_base):
+        return job
+    if job is None and ended is not None and ended.outcome in ("admitted", "repeated"):
+        return None
+    why = "it is not registered"
+    if job is not None:
+        why = "it had ended, and was begun anew"
+    elif ended is not None and ended.outcome == "expired":
+        why = "it expired: nobody renewed it in time"
+    elif ended is not None:
+        why = f"it was {ended.outcome}, by hand or by another ingest that replaced everything first"
+    outcome: Outcome = "unknown" if ended is None else "not_applied"
+    raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome=outcome)
+
+
+def _lengthened(state: ManifestState, job: Ingest, expire_ms: int) -> ManifestState:
+    """The job lives until ``expire_ms``, and so does the checkpoint of what it replaces."""
+    longer = replace(job, expire_ms=expire_ms)
+    checkpoints = (replace(one, expire_ms=expire_ms) if one.id == job.replaces else one for one in state.checkpoints)
+    return replace(
+        state,
+        ingests=tuple(longer if one is job else one for one in state.ingests),
+        checkpoints=tuple(checkpoints),
+    )
+
+
+def _ended(
+    state: ManifestState,
+    job: Ingest,
+    outcome: IngestOutcome,
+    now_ms: int,
+    *,
+    seq: int = 0,
+    rows: int = 0,
+    batch: Batch | None = None,
+    shown: bool = True,
+) -> ManifestState:
+    app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
+    record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown, True if job.replaces else None)
+    records = [one for one in state.ingest_records if one.id != job.id]
+    alike = [one for one in records if (one.app_id is None) == (app_id is None)]
+    forgotten = alike[: len(alike) + 1 - MAX_RECORDS] if len(alike) >= MAX_RECORDS else []
+    return replace(
+        state,
+        ingests=tuple(one for one in state.ingests if one.id != job.id),
+        checkpoints=_without_base(state, job),
+        ingest_records=(*(one for one in records if one not in forgotten), record),
+    )
+
+
+def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
+    """The checkpoints without that of what ``job`` replaces."""
+    return tuple(one for one in state.checkpoints if one.id != job.replaces)
+
+
+def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
+    others = tuple(one for one in state.ingest_apps if one.app_id != batch.app_id)
+    known = admitted_batch(state, batch.app_id)
+    return (*others, AppBatch(batch.app_id, batch.batch_id if known is None else max(known, batch.batch_id)))

@@ -1,0 +1,97 @@
+"""Lateness: the time between a function's end elsewhere and the loop's going on is what counts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+import slate_async as slate
+from slate_async.runtime.loop_lag import Lateness, timed
+from slate_async.runtime.protocol import Runtime
+from slate_async.runtime.system import SystemIds
+from tests.engine import memory_store, runtime
+
+T = TypeVar("T")
+
+
+class Hand:
+    """A clock that stands still unless told."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+class Slow:
+    """Functions take a second; then the loop comes so much later."""
+
+    def __init__(self, clock: Hand, loop_s: float) -> None:
+        self._clock = clock
+        self._loop_s = loop_s
+
+    async def run(self, function: Callable[[], T]) -> T:
+        self._clock.seconds += 1
+        try:
+            return function()
+        finally:
+            self._clock.seconds += self._loop_s
+
+
+def slow(loop_s: float, lateness: Lateness) -> Runtime:
+    clock = Hand()
+    offload = Slow(clock, loop_s)
+    return timed(Runtime(clock, random.Random(1), SystemIds(), offload, offload), lateness)
+
+
+async def test_what_the_loop_was_late_is_counted_and_what_the_work_took_is_not() -> None:
+    lateness = Lateness()
+    for loop_s in (0.001, 0.003, 0.030):
+        assert await slow(loop_s, lateness).offload.run(lambda: 7) == 7
+        assert await slow(loop_s / 2, lateness).blocking.run(lambda: 8) == 8
+    assert lateness.metrics() == {
+        "loop.wakes": 6,
+        "loop.late_2ms": 3,
+        "loop.late_20ms": 1,
+        "loop.most_late_seconds": pytest.approx(0.030),
+    }
+
+
+async def test_failures_count_and_are_raised() -> None:
+    lateness = Lateness()
+    with pytest.raises(ZeroDivisionError):
+        await slow(0.003, lateness).offload.run(lambda: 1 // 0)
+    assert lateness.late == 1
+
+
+async def test_work_that_never_began_does_not_count() -> None:
+    class Never:
+        async def run(self, function: Callable[[], T]) -> T:
+            return await asyncio.Future()
+
+    lateness = Lateness()
+    whole = timed(Runtime(Hand(), random.Random(1), SystemIds(), Never(), Never()), lateness)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(whole.offload.run(lambda: None), 0)
+    assert lateness.wakes == 0
+
+
+async def test_a_database_tells() -> None:
+    batch = slate.WriteBatch()
+    for row in range(500):
+        batch.put(b"%04d" % row, bytes(1000))
+    async with slate.open(memory_store(), name="memory://test", runtime=runtime()) as db:
+        await db.write(batch)
+        await db.flush(l0=True)
+        assert db.metrics()["loop.wakes"] > 0
