@@ -60,7 +60,7 @@ async def small_writes(objects: MemoryObjects, turn: Turn) -> int:
 
 async def full_memtables(objects: MemoryObjects, turn: Turn) -> int:
     """As many log objects, of as many bytes as memory may hold; killed."""
-    batches, rows = turn.plan.choose((50, 20), (1_000, 50), (2_400, 50))
+    batches, rows = turn.plan.choose((50, 20), (1_000, 50), (2_000, 50))
     pairs = make_rows(batches * rows, turn.number, 1_000)
     db = await open_db(SlowStore(0, objects), **STALLED)
     await fill_l0(db)
@@ -75,7 +75,7 @@ async def full_memtables(objects: MemoryObjects, turn: Turn) -> int:
 
 async def large_values(objects: MemoryObjects, turn: Turn) -> int:
     """Values as large as may be written, until memory is full; killed."""
-    values, nbytes = turn.plan.choose((2, 2 << 20), (2, 64 << 20), (2, 64 << 20))
+    values, nbytes = turn.plan.choose((2, 2 << 20), (2, 63 << 20), (2, 63 << 20))
     db = await open_db(SlowStore(0, objects), **STALLED)
     await fill_l0(db)
     chance = random.Random(turn.number)
@@ -110,8 +110,8 @@ async def idle_without_wal(objects: MemoryObjects, turn: Turn) -> int:
 
 HISTORIES: dict[str, Callable[[MemoryObjects, Turn], Coroutine[Any, Any, int]]] = {
     "4,096 small writes, killed": small_writes,
-    "2,400 writes of 50 kB, killed": full_memtables,
-    "2 values of 64 MiB, killed": large_values,
+    "2,000 writes of 50 kB, killed": full_memtables,
+    "2 values of 63 MiB, killed": large_values,
     "20,000 small writes, closed": many_writes,
     "150 idle openings": idle_openings,
     "150 idle openings, no WAL": idle_without_wal,
