@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from slate_async.engine.read import Run, Table
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.format.sst import EncodedSst
@@ -53,9 +53,9 @@ class StillClock:
         await asyncio.sleep(0)
 
 
-def turns() -> FairTurns:
-    """Turns that are always due."""
-    return FairTurns(StillClock())
+def exhausted_budget() -> YieldBudget:
+    """A budget that is always exhausted."""
+    return YieldBudget(StillClock())
 
 
 class StoppedClock(StillClock):
@@ -65,9 +65,9 @@ class StoppedClock(StillClock):
         return 0.0
 
 
-def free_turns() -> FairTurns:
-    """Turns that are never due while nobody waits."""
-    return FairTurns(StoppedClock())
+def ample_budget() -> YieldBudget:
+    """A budget that is never exhausted while nobody waits."""
+    return YieldBudget(StoppedClock())
 
 
 def newest_first(versions: Iterable[Version]) -> list[Version]:

@@ -51,7 +51,7 @@ from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.verifier import Verifier
-from slate_async.runtime.concurrent import each_of, to_the_end
+from slate_async.runtime.concurrent import run_all, run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.edits.ingests import ForgetApp
@@ -127,7 +127,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
             yield Look(picture.view, picture.last_seq, self._place.runtime.clock.now_ms()), picture
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
-            await to_the_end(each_of(closers))
+            await run_to_completion(run_all(closers))
 
     async def list_ingests(self) -> list[IngestInfo]:
         """Bulk ingests on their way, the oldest first; then the last ones that have ended, the latest first."""

@@ -67,7 +67,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
-        ViewReads.__init__(self, place.runtime.clock, opened.writer.turns)
+        ViewReads.__init__(self, place.runtime.clock, opened.writer.yield_budget)
         KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
         self._place, self._opened = place, opened
         self._writer, self._intake = opened.writer, opened.writer.intake
@@ -139,8 +139,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             handle = await self._intake.row(key, value, kind, life_ms)
         if await_durable:
             await handle.durable()
-        elif not handle.seq % self._turns.every and self._turns.overdue():
-            await self._turns.give()
+        elif not handle.seq % self._yield_budget.every and self._yield_budget.exhausted():
+            await self._yield_budget.yield_now()
         return handle
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
@@ -148,8 +148,8 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         handle = await self._intake.batch(batch)
         if await_durable:
             await handle.durable()
-        elif self._turns.overdue():
-            await self._turns.give()
+        elif self._yield_budget.exhausted():
+            await self._yield_budget.yield_now()
         return handle
 
     async def flush(self, *, l0: bool = False) -> None:
@@ -231,11 +231,11 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
             if found is NEEDS_IO:
                 return await self._get_stored(key, self._now(durable), durable)
             found = live_value(found, self._clock.now_ms())
-        if not reads % self._turns.every:
+        if not reads % self._yield_budget.every:
             if not reads % READS_PER_MARK:
                 view.mark(key)
-            if self._turns.overdue():
-                await self._turns.give()
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
                 self._check()
         return found
 
@@ -266,13 +266,13 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
 
         Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
         self._reads += 1
-        return Snapshot(self._look(durable), self._clock, self._turns, self._check, self._same_look)
+        return Snapshot(self._look(durable), self._clock, self._yield_budget, self._check, self._same_look)
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
         """The database as it was at an earlier moment; see `DbReader.at`."""
         self._reads += 1
         look = look_at(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
-        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.

@@ -39,7 +39,7 @@ from slate_async.engine.write.rows import Duration
 from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_lag import Lateness, timed
 from slate_async.runtime.polling import PollScheduler, StorePolls
 from slate_async.runtime.protocol import Runtime
@@ -319,7 +319,7 @@ class Environment:
             async with open_site(name, store, factory, part.supervisor, self.runtime, settings) as site:
                 yield site
         finally:
-            await to_the_end(taken.give_back())
+            await run_to_completion(taken.give_back())
 
     async def _open_member(
         self,
@@ -360,7 +360,7 @@ class Environment:
             opened.append(member)
             self._members[id(member)] = where, member
         except BaseException:
-            await to_the_end(_give_back(supervisor, release))
+            await run_to_completion(_give_back(supervisor, release))
             raise
         finally:
             self._opening -= 1

@@ -17,7 +17,7 @@ from slate_async.engine.clone.housekeeping import SPREAD, OpenedCollector, Round
 from slate_async.engine.context import Place
 from slate_async.engine.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.ownership import check_belonging, proved_head
 
@@ -32,7 +32,7 @@ async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollecto
         await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
         register = place.register(head)
     except BaseException:
-        await to_the_end(driver.close())
+        await run_to_completion(driver.close())
         raise
     return collector_of(place, driver, register)
 

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import anyio
 
 from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
-from slate_async.runtime.concurrent import each_of
+from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
 
@@ -145,7 +145,7 @@ class Member:
     async def _shut_down(self) -> None:
         """Stop every task and give back what was shared. Runs once, in a task of its own."""
         try:
-            await each_of([*reversed(self._releases), *self._closers(), self._supervisor.close])
+            await run_all([*reversed(self._releases), *self._closers(), self._supervisor.close])
         finally:
             if self._state in ("open", "closing"):
                 self._become("closed")

@@ -23,7 +23,7 @@ from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
 
@@ -217,7 +217,7 @@ def opening_in(
         try:
             member = await begin(private)
         except BaseException:
-            await to_the_end(private.close())
+            await run_to_completion(private.close())
             raise
         member._on_closed(private.close)
         return member

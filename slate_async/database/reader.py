@@ -58,7 +58,7 @@ class DbReader(Member, ViewReads, HasFeeds):
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Member.__init__(self, place.name, supervisor, release)
-        ViewReads.__init__(self, place.runtime.clock, opened.turns)
+        ViewReads.__init__(self, place.runtime.clock, opened.yield_budget)
         self._place = place
         self._source: Source = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
@@ -118,13 +118,13 @@ class DbReader(Member, ViewReads, HasFeeds):
         """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
 
         ``durable`` is taken as `Db.snapshot` takes it and changes nothing: all that a reader shows is durable."""
-        return Snapshot(self._look(True), self._clock, self._turns, self._check, self._same_look)
+        return Snapshot(self._look(True), self._clock, self._yield_budget, self._check, self._same_look)
 
     def stored_snapshot(self) -> Snapshot:
         """As `snapshot`, with the rows that have expired, as long as they are stored: to other clocks they may be
         there."""
         look = self._look(True)._replace(now_ms=0)
-        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
@@ -136,7 +136,7 @@ class DbReader(Member, ViewReads, HasFeeds):
         self._reads += 1
         picture = self._source.picture
         look = look_at(self._look(True), picture.state, picture.samples, seq=seq, time=time)
-        return Snapshot(look, self._clock, self._turns, self._check, self._same_look)
+        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     def seq_to_time(self, seq: int) -> float:
         """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is

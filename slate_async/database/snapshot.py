@@ -20,7 +20,7 @@ from slate_async.engine.write.rows import sought_key
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
@@ -31,9 +31,9 @@ T = TypeVar("T")
 class ViewReads:
     """get, get_many, get_row and scan over whatever `_look` gives. Satisfies `slate_async.Readable`."""
 
-    def __init__(self, clock: Clock, turns: FairTurns) -> None:
+    def __init__(self, clock: Clock, yield_budget: YieldBudget) -> None:
         self._clock = clock
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._reads = 0
 
     @abstractmethod
@@ -79,16 +79,16 @@ class ViewReads:
         value = live_value(found, look.now_ms)
         if not self._reads % READS_PER_MARK:
             look.view.mark(key)
-        if self._turns.spent():
-            await self._turns.give()
+        if self._yield_budget.spent():
+            await self._yield_budget.yield_now()
             self._check()
         return value
 
     async def _get_stored(self, key: bytes, look: Look, durable: bool) -> bytes | None:
         """`_get` of a key of which memory does not tell, or not before others have had their turn."""
-        if self._turns.overdue():
+        if self._yield_budget.exhausted():
             pin = look.view.pin()
-            await self._turns.give()
+            await self._yield_budget.yield_now()
             self._check()
             found = look.view.look_up(key, look.max_seq)
             del pin
@@ -115,8 +115,8 @@ class ViewReads:
         hit = look.view.get_now(key, look.now_ms, look.max_seq)
         if hit is NEEDS_IO:
             return await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
-        if self._turns.spent():
-            await self._turns.give()
+        if self._yield_budget.spent():
+            await self._yield_budget.yield_now()
             self._check()
         return hit
 
@@ -153,7 +153,7 @@ class ViewReads:
             raise InvalidError(f"nbytes is a positive number of bytes, not {nbytes!r}")
         span = key_range(start, end, prefix)
         return await self._stored(
-            self._look(durable), durable, lambda now: split_view(now.view, span, nbytes, self._turns)
+            self._look(durable), durable, lambda now: split_view(now.view, span, nbytes, self._yield_budget)
         )
 
     async def row_statistics(
@@ -168,7 +168,9 @@ class ViewReads:
         every version that is stored. Arguments and errors as of `scan`."""
         self._reads += 1
         span = key_range(start, end, prefix)
-        return await self._stored(self._look(durable), durable, lambda now: row_statistics(now, span, self._turns))
+        return await self._stored(
+            self._look(durable), durable, lambda now: row_statistics(now, span, self._yield_budget)
+        )
 
     def scan(
         self,
@@ -188,7 +190,7 @@ class ViewReads:
         return Scan(
             self._look(durable),
             key_range(start, end, prefix),
-            self._turns,
+            self._yield_budget,
             self._check,
             self._same_look,
             reverse,
@@ -207,11 +209,11 @@ class Snapshot(ViewReads):
         self,
         look: Look,
         clock: Clock,
-        turns: FairTurns,
+        yield_budget: YieldBudget,
         check: Callable[[], None],
         same_look: Callable[[Look, MissingError], Awaitable[Look]],
     ) -> None:
-        super().__init__(clock, turns)
+        super().__init__(clock, yield_budget)
         self._fixed = look
         self._owner_check = check
         self._owner_same_look = same_look

@@ -14,7 +14,7 @@ KEPT = 8
 """So many results, times what may be begun at a time, wait for one that comes before them; each costs a task."""
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Await ``work``, however often the caller is cancelled meanwhile; such a cancellation is raised afterwards.
 
     For giving back what was taken: a cancel scope cancels each wait of a cleanup anew. ``work`` must be short."""
@@ -30,7 +30,7 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         raise interrupted
 
 
-async def each_of(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
+async def run_all(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
     """Call all of them, the last one first, whatever another raises; the last failure is raised at the end, with those
     before it as its context."""
     failure: BaseException | None = None
@@ -44,7 +44,7 @@ async def each_of(closers: Sequence[Callable[[], Awaitable[None]]]) -> None:
         raise failure
 
 
-async def together(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+async def gather_pair(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
     """Both results, awaited at once. The first failure cancels the other one and is raised as it is."""
     tasks = asyncio.create_task(one), asyncio.create_task(other)
     try:

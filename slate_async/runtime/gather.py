@@ -12,7 +12,7 @@ AT_ONCE = 64
 """No call starts more tasks than this at a time."""
 
 
-async def together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of ``calls`` in their order. A single call runs in the caller's task.
 
     The first failure is raised as it is, after the other calls were cancelled and have ended; failures of those

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from slate_async.errors import ClosedError
-from slate_async.runtime.concurrent import each_of
+from slate_async.runtime.concurrent import run_all
 
 T = TypeVar("T")
 
@@ -64,4 +64,4 @@ class Taken:
         """Give everything back. Idempotent."""
         self._over = True
         give_backs, self._give_backs = self._give_backs, []
-        await each_of(give_backs)
+        await run_all(give_backs)

@@ -1,13 +1,14 @@
-"""Fair turns: an `await` that never suspends starves every other task of the loop.
+"""`YieldBudget`: how long a task may work before it lets the loop's other tasks run.
 
-A coroutine that can finish without waiting (a read from memory, a put with room) asks its `FairTurns` on each
-call; when the calls since the last real suspension have used up the budget it gives the loop one turn.
+An `await` that never suspends starves every other task of the loop. A coroutine that can finish without waiting (a read
+from memory, a put with room) asks its `YieldBudget` on each call; when the calls since the last real suspension have
+used up the budget, it yields once.
 
-Tasks that gave their turn share one budget: the more of them wait, the sooner the one that works gives its own, so that
-all have had theirs after about one budget, or after one step each if steps are longer.
+Tasks that have yielded share one budget: the more of them wait, the sooner the one that works yields, so that all have
+run after about one budget, or after one step each if steps are longer.
 
-Invariant: a task that waits in `FairTurns.give` is overtaken by at most `MOST_LOOKS` looks of each other task, whatever
-the clock says, because the loop runs tasks in the order in which they became ready.
+Invariant: a task that waits in `YieldBudget.yield_now` is overtaken by at most `MOST_LOOKS` looks of each other task,
+whatever the clock says, because the loop runs tasks in the order in which they became ready.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ CALLS_PER_LOOK = 16
 CALLS_AMONG_OTHERS = 4
 """As long as others wait: sixteen small operations of each of 64 tasks are milliseconds for one that waits for all."""
 MOST_LOOKS = 64
-"""So often a task looks at most before it gives its turn to one that waits."""
+"""So often a task looks at most before it yields to one that waits."""
 
 
-class FairTurns:
+class YieldBudget:
     """Counts synchronous work of one loop. Not for use from several loops."""
 
     __slots__ = ("_calls", "_clock", "_looks", "_since", "_waiting", "every")
@@ -36,15 +37,15 @@ class FairTurns:
         self._looks = 0
         self._waiting = 0
         self.every = CALLS_PER_LOOK
-        """How often `spent` looks at the clock; for who counts calls by itself, and then asks `overdue`."""
+        """How often `spent` looks at the clock; for who counts calls by itself, and then asks `exhausted`."""
         self._since = clock.monotonic()
 
     def spent(self) -> bool:
-        """Whether the caller should `await give` now. Cheap; call it once per operation."""
+        """Whether the caller should `await yield_now` now. Cheap; call it once per operation."""
         self._calls += 1
-        return not self._calls % self.every and self.overdue()
+        return not self._calls % self.every and self.exhausted()
 
-    def overdue(self) -> bool:
+    def exhausted(self) -> bool:
         """As `spent`, looking at the clock on every call: for steps of many operations each."""
         waiting = self._waiting
         if waiting:
@@ -53,7 +54,7 @@ class FairTurns:
                 return True
         return (self._clock.monotonic() - self._since) * (1 + waiting) > BUDGET_SECONDS
 
-    async def give(self) -> None:
+    async def yield_now(self) -> None:
         """Let every other ready task run once, then start a new budget."""
         self._waiting += 1
         self.every = CALLS_AMONG_OTHERS

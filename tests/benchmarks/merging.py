@@ -25,7 +25,7 @@ from slate_async.engine.compaction.executor import RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.local import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.runtime.limited_offload import Lanes
+from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression
@@ -57,7 +57,7 @@ class Case:
     value: int
     compression: Compression
     sources: int
-    lanes: int
+    threads: int
 
     @property
     def manifest(self) -> Path:
@@ -142,7 +142,7 @@ async def merge_all(case: Case) -> None:
     """Merge the inputs and print the line."""
     runtime = system_runtime()
     store = LocalStore(case.folder, runtime)
-    slices = replace(runtime, offload=Lanes(runtime.offload, case.lanes))
+    slices = replace(runtime, offload=LimitedOffload(runtime.offload, case.threads))
     packed = msgspec.msgpack.decode(case.manifest.read_bytes())
     task = RangeTask(
         database_id=DATABASE,
@@ -192,13 +192,13 @@ def main() -> None:
     parser.add_argument("--value", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--compression", nargs="+", default=["none", "zstd"])
     parser.add_argument("--sources", type=int, default=4)
-    parser.add_argument("--lanes", type=int, default=1, help="worker threads that compute at a time")
+    parser.add_argument("--threads", type=int, default=1, help="worker threads that compute at a time")
     arguments = parser.parse_args()
     for megabytes in arguments.megabytes:
         for value in arguments.value:
             for compression in arguments.compression:
                 with tempfile.TemporaryDirectory() as folder:
-                    case = Case(folder, megabytes, value, compression, arguments.sources, arguments.lanes)
+                    case = Case(folder, megabytes, value, compression, arguments.sources, arguments.threads)
                     in_a_process(build_all, case)
                     in_a_process(merge_all, case)
 

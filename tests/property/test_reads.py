@@ -23,7 +23,7 @@ from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst import block_rows
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit
-from tests.read_model import StoredTables, Version, run, table, turns, visible
+from tests.read_model import StoredTables, Version, exhausted_budget, run, table, visible
 
 KEYS = st.sampled_from([b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"c", b"ca", b"\xff", b"\xff\xff", b"\xff\xff\0"])
 BOUNDS = st.none() | KEYS | st.sampled_from([b"", b"a\0\0", b"bb", b"\xff\xff\xff"])
@@ -117,7 +117,7 @@ class Engine:
     def view(self) -> ReadView:
         parts = (self.memtables, self.tables, self.runs)
         memtables, tables, runs = ([part for part, _ in some] for some in parts)
-        return ReadView(memtables, tables, runs, turns=turns(), hot=self.hot)
+        return ReadView(memtables, tables, runs, yield_budget=exhausted_budget(), hot=self.hot)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ async def check_scans(view: ReadView, seq: int, span: KeyRange, expected: list[R
 
     def scan() -> Scan:
         look = Look(view, seq, question.now_ms)
-        return Scan(look, span, turns(), lambda: None, reverse=question.reverse, limit=question.limit)
+        return Scan(look, span, exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit)
 
     assert [row async for row in scan().rows()] == expected
     assert [pair async for pair in scan()] == [(row.key, row.value) for row in expected]
@@ -231,7 +231,9 @@ async def writes_during_a_scan(
     everything = Question(None, None, None, question.reverse, question.limit, 1, question.now_ms)
     expected = [row.key for row in expected_rows(model, everything)]
     look = Look(view, seq, question.now_ms)
-    scan = Scan(look, KeyRange(None, None), turns(), lambda: None, reverse=question.reverse, limit=question.limit)
+    scan = Scan(
+        look, KeyRange(None, None), exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit
+    )
     steps, found = iter(during), []
     async for batch in scan.batches(question.max_rows):
         found += batch.column("key").to_pylist()

@@ -20,7 +20,7 @@ from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import Columns
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class ChangeFeed:
         self._begin_once = begin
         self._owner = owner
         self._on_closed = closed
-        self._turns = FairTurns(owner.clock)
+        self._yield_budget = YieldBudget(owner.clock)
         self._pull: Pull | None = None
         self._beginning: asyncio.Task[Pull] | None = None
         self._way: Literal["rows", "batches"] | None = None
@@ -221,8 +221,8 @@ class ChangeFeed:
         self._busy = True
         try:
             self._ask()
-            if self._turns.overdue():
-                await self._turns.give()
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
             return await step()
         finally:
             self._busy = False

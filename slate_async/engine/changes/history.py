@@ -24,7 +24,7 @@ from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.locate import SstOpener
@@ -127,8 +127,8 @@ class History:
     async def _alive(self, after: int) -> AsyncIterator[Columns]:
         """The rows above ``after``, and some others. SSTs that have none hide none."""
         l0, runs = SstTables(self._ssts).levels(_without_older(self.state, after))
-        turns = FairTurns(self._runtime.clock)
-        view = ReadView((), l0, runs, turns=turns)
+        yield_budget = YieldBudget(self._runtime.clock)
+        view = ReadView((), l0, runs, yield_budget=yield_budget)
         now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
         rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, hurried=True)
         try:

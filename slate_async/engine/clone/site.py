@@ -13,7 +13,7 @@ from typing import TypeAlias
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
@@ -69,7 +69,7 @@ class Site:
         try:
             yield register
         finally:
-            await to_the_end(register.close())
+            await run_to_completion(register.close())
 
 
 OpenSite: TypeAlias = Callable[[str], AbstractAsyncContextManager[Site]]
@@ -92,4 +92,4 @@ async def open_site(
     try:
         yield Site(name, store, metadata, driver, runtime, settings)
     finally:
-        await to_the_end(driver.close())
+        await run_to_completion(driver.close())

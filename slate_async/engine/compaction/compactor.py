@@ -27,7 +27,7 @@ from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoun
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.manifest.edits.compactions import (
     ClaimCompactor,
     MoveSsts,
@@ -313,8 +313,8 @@ class Compactor:
 
     async def _bounds(self, sources: Sources) -> tuple[bytes, ...]:
         try:
-            turns = FairTurns(self._runtime.clock)
-            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes, turns)
+            yield_budget = YieldBudget(self._runtime.clock)
+            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes, yield_budget)
         except ObjectNotFoundError as error:
             raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
 

@@ -19,8 +19,8 @@ from slate_async.engine.compaction.progress import CompactionEvent, CompactorSta
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.write.open import Opened, follow_database
-from slate_async.runtime.concurrent import to_the_end
-from slate_async.runtime.limited_offload import Lanes
+from slate_async.runtime.concurrent import run_to_completion
+from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.format.compression import Compression
@@ -32,7 +32,7 @@ from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
-LANES_BESIDE_A_WRITER = 1
+THREADS_BESIDE_A_WRITER = 1
 """Worker threads that compute for compactions at a time: each more makes the writer's loop wait longer for its turn."""
 
 
@@ -103,7 +103,7 @@ async def open_compaction(
         )
         await compactor.claim()
     except BaseException:
-        await to_the_end(close_metadata(driver, register))
+        await run_to_completion(close_metadata(driver, register))
         raise
     return OpenedCompactor(compactor, driver, register, settings, stats, listeners)
 
@@ -139,7 +139,9 @@ def resident_beside(
         return driver.head
 
     compactor = Compactor(
-        _bench(place, settings, writer.state, driver, opened.register, stats, listeners, lanes=LANES_BESIDE_A_WRITER),
+        _bench(
+            place, settings, writer.state, driver, opened.register, stats, listeners, threads=THREADS_BESIDE_A_WRITER
+        ),
         name=place.name,
         token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
         of=(writer.state.database_id, writer.state.store_id),
@@ -171,11 +173,11 @@ def _bench(
     stats: CompactorStats,
     listeners: Listeners,
     *,
-    lanes: int | None = None,
+    threads: int | None = None,
     executor: Executor | None = None,
 ) -> Bench:
-    lanes = settings.compaction_parallelism if lanes is None else lanes
-    place = replace(place, runtime=replace(place.runtime, offload=Lanes(place.runtime.offload, lanes)))
+    threads = settings.compaction_parallelism if threads is None else threads
+    place = replace(place, runtime=replace(place.runtime, offload=LimitedOffload(place.runtime.offload, threads)))
     ssts = place.ssts(state.database_id)
     log: LogSource | None = None
     if not state.wal_enabled:

@@ -23,9 +23,9 @@ from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Po
 from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.open import follow_database
 from slate_async.errors import InvalidError, UnavailableError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import read_register
 from slate_async.storage.log.protocol import LogReader
@@ -47,7 +47,7 @@ class OpenedReader:
     driver: ManifestDriver
     settings: Settings
     register: Register | None
-    turns: FairTurns
+    yield_budget: YieldBudget
 
 
 async def open_reading(
@@ -59,27 +59,27 @@ async def open_reading(
     try:
         head = await proved_head(place.ground, driver)
         settings = follow_database(place.settings, head)
-        turns = FairTurns(place.runtime.clock)
+        yield_budget = YieldBudget(place.runtime.clock)
         await check_belonging(place.store, head, driver.load)
         source: Follower | Fixed
         if checkpoint is not None:
             found = find_checkpoint(head, checkpoint, place.runtime.clock.now_ms())
-            source = await _fixed(place, settings, driver, found, turns)
+            source = await _fixed(place, settings, driver, found, yield_budget)
         else:
             check_usable(head)
             register = place.register(head)
-            source = await _follower(place, settings, driver, register, head, turns, pin=pin)
+            source = await _follower(place, settings, driver, register, head, yield_budget, pin=pin)
     except BaseException:
-        await to_the_end(close_metadata(driver, register))
+        await run_to_completion(close_metadata(driver, register))
         raise
-    return OpenedReader(source, driver, settings, register, turns)
+    return OpenedReader(source, driver, settings, register, yield_budget)
 
 
 async def _fixed(
-    place: Place, settings: Settings, driver: ManifestDriver, checkpoint: Checkpoint, turns: FairTurns
+    place: Place, settings: Settings, driver: ManifestDriver, checkpoint: Checkpoint, yield_budget: YieldBudget
 ) -> Fixed:
     kept = await load_checkpoint(place.store, driver, checkpoint)
-    picture = _picture(place, settings, kept.state, turns)
+    picture = _picture(place, settings, kept.state, yield_budget)
     await picture.replay(kept.objects, Position(kept.next_id, picture.position.floor))
     return Fixed(picture, driver, checkpoint)
 
@@ -90,7 +90,7 @@ async def _follower(
     driver: ManifestDriver,
     register: Register | None,
     head: ManifestState,
-    turns: FairTurns,
+    yield_budget: YieldBudget,
     *,
     pin: bool,
 ) -> Follower:
@@ -100,14 +100,14 @@ async def _follower(
         pins = ReaderPins(driver, place.runtime, lifetime_ms=lifetime, name=place.name)
     try:
         state = head if pins is None else await _pinned(pins, head)
-        picture = _picture(place, settings, state, turns, (lambda view: None) if pins is None else pins.watch)
+        picture = _picture(place, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch)
         tail = tail_of(place, state, register)
         check_place = partial(place.ground.check_again, load_head=driver.load)
         follower = Follower(picture, tail, driver, pins, place.runtime.clock, check_place)
         await follower.catch_up()
     except BaseException:
         if pins is not None:
-            await to_the_end(_let_go(pins))
+            await run_to_completion(_let_go(pins))
         raise
     return follower
 
@@ -134,7 +134,7 @@ def _picture(
     place: Place,
     settings: Settings,
     state: ManifestState,
-    turns: FairTurns,
+    yield_budget: YieldBudget,
     looked_at: Callable[[ReadView], None] = lambda view: None,
 ) -> Picture:
     return Picture(
@@ -142,7 +142,7 @@ def _picture(
         table_bytes=settings.max_memtable_bytes,
         offload=place.runtime.offload,
         ssts=place.ssts(state.database_id),
-        turns=turns,
+        yield_budget=yield_budget,
         looked_at=looked_at,
     )
 

@@ -23,7 +23,7 @@ from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.replay import check_kind, decode_rows, new_rows
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject
 from slate_async.storage.manifest.state import ManifestState, SeqTime
@@ -78,7 +78,7 @@ class Picture:
         table_bytes: int,
         offload: Offload,
         ssts: SstOpener,
-        turns: FairTurns,
+        yield_budget: YieldBudget,
         looked_at: Callable[[ReadView], None] = lambda view: None,
     ) -> None:
         self.state = state
@@ -88,7 +88,7 @@ class Picture:
         self._table_bytes = table_bytes
         self._offload = offload
         self._opener = ssts
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._looked_at = looked_at
         self._frozen: list[_Replayed] = []  # oldest first
         self._active = _Replayed(Memtable(), state.log_start - 1)
@@ -206,6 +206,6 @@ class Picture:
     def _look(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.state)
         log = [one.table for one in self._log_ssts]
-        view = ReadView(self.memtables, [*log, *l0], runs, turns=self._turns, hot=self._hot)
+        view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)
         self._looked_at(view)
         return view

@@ -28,7 +28,7 @@ from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stan
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from slate_async.runtime.protocol import Runtime
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.protocol import CheckPlace, nothing_to_prove
@@ -259,10 +259,10 @@ class Collector:
 
     async def _listed(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """The objects of a folder, with a turn for others now and then."""
-        turns = FairTurns(self._runtime.clock)
+        yield_budget = YieldBudget(self._runtime.clock)
         async for info in self._store.list(prefix):
-            if turns.spent():
-                await turns.give()
+            if yield_budget.spent():
+                await yield_budget.yield_now()
             yield info
 
     def _count(self, report: CollectionReport) -> None:

@@ -13,7 +13,7 @@ from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.open import find_or_create
 from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import LogExtent, find_extent
@@ -53,7 +53,7 @@ async def register_job(
         state = await settle_place(place.ground, driver, state, found, place.runtime.ids.uuid)
         return driver, await _registered(place, driver, state, wanted)
     except BaseException:
-        await to_the_end(driver.close())
+        await run_to_completion(driver.close())
         raise
 
 
@@ -84,7 +84,7 @@ async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState
         return await find_extent(place.store, driver.load, register, check)
     finally:
         if register is not None:
-            await to_the_end(register.close())
+            await run_to_completion(register.close())
 
 
 def poll_s(settings: Settings) -> float:

@@ -22,7 +22,7 @@ from slate_async.engine.read.merge import (
 )
 from slate_async.engine.read.reverse import WholeKeys
 from slate_async.errors import InternalError
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.arrays import number_array
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.ordering import Mask, repeated_keys
@@ -113,21 +113,21 @@ class LiveRows(AsyncIterator[Columns]):
     """
 
     def __init__(
-        self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, turns: FairTurns, reverse: bool = False
+        self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, yield_budget: YieldBudget, reverse: bool = False
     ) -> None:
         self._batches = _merged(streams, reverse)
         self._at_hand = streams[0].at_hand if len(streams) == 1 and not reverse else nothing_at_hand
         self._max_seq = max_seq
         self._now_ms = now_ms
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._reverse = reverse
         self._decided: bytes | None = None
         self._whole: Columns | None = None
 
     async def __anext__(self) -> Columns:
         while True:
-            if self._turns.overdue():
-                await self._turns.give()
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
             found = self._live(await anext(self._batches))
             if len(found):
                 return found

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from slate_async.engine.read.sources import Run, TableSource
-from slate_async.runtime.gather import together
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.gather import gather
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.filter import key_hash
 from slate_async.types import NEEDS_IO, RowHit
 
 
 async def load_tables(sources: Sequence[TableSource]) -> None:
     """Load, at once, those that are not loaded."""
-    await together([_load(source) for source in sources if not source.loaded])
+    await gather([_load(source) for source in sources if not source.loaded])
 
 
 async def _load(source: TableSource) -> None:
@@ -28,7 +28,7 @@ async def find_many(
     levels: Sequence[Run],
     keys: Sequence[bytes],
     max_seq: int,
-    turns: FairTurns,
+    yield_budget: YieldBudget,
     read: Callable[[bytes], None] = lambda key: None,
 ) -> dict[bytes, RowHit]:
     """The newest version of each of ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
@@ -37,8 +37,8 @@ async def find_many(
     pending: list[tuple[bytes, int, int]] = []
     unloaded: dict[int, TableSource] = {}
     for key in sorted(set(keys)):
-        if turns.spent():
-            await turns.give()
+        if yield_budget.spent():
+            await yield_budget.yield_now()
         pending.append((key, key_hash(key), 0))
         for run in levels:
             table = run.find(key)
@@ -48,15 +48,15 @@ async def find_many(
     while pending:
         asked: list[tuple[int, bytes, int, TableSource]] = []
         for key, hashed, level in pending:
-            if turns.spent():
-                await turns.give()
+            if yield_budget.spent():
+                await yield_budget.yield_now()
             source: TableSource | None = None
             while level < len(levels):
                 table = levels[level].find(key)
                 hit = None if table is None else table.source.probe(key, hashed, max_seq)
                 if hit is NEEDS_IO and table is not None:
-                    if turns.overdue():
-                        await turns.give()
+                    if yield_budget.exhausted():
+                        await yield_budget.yield_now()
                     hit = table.source.probe(key, hashed, max_seq, True)
                 if hit is NEEDS_IO:
                     source = None if table is None else table.source
@@ -69,7 +69,7 @@ async def find_many(
             if source is not None:
                 asked.append((level, key, hashed, source))
         asked.sort(key=lambda item: item[:2])
-        hits = await together([source.get(key, hashed, max_seq) for _, key, hashed, source in asked])
+        hits = await gather([source.get(key, hashed, max_seq) for _, key, hashed, source in asked])
         pending = []
         for (level, key, hashed, _), hit in zip(asked, hits, strict=True):
             if hit is not None:

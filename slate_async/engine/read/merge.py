@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from slate_async.runtime.gather import together
+from slate_async.runtime.gather import gather
 from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.ordering import Mask, Order, order_of
 
@@ -126,7 +126,7 @@ class MergedRows(AsyncIterator[Round]):
         for cursor in waiting:
             if cursor.stream.local:
                 await cursor.fill()
-        await together([cursor.fill() for cursor in waiting if not cursor.stream.local])
+        await gather([cursor.fill() for cursor in waiting if not cursor.stream.local])
 
     async def aclose(self) -> None:
         """Close the streams. Idempotent."""

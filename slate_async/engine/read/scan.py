@@ -21,10 +21,10 @@ from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.results import batch_of, pairs_of, rows_of, rows_with
 from slate_async.engine.read.retrying_rows import Renew, RenewedRows, no_renewal
-from slate_async.engine.read.short import FirstRows, first_rows, first_rows_in_turns
+from slate_async.engine.read.short import FirstRows, first_rows, first_rows_yielding
 from slate_async.engine.read.view import Pin
 from slate_async.errors import InvalidError
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import Columns
 from slate_async.types import Row
 
@@ -77,14 +77,14 @@ class Scan:
         "_rest",
         "_reverse",
         "_rows",
-        "_turns",
+        "_yield_budget",
     )
 
     def __init__(
         self,
         look: Look,
         span: KeyRange,
-        turns: FairTurns,
+        yield_budget: YieldBudget,
         check: Callable[[], None],
         renew: Renew = no_renewal,
         reverse: bool = False,
@@ -99,7 +99,7 @@ class Scan:
         self._look = look
         self._pin: Pin | None = look.view.pin()
         self._ahead = span
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._check = check
         self._renew = renew
         self._reverse = reverse
@@ -176,7 +176,7 @@ class Scan:
 
     def _pairs_now(self) -> Iterator[Pair] | None:
         """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
-        if not self._looks or self._busy or self._refusal is not None or self._turns.overdue():
+        if not self._looks or self._busy or self._refusal is not None or self._yield_budget.exhausted():
             return None
         found = self._first_rows()
         return None if found is None else iter(found)
@@ -200,7 +200,9 @@ class Scan:
         while count := self._wanted_rows:
             self._ask()
             try:
-                found = await first_rows_in_turns(self._look, self._ahead, count, self._reverse, whole, self._turns)
+                found = await first_rows_yielding(
+                    self._look, self._ahead, count, self._reverse, whole, self._yield_budget
+                )
             except BaseException:
                 self._give_up()
                 raise
@@ -270,7 +272,7 @@ class Scan:
         """As `_take`, if that takes no waiting and nobody else's turn comes first. Never suspends."""
         if self._rows is None or self._rest is not None or self._left is not None or self._busy:
             return None
-        if self._refusal is not None or self._exhausted or self._turns.overdue():
+        if self._refusal is not None or self._exhausted or self._yield_budget.exhausted():
             return None
         self._ask()
         try:
@@ -289,8 +291,8 @@ class Scan:
             raise InvalidError("another task is waiting for this scan's next row")
         self._busy = True
         try:
-            if self._turns.overdue():
-                await self._turns.give()
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
             if self._refusal is not None:
                 raise InvalidError(self._refusal)
             return await step()

@@ -18,8 +18,8 @@ from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.shares import LEAST_ASKED
 from slate_async.engine.read.sources import Run, TableSource
 from slate_async.engine.read.view import ReadView
-from slate_async.runtime.gather import together
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.gather import gather
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import RowHit, Stretch
@@ -67,11 +67,11 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
             return cast("FirstRows | None", done.value)
 
 
-async def first_rows_in_turns(
-    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, turns: FairTurns
+async def first_rows_yielding(
+    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, yield_budget: YieldBudget
 ) -> FirstRows | None:
     """As `first_rows` where that takes more than a look: keys of memtables are put in order, indexes are loaded, and
-    more blocks read, with turns for others. ``None`` if the rows are not on this machine, or an object is missing.
+    more blocks read, within the budget. ``None`` if the rows are not on this machine, or an object is missing.
 
     Raises `CorruptionError`, `UnavailableError`."""
     view, max_seq, _ = look
@@ -79,13 +79,13 @@ async def first_rows_in_turns(
         return None
     for table, limit in view.memory(max_seq):
         for _ in table.order_steps(limit):
-            if turns.overdue():
-                await turns.give()
+            if yield_budget.exhausted():
+                await yield_budget.yield_now()
     firsts = list(_firsts(view.levels, span, reverse))
     try:
         loads = [source.load() for source in firsts]
         # held until all was asked: a small cache may have no room for all indexes
-        held = [await load for load in loads] if all(source.loaded for source in firsts) else await together(loads)
+        held = [await load for load in loads] if all(source.loaded for source in firsts) else await gather(loads)
     except MissingError:
         return None  # streams ask again, and know what to do
     steps = _steps(look, span, count, reverse, whole, at_once=False)
@@ -95,8 +95,8 @@ async def first_rows_in_turns(
         except StopIteration as done:
             del held
             return cast("FirstRows | None", done.value)
-        if turns.overdue():
-            await turns.give()
+        if yield_budget.exhausted():
+            await yield_budget.yield_now()
 
 
 def _firsts(levels: Sequence[Run], span: KeyRange, reverse: bool) -> Iterator[TableSource]:

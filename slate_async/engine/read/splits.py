@@ -8,7 +8,7 @@ from typing import NamedTuple
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.sources import Run
 from slate_async.engine.read.view import ReadView
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.balance import Samples, SizedRun, balanced_bounds, sample, sized_run, total_bytes
 
@@ -25,7 +25,7 @@ class Split(NamedTuple):
     nbytes: int
 
 
-async def split_view(view: ReadView, span: KeyRange, nbytes: int, turns: FairTurns) -> list[Split]:
+async def split_view(view: ReadView, span: KeyRange, nbytes: int, yield_budget: YieldBudget) -> list[Split]:
     """Ranges that cover ``span`` once, in key order, each of about ``nbytes`` of SSTs, at most `MOST_SPLITS`.
 
     Rows in memory count for nothing. None for an empty span. Raises what reading an index raises."""
@@ -33,34 +33,34 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int, turns: FairTur
         return []
     pin = view.pin()
     try:
-        samples, total = await _samples(view, span, nbytes, turns)
+        samples, total = await _samples(view, span, nbytes, yield_budget)
     finally:
         del pin
-    bounds = await balanced_bounds(samples, _count(total, nbytes), turns)
+    bounds = await balanced_bounds(samples, _count(total, nbytes), yield_budget)
     each = total // (len(bounds) + 1)
     splits: list[Split] = []
     for start, end in pairwise((span.start, *bounds, span.end)):
         splits.append(Split(start, end, each))
-        if turns.overdue():
-            await turns.give()
+        if yield_budget.exhausted():
+            await yield_budget.yield_now()
     return splits
 
 
-async def _samples(view: ReadView, span: KeyRange, nbytes: int, turns: FairTurns) -> tuple[list[Samples], int]:
+async def _samples(view: ReadView, span: KeyRange, nbytes: int, yield_budget: YieldBudget) -> tuple[list[Samples], int]:
     """Where the bytes of ``span`` lie, and how many they are."""
-    runs = [await _sized(run, run.within(*span), turns) for run in view.levels]
+    runs = [await _sized(run, run.within(*span), yield_budget) for run in view.levels]
     total = total_bytes(run.ssts for run in runs)
     most = _count(total, nbytes)
     samples = [one.within(*span) for one in await sample(runs, most)] if most > 1 else []
     return samples, total_bytes(samples) or total
 
 
-async def _sized(run: Run, numbers: range, turns: FairTurns) -> SizedRun:
+async def _sized(run: Run, numbers: range, yield_budget: YieldBudget) -> SizedRun:
     async def load(place: int) -> SstMeta:
         return await run.table(numbers[place]).source.load()
 
     first = numbers.start
-    return await sized_run(len(numbers), lambda low, high: run.extents(first + low, first + high), load, turns)
+    return await sized_run(len(numbers), lambda low, high: run.extents(first + low, first + high), load, yield_budget)
 
 
 def _count(total: int, nbytes: int) -> int:

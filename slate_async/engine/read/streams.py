@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.merge import close_stream
 from slate_async.engine.read.sources import Run, Table
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.scan import BlockScan
@@ -17,26 +17,26 @@ class MemtableStream(AsyncIterator[Columns]):
     """The rows of ``table`` up to ``max_seq`` in ``span``. Orders the table's keys first if nobody has, taking turns
     with the other tasks; never waits for a store."""
 
-    def __init__(self, table: Memtable, span: KeyRange, max_seq: int, reverse: bool, turns: FairTurns) -> None:
+    def __init__(self, table: Memtable, span: KeyRange, max_seq: int, reverse: bool, yield_budget: YieldBudget) -> None:
         self._table = table
         self._span = span
         self._max_seq = max_seq
         self._reverse = reverse
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._batches: Iterator[Columns] | None = None
 
     async def __anext__(self) -> Columns:
         if self._batches is None:
             for _ in self._table.order_steps(self._max_seq):
-                if self._turns.overdue():
-                    await self._turns.give()
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
             start, end = self._span
             self._batches = self._table.scan(start, end, self._max_seq, self._reverse)
         for batch in self._batches:
             if len(batch):
                 return batch
-            if self._turns.overdue():
-                await self._turns.give()
+            if self._yield_budget.exhausted():
+                await self._yield_budget.yield_now()
         raise StopAsyncIteration
 
 

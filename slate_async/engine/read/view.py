@@ -20,7 +20,7 @@ from slate_async.engine.read.merge import MergedRows, Stream
 from slate_async.engine.read.shares import Shares
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import MemtableStream, RunStream
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
@@ -50,7 +50,7 @@ class ReadView:
         tables: Sequence[Table],
         runs: Sequence[Run],
         *,
-        turns: FairTurns,
+        yield_budget: YieldBudget,
         max_seq: int = MAX_SEQ,
         hot: HotReads | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class ReadView:
         self.tables = tuple(tables)
         self.runs = tuple(runs)
         self.max_seq = max_seq
-        self._turns = turns
+        self._yield_budget = yield_budget
         self._levels = (*(Run((table,)) for table in self.tables), *self.runs)
         self._hot = HotRanges(self._levels, None) if hot is None else hot.over(self._levels)
         self._pin: Callable[[], Pin | None] = _no_pin
@@ -153,7 +153,7 @@ class ReadView:
     def _look_in_levels(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
         """What they tell without waiting, blocks read that this machine has at hand; `NEEDS_IO`, too, if others should
         have their turn first."""
-        if self._turns.overdue():
+        if self._yield_budget.exhausted():
             return NEEDS_IO
         hashed = key_hash(key)
         for run in self._levels:
@@ -206,8 +206,8 @@ class ReadView:
         """So that each memtable can tell of all that is seen of it."""
         for table, limit in memory:
             for _ in table.index_steps(limit):
-                if self._turns.overdue():
-                    await self._turns.give()
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
 
     def _in_memory(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
         for table in self.memtables:
@@ -223,8 +223,8 @@ class ReadView:
         try:
             await load_tables(candidates)
             for source in candidates:
-                if self._turns.overdue():
-                    await self._turns.give()
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
                 hit = source.probe(key, hashed, max_seq, True)
                 if hit is NEEDS_IO:
                     hit = await source.get(key, hashed, max_seq)
@@ -243,15 +243,15 @@ class ReadView:
             memory = self.memory(seen)
             found: list[bytes | RowHit | NeedsIO | None] = []
             for start in range(0, len(keys), KEYS_PER_STEP):
-                if self._turns.overdue():
-                    await self._turns.give()
+                if self._yield_budget.exhausted():
+                    await self._yield_budget.yield_now()
                 if any(limit < table.last_seq for table, limit in memory):
                     await self._index(memory)
                 found += self._look_up_each(keys[start : start + KEYS_PER_STEP], memory, seen)
             if {RowHit, NeedsIO}.isdisjoint(map(type, found)):
                 return cast("list[bytes | None]", found)
             unknown = [key for key, value in zip(keys, found, strict=True) if value is NEEDS_IO]
-            hits = await find_many(self._levels, unknown, seen, self._turns, self._hot.read) if unknown else {}
+            hits = await find_many(self._levels, unknown, seen, self._yield_budget, self._hot.read) if unknown else {}
             rows = (hits.get(key) if row is NEEDS_IO else row for key, row in zip(keys, found, strict=True))
             return [live_value(row, now_ms) for row in rows]
         finally:
@@ -296,7 +296,7 @@ class ReadView:
         """
         seen = self.max_seq if max_seq is None else max_seq
         streams = self._streams(span, seen, reverse, hurried)
-        return LiveRows(streams, max_seq=seen, now_ms=now_ms, turns=self._turns, reverse=reverse)
+        return LiveRows(streams, max_seq=seen, now_ms=now_ms, yield_budget=self._yield_budget, reverse=reverse)
 
     def versions(self, span: KeyRange, max_seq: int) -> MergedRows:
         """Every version that SSTs hold of the keys of ``span``, tombstones too, also some above ``max_seq``; of each
@@ -312,7 +312,7 @@ class ReadView:
         if span.empty:
             return streams
         for memtable, limit in self.memory(max_seq):
-            rows = MemtableStream(memtable, span, limit, reverse, self._turns)
+            rows = MemtableStream(memtable, span, limit, reverse, self._yield_budget)
             streams.append(Stream(rows, local=True))
         stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
         for run, numbers in stored:

@@ -35,10 +35,10 @@ from slate_async.errors import (
 )
 from slate_async.objectstore.probe import PROBE_FOLDER
 from slate_async.objectstore.watched import WatchedStore
-from slate_async.runtime.concurrent import to_the_end, together
+from slate_async.runtime.concurrent import gather_pair, run_to_completion
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
 from slate_async.storage.format.compression import Compression
 from slate_async.storage.liveness.heartbeat import Heartbeat
@@ -132,12 +132,12 @@ async def _open(
         claimed = await driver.commit(_claim(checked, pin, token, if_free=if_free, instead_of=instead_of))
         heartbeat = _start_heartbeat(place, supervisor, claimed, driver.contact)  # before a replay, which may take long
         pins = WriterPins(claimed, pin.id, driver, place.runtime)
-        turns = FairTurns(place.runtime.clock)
-        opened = await take_over(place, settings, claimed, pins, driver, register, supervisor, turns)
+        yield_budget = YieldBudget(place.runtime.clock)
+        opened = await take_over(place, settings, claimed, pins, driver, register, supervisor, yield_budget)
     except BaseException:
         if heartbeat is not None:
             heartbeat.stop()
-        await to_the_end(close_metadata(driver, register))
+        await run_to_completion(close_metadata(driver, register))
         raise
     driver.deadline_ms = settings.retry_deadline_ms
     return replace(opened, heartbeat=heartbeat)
@@ -199,7 +199,7 @@ async def _checked(
         for _ in range(TAKEOVERS):
             check_usable(state)
             held = None if register is None else await read_register(place.store, register, state.log_start)
-            look, _ = await together(
+            look, _ = await gather_pair(
                 look_at_log(place.store, state, held), check_belonging(place.store, state, driver.load)
             )
             if look.missing is None:
@@ -211,7 +211,7 @@ async def _checked(
             check_looked_at(state, looked_at)
     except BaseException:
         if register is not None:
-            await to_the_end(register.close())
+            await run_to_completion(register.close())
         raise
     raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again")
 
@@ -243,7 +243,7 @@ async def take_over(
     driver: ManifestDriver,
     register: Register | None,
     supervisor: Supervisor,
-    turns: FairTurns,
+    yield_budget: YieldBudget,
 ) -> Opened:
     """What follows the claim: fence the log, replay it, and make the writer, whose tasks are a part of ``supervisor``.
 
@@ -262,11 +262,11 @@ async def take_over(
     inherited, replayed = await _take_over(place, settings, claimed, log, driver)
     inherited, replayed = await _pass_fences(claimed, inherited, replayed, driver)
     tasks = supervisor.part(lambda cause: writer.on_failure(cause))
-    writer = _writer(place, settings, inherited, replayed, pins, log, driver, tasks, turns)
+    writer = _writer(place, settings, inherited, replayed, pins, log, driver, tasks, yield_budget)
     try:
         await writer.settle()
     except BaseException:
-        await to_the_end(tasks.close())
+        await run_to_completion(tasks.close())
         raise
     logger.info(
         "%s: writer epoch %d, log position %d, %d log objects replayed",
@@ -412,7 +412,7 @@ def _writer(
     log: Log,
     driver: ManifestDriver,
     supervisor: Supervisor,
-    turns: FairTurns,
+    yield_budget: YieldBudget,
 ) -> Writer:
     encoder = Encoder(
         inherited.state.database_id,
@@ -434,5 +434,5 @@ def _writer(
         runtime=place.runtime,
         settings=settings,
         supervisor=supervisor,
-        turns=turns,
+        yield_budget=yield_budget,
     )

@@ -17,7 +17,7 @@ from slate_async.engine.write.open import Opened, take_over
 from slate_async.engine.write.pins import WriterPins
 from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
 from slate_async.objectstore.protocol import ObjectNotFoundError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.codec import NewerReleaseError
 from slate_async.storage.manifest.edits.skipped import SkipSeqs
@@ -166,12 +166,12 @@ class Reopening:
             opened.heartbeat.epoch = claimed.writer_epoch
         pins = WriterPins(claimed, pin.id, driver, runtime, before)
         again = await take_over(
-            self.place, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.turns
+            self.place, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.yield_budget
         )
         try:
             await self._skip(again, opened.writer.intake.last_seq)
         except BaseException:
-            await to_the_end(again.writer.stop())
+            await run_to_completion(again.writer.stop())
             raise
         driver.contact.found()
         return replace(again, heartbeat=opened.heartbeat)

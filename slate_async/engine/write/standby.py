@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from slate_async.engine.context import Place
 from slate_async.engine.write.open import Opened, open_writer
 from slate_async.errors import FencedError, UnavailableError
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.polling import SPREAD
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.liveness.observer import LOOKS_PER_BEAT, MISSED_BEATS, WriterLife, WriterLiveness
@@ -69,7 +69,7 @@ class _Watch:
         try:
             return await self._until_free(driver, create=create)
         finally:
-            await to_the_end(driver.close())
+            await run_to_completion(driver.close())
 
     async def _until_free(self, driver: ManifestDriver, *, create: bool) -> str | None:
         waiting = False

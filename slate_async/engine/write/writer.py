@@ -34,7 +34,7 @@ from slate_async.errors import SlateError, UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
 from slate_async.storage.format.header import log_object_id
 from slate_async.storage.log.extent import LogExtent
@@ -72,9 +72,9 @@ class Writer:
         runtime: Runtime,
         settings: Settings,
         supervisor: Supervisor,
-        turns: FairTurns,
+        yield_budget: YieldBudget,
     ) -> None:
-        self.turns = turns
+        self.yield_budget = yield_budget
         self.state, self.epoch = inherited.state, encoder.epoch
         self.pins, self._ssts = pins, ssts
         self._log, self._first_id = log, inherited.next_id
@@ -453,7 +453,7 @@ class Writer:
     def _picture(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.state)
         log = [table for _, table in self._log_ssts]
-        return ReadView(self.tables.newest_first(), [*log, *l0], runs, turns=self.turns, hot=self._hot)
+        return ReadView(self.tables.newest_first(), [*log, *l0], runs, yield_budget=self.yield_budget, hot=self._hot)
 
 
 def _flush_policy(settings: Settings) -> FlushPolicy:

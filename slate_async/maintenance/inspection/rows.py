@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.read_point import Look
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES
@@ -61,7 +61,7 @@ class RowStatistics:
         return self.tombstones / self.versions if self.versions else 0.0
 
 
-async def row_statistics(look: Look, span: KeyRange, turns: FairTurns) -> RowStatistics:
+async def row_statistics(look: Look, span: KeyRange, yield_budget: YieldBudget) -> RowStatistics:
     """Of what ``look`` shows of ``span``. Raises what reading raises."""
     counter = RowCounter(look.max_seq, look.now_ms)
     pin = look.view.pin()
@@ -69,8 +69,8 @@ async def row_statistics(look: Look, span: KeyRange, turns: FairTurns) -> RowSta
         async with aclosing(look.view.versions(span, look.max_seq)) as rounds:
             async for found in rounds:
                 counter.add(found.all())
-                if turns.overdue():
-                    await turns.give()
+                if yield_budget.exhausted():
+                    await yield_budget.yield_now()
     finally:
         del pin
     return counter.statistics()

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
-from slate_async.runtime.concurrent import together
+from slate_async.runtime.concurrent import gather_pair
 from slate_async.storage.format.header import HEADER_BYTES, decode_header, peek_header
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead, read_marker
@@ -29,7 +29,7 @@ async def head_and_marker(ground: Ground, driver: ManifestDriver) -> tuple[Manif
     Raises `ConfigError` if a part of the manifest that lies in the place is missing, and the marker as well;
     `CorruptionError`, `UnavailableError`."""
     try:
-        return await together(driver.load(), ground.look())
+        return await gather_pair(driver.load(), ground.look())
     except CorruptionError as error:
         if not ground.elsewhere or await read_marker(ground.store) is not None:
             raise

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.sst import SstMeta
 
 SAMPLES_PER_RANGE = 8
@@ -61,7 +61,7 @@ async def sized_run(
     count: int,
     extents: Callable[[int, int], tuple[list[bytes], list[int]]],
     load: Callable[[int], Awaitable[SstMeta]],
-    turns: FairTurns,
+    yield_budget: YieldBudget,
 ) -> SizedRun:
     """``count`` SSTs; ``extents`` gives first keys and sizes of those from one place up to another (exclusive)."""
     keys: list[bytes] = []
@@ -70,8 +70,8 @@ async def sized_run(
         high = min(count, low + STEP)
         first_keys, sizes[low:high] = extents(low, high)
         keys += first_keys
-        if turns.overdue():
-            await turns.give()
+        if yield_budget.exhausted():
+            await yield_budget.yield_now()
     return SizedRun(Samples(keys, sizes), load)
 
 
@@ -108,7 +108,7 @@ def _largest(sizes: Sequence[Sizes], count: int) -> list[tuple[int, int]]:
     return list(zip(numbers.tolist(), places.tolist(), strict=True))
 
 
-async def balanced_bounds(samples: Sequence[Samples], count: int, turns: FairTurns) -> list[bytes]:
+async def balanced_bounds(samples: Sequence[Samples], count: int, yield_budget: YieldBudget) -> list[bytes]:
     """Rising keys that cut what was sampled into at most ``count`` ranges of about equal bytes, none of them empty."""
     total = total_bytes(samples)
     bounds: list[bytes] = []
@@ -123,8 +123,8 @@ async def balanced_bounds(samples: Sequence[Samples], count: int, turns: FairTur
         if len(bounds) + 1 >= count:
             break
         before += nbytes
-        if not number % STEP and turns.overdue():
-            await turns.give()
+        if not number % STEP and yield_budget.exhausted():
+            await yield_budget.yield_now()
     return bounds
 
 

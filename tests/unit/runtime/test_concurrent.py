@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from slate_async.runtime.concurrent import KEPT, ahead, each_of
+from slate_async.runtime.concurrent import KEPT, ahead, run_all
 
 MANY = 10_000
 """More than calls can nest."""
@@ -21,7 +21,7 @@ async def test_each_of_many_is_called_the_last_one_first() -> None:
     async def close(number: int) -> None:
         called.append(number)
 
-    await each_of([partial(close, number) for number in range(MANY)])
+    await run_all([partial(close, number) for number in range(MANY)])
     assert called == list(range(MANY))[::-1]
 
 
@@ -34,7 +34,7 @@ async def test_a_failure_stops_no_other_and_is_raised() -> None:
             raise ValueError(number)
 
     with pytest.raises(ValueError, match="1") as caught:
-        await each_of([partial(close, number) for number in range(5)])
+        await run_all([partial(close, number) for number in range(5)])
     assert called == [4, 3, 2, 1, 0]
     assert str(caught.value.__context__) == "3"
 

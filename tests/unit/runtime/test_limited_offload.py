@@ -1,4 +1,4 @@
-"""Lanes: how many functions run at a time, in what order, and after failures."""
+"""`LimitedOffload`: how many functions run at a time, in what order, and after failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from slate_async.runtime.limited_offload import Lanes
+from slate_async.runtime.limited_offload import LimitedOffload
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ async def settle() -> None:
 
 async def test_so_many_at_a_time_in_order() -> None:
     gated, done = Gated(), list[int]()
-    lanes = Lanes(gated, 2)
-    calls = [asyncio.create_task(lanes.run(lambda number=number: done.append(number))) for number in range(5)]
+    offload = LimitedOffload(gated, 2)
+    calls = [asyncio.create_task(offload.run(lambda number=number: done.append(number))) for number in range(5)]
     while not all(call.done() for call in calls):
         await settle()
         assert len(gated.running) == min(2, 5 - len(done))
@@ -46,7 +46,7 @@ async def test_so_many_at_a_time_in_order() -> None:
     assert done == [0, 1, 2, 3, 4]
 
 
-async def test_a_failure_frees_its_lane() -> None:
+async def test_a_failure_frees_its_place() -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -54,16 +54,16 @@ async def test_a_failure_frees_its_lane() -> None:
         async def run(self, function: Callable[[], T]) -> T:
             return function()
 
-    lanes = Lanes(Inline(), 1)
+    offload = LimitedOffload(Inline(), 1)
     with pytest.raises(ValueError, match="no"):
-        await lanes.run(fail)
-    assert await lanes.run(lambda: 3) == 3
+        await offload.run(fail)
+    assert await offload.run(lambda: 3) == 3
 
 
-async def test_a_cancelled_wait_takes_no_lane() -> None:
+async def test_a_cancelled_wait_takes_no_place() -> None:
     gated = Gated()
-    lanes = Lanes(gated, 1)
-    first, second, third = (asyncio.create_task(lanes.run(lambda: None)) for _ in range(3))
+    offload = LimitedOffload(gated, 1)
+    first, second, third = (asyncio.create_task(offload.run(lambda: None)) for _ in range(3))
     await settle()
     second.cancel()
     gated.running[0].set()

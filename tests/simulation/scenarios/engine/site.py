@@ -15,7 +15,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore
-from slate_async.runtime.concurrent import to_the_end
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.manifest.creation import features_of, kept_elsewhere
@@ -115,7 +115,7 @@ class Site:
             # not made again where a clone was destroyed
             db = await environment.open(store, name=self.name, metastore=factory, settings=settings, create=False)
         except BaseException:
-            await to_the_end(environment.close())
+            await run_to_completion(environment.close())
             raise
         db._on_closed(environment.close)
         return db

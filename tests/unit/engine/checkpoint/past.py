@@ -18,7 +18,7 @@ from slate_async.engine.write.replay import Replayer, replay
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log.extent import find_extent
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -104,7 +104,7 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
         replayed.tables.newest_first(),
         [*(one for _, one in replayed.log_ssts), *(table(sst) for sst in state.l0)],
         [Run(tuple(table(sst) for sst in run.ssts)) for run in state.runs],
-        turns=FairTurns(RUNTIME.clock),
+        yield_budget=YieldBudget(RUNTIME.clock),
     )
-    scan = Scan(Look(view, MAX_SEQ, START_MS), KeyRange(None, None), FairTurns(RUNTIME.clock), check=lambda: None)
+    scan = Scan(Look(view, MAX_SEQ, START_MS), KeyRange(None, None), YieldBudget(RUNTIME.clock), check=lambda: None)
     return {key: value async for key, value in scan}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slate_async.engine.compaction.ranges import MOST_RANGES, range_count, split
 from slate_async.storage.sst.balance import Samples, balanced_bounds
 from tests.engine import memory_store
-from tests.read_model import Version, turns
+from tests.read_model import Version, exhausted_budget
 from tests.unit.engine.compaction.bench import Bench
 
 ROWS = st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.integers(0, 100)), min_size=1)
@@ -29,7 +29,7 @@ def test_how_many() -> None:
 
 @given(sources=st.lists(ROWS, min_size=1, max_size=4), count=st.integers(1, 9))
 async def test_bounds_rise_and_leave_no_range_empty(sources: list[list[tuple[bytes, int]]], count: int) -> None:
-    bounds = await balanced_bounds([columns(rows) for rows in sources], count, turns())
+    bounds = await balanced_bounds([columns(rows) for rows in sources], count, exhausted_budget())
     keys = [key for rows in sources for key, _ in rows]
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
@@ -41,7 +41,7 @@ async def test_bounds_rise_and_leave_no_range_empty(sources: list[list[tuple[byt
 @given(count=st.integers(1, 8), keys=st.integers(1, 200), runs=st.integers(1, 3))
 async def test_even_samples_make_even_ranges(count: int, keys: int, runs: int) -> None:
     samples = [columns((b"%03d" % key, 10) for key in range(first, keys, runs)) for first in range(min(runs, keys))]
-    edges = [0, *map(int, await balanced_bounds(samples, count, turns())), keys]
+    edges = [0, *map(int, await balanced_bounds(samples, count, exhausted_budget())), keys]
     sizes = [high - low for low, high in pairwise(edges)]
     assert len(sizes) == min(count, keys)
     assert max(sizes) - min(sizes) <= 1
@@ -53,7 +53,7 @@ async def test_a_few_ssts_are_cut_by_their_blocks() -> None:
         await bench.sst([Version(b"%04d" % key, b"v" * 30, 1 + key) for key in range(low, 4000, 2)]) for low in (0, 1)
     ]
     size = sum(sst.size for sst in ssts)
-    bounds = await split([ssts[:1], ssts[1:]], bench.open_sst, size // 8, turns())
+    bounds = await split([ssts[:1], ssts[1:]], bench.open_sst, size // 8, exhausted_budget())
     edges = [0, *map(int, bounds), 4000]
     assert len(edges) == 5
     assert all(abs(high - low - 1000) < 200 for low, high in pairwise(edges))
@@ -63,9 +63,9 @@ async def test_many_ssts_are_cut_without_reading_them() -> None:
     bench = Bench(memory_store())
     ssts = [await bench.sst([Version(b"%03d" % key, b"v", 1 + key)]) for key in range(40)]
     await bench.store.delete([sst.location for sst in ssts])
-    assert len(await split([ssts], bench.open_sst, sum(sst.size for sst in ssts) // 8, turns())) == 3
+    assert len(await split([ssts], bench.open_sst, sum(sst.size for sst in ssts) // 8, exhausted_budget())) == 3
 
 
 async def test_a_small_compaction_is_one_range() -> None:
     bench = Bench(memory_store())
-    assert await split([[await bench.sst([Version(b"a", b"v", 1)])]], bench.open_sst, 1 << 20, turns()) == ()
+    assert await split([[await bench.sst([Version(b"a", b"v", 1)])]], bench.open_sst, 1 << 20, exhausted_budget()) == ()

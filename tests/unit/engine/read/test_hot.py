@@ -8,7 +8,7 @@ from slate_async.engine.read import ReadView, Run, hot
 from slate_async.engine.read.hot import MOST_ROWS, READS_PER_LOOK, WORTH_LOOKUPS, HotReads
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.types import MAX_SEQ, NEEDS_IO, PUT, RowHit
-from tests.read_model import StoredTables, Version, free_turns, tombstone
+from tests.read_model import StoredTables, Version, ample_budget, tombstone
 
 OFTEN = READS_PER_LOOK * WORTH_LOOKUPS
 
@@ -28,7 +28,7 @@ class Stored:
         self.view = self.see()
 
     def see(self) -> ReadView:
-        return ReadView([], [], self.levels, turns=free_turns(), hot=self.reads)
+        return ReadView([], [], self.levels, yield_budget=ample_budget(), hot=self.reads)
 
     async def load(self) -> None:
         await self.stored.upload()
@@ -190,7 +190,7 @@ async def test_what_nobody_reads_any_more_makes_room_for_others() -> None:
     assert len(held) == 2
     stored.reads.end()
     other = HotReads(stored.stored.cache)
-    stored.view = ReadView([], [], stored.levels, turns=free_turns(), hot=other)
+    stored.view = ReadView([], [], stored.levels, yield_budget=ample_budget(), hot=other)
     stored.heat(b"0100")
     assert [bool(one.keys) for one in held] == [False, True]
 

@@ -14,7 +14,7 @@ from slate_async.errors import InternalError
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import MAX_SEQ, MERGE
-from tests.read_model import FakeTable, Version, columns, newest_first, tombstone, turns, versions, visible
+from tests.read_model import FakeTable, Version, columns, exhausted_budget, newest_first, tombstone, versions, visible
 
 KEYS = [b"", b"a", b"a\0", b"aa", b"b", b"b\xff", b"\xff", b"\xff\xff"]
 
@@ -66,7 +66,11 @@ async def test_merge(seed: int, reverse: bool, monkeypatch: pytest.MonkeyPatch) 
     assert len(owners) == len(set(owners)), "a key is spread over batches"
     for max_seq in (0, len(everything) // 2, MAX_SEQ):
         live = LiveRows(
-            streams(rng, sources, reverse), max_seq=max_seq, now_ms=rng.choice([4, 5]), turns=turns(), reverse=reverse
+            streams(rng, sources, reverse),
+            max_seq=max_seq,
+            now_ms=rng.choice([4, 5]),
+            yield_budget=exhausted_budget(),
+            reverse=reverse,
         )
         now_ms = live._now_ms
         seen = await collect(live, reverse)
@@ -93,7 +97,9 @@ async def test_rows_too_large_to_join(seed: int, reverse: bool, monkeypatch: pyt
     assert sorted(row for batch in batches for row in batch) == sorted(everything)
     assert any(len(batch) == 1 for batch in batches)
     assert joined == []
-    live = LiveRows(streams(rng, sources, reverse), max_seq=30, now_ms=5, turns=turns(), reverse=reverse)
+    live = LiveRows(
+        streams(rng, sources, reverse), max_seq=30, now_ms=5, yield_budget=exhausted_budget(), reverse=reverse
+    )
     seen = await collect(live, reverse)
     assert [row for batch in seen for row in batch] == list(visible(everything, 30, 5).values())
 

@@ -17,11 +17,11 @@ from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import CHUNK_ROWS
 from slate_async.errors import FencedError, InternalError, InvalidError
-from slate_async.runtime.yield_budget import FairTurns
+from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, MERGE, PUT, Row
-from tests.read_model import FakeTable, StillClock, StoredTables, Version, table, turns
+from tests.read_model import FakeTable, StillClock, StoredTables, Version, exhausted_budget, table
 
 ALL = KeyRange(None, None)
 
@@ -44,7 +44,7 @@ def view_of(count: int, *, tables: int = 2) -> ReadView:
         else:
             in_tables[i // 2 % tables].append(Version(key, b"t%d" % i, i + 1, expire_ms=5_000, create_ms=1_500))
     parts = [table(rows, (7, 40)) for rows in in_tables if rows]
-    return ReadView([memory], parts, [], turns=turns())
+    return ReadView([memory], parts, [], yield_budget=exhausted_budget())
 
 
 def scan_of(
@@ -56,7 +56,7 @@ def scan_of(
     check: Callable[[], None] = lambda: None,
 ) -> Scan:
     max_seq = max((memory.last_seq for memory in view.memtables), default=0) or MAX_SEQ
-    return Scan(Look(view, max_seq, 1_000), span, turns(), check, reverse=reverse, limit=limit)
+    return Scan(Look(view, max_seq, 1_000), span, exhausted_budget(), check, reverse=reverse, limit=limit)
 
 
 def key_numbers(batches: list[pa.RecordBatch]) -> list[int]:
@@ -236,7 +236,7 @@ async def test_an_owner_that_closes_during_a_wait_fails_the_scan() -> None:
 
 async def test_errors_of_a_source_end_the_scan() -> None:
     bad = Table(b"a", b"z", FakeTable([Version(b"b", b"", 1)], fails=OSError("lost")))
-    view = ReadView([], [bad], [], turns=turns())
+    view = ReadView([], [bad], [], yield_budget=exhausted_budget())
     steps = aiter(scan_of(view))
     with pytest.raises(OSError, match="lost"):
         await anext(steps)
@@ -272,7 +272,7 @@ async def test_a_scan_that_is_closed_while_keys_are_put_in_order_gives_nothing(t
     memory = Memtable()
     for i in range(1000):
         memory.append(b"%06d" % i, b"", PUT, 1 + i, NO_EXPIRY, i)
-    scan = scan_of(ReadView([memory], [], [], turns=turns()))
+    scan = scan_of(ReadView([memory], [], [], yield_budget=exhausted_budget()))
     step = asyncio.ensure_future(anext(aiter(scan)))
     for _ in range(turn):
         await asyncio.sleep(0)
@@ -286,9 +286,9 @@ async def test_a_scan_that_is_closed_while_keys_are_put_in_order_gives_nothing(t
 async def stored_scan(rows: list[Version]) -> Scan:
     """Of one SST in blocks of a few rows; others get a turn after every fifth."""
     stored = StoredTables(1 << 20)
-    view = ReadView([], [stored.table(rows)], [], turns=FairTurns(StillClock()))
+    view = ReadView([], [stored.table(rows)], [], yield_budget=YieldBudget(StillClock()))
     await stored.upload()
-    return Scan(Look(view, MAX_SEQ, 0), ALL, FairTurns(SlowClock()), lambda: None)
+    return Scan(Look(view, MAX_SEQ, 0), ALL, YieldBudget(SlowClock()), lambda: None)
 
 
 @pytest.mark.parametrize("turn", range(1, 16))
@@ -378,7 +378,7 @@ async def test_other_tasks_get_turns_during_a_scan_of_memory() -> None:
     memory = Memtable()
     count = 20_000
     memory.append_batch([b"%06d" % (i * 7919 % count) for i in range(count)], [b""] * count, bytes(count), 1, None, 0)
-    view = ReadView([memory], [], [], turns=turns())
+    view = ReadView([memory], [], [], yield_budget=exhausted_budget())
     had = 0
 
     async def other() -> None:
@@ -397,7 +397,12 @@ async def test_a_scan_stays_as_it_was_while_rows_are_written() -> None:
     memory = Memtable()
     for i in range(0, 4000, 2):
         memory.append(b"%06d" % i, b"old", PUT, i + 1, NO_EXPIRY, 0)
-    view = ReadView([memory], [table([Version(b"%06d" % i, b"old", 0) for i in range(1, 400, 2)])], [], turns=turns())
+    view = ReadView(
+        [memory],
+        [table([Version(b"%06d" % i, b"old", 0) for i in range(1, 400, 2)])],
+        [],
+        yield_budget=exhausted_budget(),
+    )
     expected = sorted([b"%06d" % i for i in range(0, 4000, 2)] + [b"%06d" % i for i in range(1, 400, 2)])
     for reverse in (False, True):
         scan = scan_of(view, reverse=reverse)
@@ -413,4 +418,4 @@ async def test_a_scan_stays_as_it_was_while_rows_are_written() -> None:
         for i in range(0, 4000, 2):
             fresh.append(b"%06d" % i, b"old", PUT, i + 1, NO_EXPIRY, 0)
         memory = fresh
-        view = ReadView([memory], view.tables, [], turns=turns())
+        view = ReadView([memory], view.tables, [], yield_budget=exhausted_budget())

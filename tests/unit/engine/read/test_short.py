@@ -15,7 +15,7 @@ from slate_async.engine.read.short import (
     REFILLS_AT_ONCE,
     FirstRows,
     first_rows,
-    first_rows_in_turns,
+    first_rows_yielding,
 )
 from slate_async.engine.read.sources import Table
 from slate_async.errors import FencedError, InvalidError
@@ -24,7 +24,7 @@ from slate_async.storage.memtable import Memtable
 from slate_async.storage.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
-from tests.read_model import FakeTable, StoredTables, Version, run, table, turns, visible
+from tests.read_model import FakeTable, StoredTables, Version, exhausted_budget, run, table, visible
 
 ALL = KeyRange(None, None)
 NOW_MS = 50
@@ -58,7 +58,7 @@ def loaded(view: ReadView) -> ReadView:
 
 
 def view_of(memtables: list[Memtable], levels: list[Run]) -> ReadView:
-    return ReadView(memtables, [], levels, turns=turns())
+    return ReadView(memtables, [], levels, yield_budget=exhausted_budget())
 
 
 def first(view: ReadView, count: int) -> FirstRows | None:
@@ -74,7 +74,7 @@ def scan_of(
     reverse: bool = False,
 ) -> Scan:
     look = Look(view, MAX_SEQ if max_seq is None else max_seq, NOW_MS)
-    return Scan(look, span, turns(), lambda: None, reverse=reverse, limit=limit)
+    return Scan(look, span, exhausted_budget(), lambda: None, reverse=reverse, limit=limit)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -86,7 +86,7 @@ async def test_scans_that_look_and_scans_that_stream_agree(seed: int, monkeypatc
             [Memtable(), memtable_of(parts[3])],
             [table(parts[2], (rng.randrange(1, 60),)), table(parts[1])],
             [run(parts[0], 3, (10, 40))],
-            turns=turns(),
+            yield_budget=exhausted_budget(),
         )
     )
     max_seq = rng.choice([MAX_SEQ, 3050, 2020])
@@ -115,7 +115,9 @@ async def test_scans_that_look_and_scans_that_stream_agree(seed: int, monkeypatc
 async def test_a_short_scan_of_cached_blocks_opens_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = StoredTables(1 << 20)
     rows = [Version(b"%04d" % i, b"v%d" % i, i + 1) for i in range(500)]
-    view = ReadView([memtable_of([Version(b"0100", b"new", 1000)])], [stored.table(rows, (9,))], [], turns=turns())
+    view = ReadView(
+        [memtable_of([Version(b"0100", b"new", 1000)])], [stored.table(rows, (9,))], [], yield_budget=exhausted_budget()
+    )
     await stored.upload()
     assert [key async for key, _ in scan_of(view, KeyRange(b"0099", b"0102"))] == [b"0099", b"0100", b"0101"]
     monkeypatch.setattr(ReadView, "live_rows", None)
@@ -130,7 +132,7 @@ async def test_a_short_scan_of_cached_blocks_opens_no_stream(monkeypatch: pytest
 async def test_indexes_that_went_are_loaded_and_no_stream_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = StoredTables(1 << 20)
     parts = [stored.table([Version(b"%03d" % i, b"", 1 + i) for i in range(at, 300, 3)], (9,)) for at in range(3)]
-    view = ReadView([], parts, [], turns=turns())
+    view = ReadView([], parts, [], yield_budget=exhausted_budget())
     await stored.upload()
     assert len([pair async for pair in scan_of(view)]) == 300
     for part in parts:
@@ -196,8 +198,8 @@ async def test_more_levels_than_one_look_may_read_are_read_in_turns(monkeypatch:
 
 async def test_a_missing_object_is_left_to_the_streams() -> None:
     bad = Table(b"a", b"z", FakeTable([Version(b"b", b"", 1)], fails=MissingError("is missing", object_name="x")))
-    look = Look(ReadView([], [bad], [], turns=turns()), MAX_SEQ, 0)
-    assert await first_rows_in_turns(look, ALL, 5, False, False, turns()) is None
+    look = Look(ReadView([], [bad], [], yield_budget=exhausted_budget()), MAX_SEQ, 0)
+    assert await first_rows_yielding(look, ALL, 5, False, False, exhausted_budget()) is None
     assert (await aiter_failure(scan_of(look.view))).object_name == "x"
 
 
@@ -208,7 +210,11 @@ async def aiter_failure(scan: Scan) -> MissingError:
 
 
 async def test_a_long_scan_goes_on_with_streams() -> None:
-    view = loaded(ReadView([], [table([Version(b"%04d" % i, b"", 1) for i in range(1000)], (50,))], [], turns=turns()))
+    view = loaded(
+        ReadView(
+            [], [table([Version(b"%04d" % i, b"", 1) for i in range(1000)], (50,))], [], yield_budget=exhausted_budget()
+        )
+    )
     scan = scan_of(view)
     assert [int(key) async for key, _ in scan] == list(range(1000))
     assert scan._rows is not None
@@ -217,7 +223,7 @@ async def test_a_long_scan_goes_on_with_streams() -> None:
 async def test_what_is_not_at_hand_is_streamed() -> None:
     part = table([Version(b"a", b"", 1)])
     assert first(view_of([], [Run((part,))]), 1) is None
-    assert [key async for key, _ in scan_of(ReadView([], [part], [], turns=turns()))] == [b"a"]
+    assert [key async for key, _ in scan_of(ReadView([], [part], [], yield_budget=exhausted_budget()))] == [b"a"]
     assert first(view_of([], [Run((part,))]), 1) is not None
     assert first(view_of([memtable_of([Version(b"a", b"", 1, MERGE)])], []), 1) is None
 
@@ -250,8 +256,8 @@ async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
     def check() -> None:
         raise FencedError("another writer took over")
 
-    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], turns=turns())
-    steps = aiter(Scan(Look(view, MAX_SEQ, 0), ALL, turns(), check))
+    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], yield_budget=exhausted_budget())
+    steps = aiter(Scan(Look(view, MAX_SEQ, 0), ALL, exhausted_budget(), check))
     with pytest.raises(FencedError):
         await anext(steps)
     with pytest.raises(InvalidError, match="interrupted"):
@@ -259,8 +265,8 @@ async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
 
 
 async def test_other_tasks_get_turns_during_many_short_scans() -> None:
-    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], turns=turns())
-    shared = turns()
+    view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], yield_budget=exhausted_budget())
+    shared = exhausted_budget()
     had = 0
 
     async def other() -> None:

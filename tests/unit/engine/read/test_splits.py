@@ -19,7 +19,7 @@ from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.balance import SAMPLES_PER_RANGE, STEP
 from slate_async.types import MAX_SEQ
 from tests.engine import KINDS, Kind, memory_store
-from tests.read_model import FakeTable, Version, turns
+from tests.read_model import FakeTable, Version, exhausted_budget
 
 ROWS = 4_000
 
@@ -86,30 +86,34 @@ async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
             raise OSError("lost")
 
     source: Any = Watched([Version(b"a", b"", 1)])
-    view = ReadView([], [Table(b"a", b"z", source)], [], turns=turns())
+    view = ReadView([], [Table(b"a", b"z", source)], [], yield_budget=exhausted_budget())
     everything = KeyRange(None, None)
     with pytest.raises(OSError, match="lost"):
-        await split_view(view, everything, 10, turns())
+        await split_view(view, everything, 10, exhausted_budget())
     with pytest.raises(OSError, match="lost"):
-        await row_statistics(Look(view, MAX_SEQ, 0), everything, turns())
+        await row_statistics(Look(view, MAX_SEQ, 0), everything, exhausted_budget())
     assert pinned == [True, True]
 
 
 def unread_view(count: int) -> ReadView:
     """A run of so many SSTs of 1,000 bytes, none of which may be opened."""
     ssts = [SstRef(f"sst/{i}", b"%d" % i, 1000, 1, 0, b"%05d" % i, b"%05d" % i, 1, 1, 1) for i in range(count)]
-    return ReadView([], [], [StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))], turns=turns())
+    return ReadView(
+        [], [], [StoredRun(ssts, {}, lambda sst: pytest.fail("a table was made"))], yield_budget=exhausted_budget()
+    )
 
 
 async def test_ssts_whose_index_is_not_read_are_not_opened() -> None:
-    splits = await split_view(unread_view(SAMPLES_PER_RANGE * 4), KeyRange(None, None), 8000, turns())
+    splits = await split_view(unread_view(SAMPLES_PER_RANGE * 4), KeyRange(None, None), 8000, exhausted_budget())
     assert [split.start for split in splits] == [None, b"00008", b"00016", b"00024"]
 
 
 async def test_many_ssts_do_not_hold_the_loop() -> None:
     """Others get a turn for every few hundred SSTs: while they are listed, and while they are cut."""
     steps = 20
-    splitting = asyncio.ensure_future(split_view(unread_view(STEP * steps), KeyRange(None, None), 1 << 20, turns()))
+    splitting = asyncio.ensure_future(
+        split_view(unread_view(STEP * steps), KeyRange(None, None), 1 << 20, exhausted_budget())
+    )
     others = 0
     while not splitting.done():
         others += 1

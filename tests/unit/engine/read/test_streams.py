@@ -16,7 +16,7 @@ from slate_async.engine.read.streams import RunStream
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import FencedError
 from slate_async.types import MAX_SEQ
-from tests.read_model import free_turns, turns
+from tests.read_model import ample_budget, exhausted_budget
 from tests.unit.storage.format.rows import R, rows_of, sst_of
 from tests.unit.storage.sst.support import CountingStore, reader_of
 
@@ -82,7 +82,7 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
     run, _ = run_of(rows)
     stored = RunStream(run, range(1), KeyRange(None, None), False, 1)
     stream = Stream(stored, at_hand=stored.at_hand)
-    live = LiveRows([stream], max_seq=max_seq, now_ms=0, turns=turns())
+    live = LiveRows([stream], max_seq=max_seq, now_ms=0, yield_budget=exhausted_budget())
     assert live.at_hand() is None
     batches = [await anext(live)]
     while (batch := live.at_hand()) is not None:
@@ -96,8 +96,8 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
 async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
     rows = rows_from(0)
     run, _ = run_of(rows)
-    free = free_turns()
-    view = ReadView([], [], [run], turns=free)
+    free = ample_budget()
+    view = ReadView([], [], [run], yield_budget=free)
     scan = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, lambda: None, limit=limit)
     batches = [batch async for batch in scan.batches(max_rows=700)]
     assert [batch.num_rows for batch in batches] == [700, 700, 600 if limit is None else 100]
@@ -107,14 +107,14 @@ async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
 
 async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> None:
     run, _ = run_of(rows_from(0))
-    free = free_turns()
+    free = ample_budget()
     fenced = False
 
     def check() -> None:
         if fenced:
             raise FencedError("another writer")
 
-    view = ReadView([], [], [run], turns=free)
+    view = ReadView([], [], [run], yield_budget=free)
     batches = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, check).batches(max_rows=100)
     await anext(batches)
     fenced = True

@@ -9,12 +9,12 @@ import pytest
 
 from slate_async.engine.read import KeyRange, ReadView, Run, Table
 from slate_async.errors import InternalError
-from slate_async.runtime.gather import AT_ONCE, together
+from slate_async.runtime.gather import AT_ONCE, gather
 from slate_async.runtime.yield_budget import CALLS_PER_LOOK
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
-from tests.read_model import FakeTable, Version, free_turns, run, table, tombstone, turns, versions
+from tests.read_model import FakeTable, Version, ample_budget, exhausted_budget, run, table, tombstone, versions
 
 
 def memtable(*rows: Version) -> Memtable:
@@ -38,7 +38,7 @@ def value(hit: object) -> bytes | None:
 def test_memory_answers_without_the_store() -> None:
     new = memtable(Version(b"a", b"2", 20), tombstone(b"b", 21), Version(b"t", b"x", 22, expire_ms=500))
     old = memtable(Version(b"a", b"1", 10), Version(b"b", b"1", 11), Version(b"c", b"1", 12), Version(b"t", b"y", 13))
-    view = ReadView([new, old], [], [], turns=turns())
+    view = ReadView([new, old], [], [], yield_budget=exhausted_budget())
     assert [value(view.get_now(key, 499)) for key in (b"a", b"b", b"c", b"d", b"t")] == [b"2", None, b"1", None, b"x"]
     assert view.get_now(b"t", 500) is None
     assert [value(view.get_now(key, 600, 20)) for key in (b"a", b"b", b"c", b"d", b"t")] == [
@@ -48,13 +48,13 @@ def test_memory_answers_without_the_store() -> None:
         None,
         b"y",
     ]
-    assert value(ReadView([new, old], [], [], turns=turns(), max_seq=12).get_now(b"a", 0)) == b"1"
+    assert value(ReadView([new, old], [], [], yield_budget=exhausted_budget(), max_seq=12).get_now(b"a", 0)) == b"1"
 
 
 async def test_tables_are_skipped_by_key_range() -> None:
     low, high = table([Version(b"a", b"1", 1), Version(b"c", b"1", 2)]), table([Version(b"x", b"1", 3)])
     view = ReadView(
-        [], [high, low], [run([Version(b"b", b"r", 0), Version(b"y", b"r", 0)], tables=2)], turns=free_turns()
+        [], [high, low], [run([Version(b"b", b"r", 0), Version(b"y", b"r", 0)], tables=2)], yield_budget=ample_budget()
     )
     assert view.get_now(b"d", 0) is None
     assert await view.get(b"0", 0) is None
@@ -68,7 +68,7 @@ async def test_the_first_source_that_knows_the_key_ends_the_search() -> None:
     newest = table([Version(b"k", b"3", 30), Version(b"z", b"", 31)])
     middle = table([tombstone(b"k", 20), tombstone(b"m", 21)])
     oldest = run([Version(b"k", b"1", 1), Version(b"m", b"1", 2), Version(b"n", b"1", 3)])
-    view = ReadView([Memtable()], [newest, middle], [oldest], turns=turns())
+    view = ReadView([Memtable()], [newest, middle], [oldest], yield_budget=exhausted_budget())
     assert value(await view.get(b"k", 0)) == b"3"
     assert fake(newest).gets == [b"k"]
     assert fake(middle).gets == fake(oldest).gets == []
@@ -82,7 +82,7 @@ async def test_the_first_source_that_knows_the_key_ends_the_search() -> None:
 
 async def test_what_is_not_loaded_is_loaded_at_once() -> None:
     tables = [table([Version(b"a", b"%d" % i, i), Version(b"z", b"", i)]) for i in (3, 2, 1)]
-    view = ReadView([], tables, [], turns=turns())
+    view = ReadView([], tables, [], yield_budget=exhausted_budget())
     turn = 0
 
     async def count_turns() -> None:
@@ -102,7 +102,7 @@ async def test_get_many() -> None:
     new = memtable(Version(b"a", b"mem", 50), tombstone(b"b", 51))
     l0 = table([Version(b"b", b"l0", 40), Version(b"c", b"l0", 41), tombstone(b"d", 42), Version(b"q", b"l0", 43)])
     base = run([Version(key, b"run", i) for i, key in enumerate((b"a", b"d", b"e", b"f", b"x"))], tables=2)
-    view = ReadView([new], [l0], [base], turns=turns())
+    view = ReadView([new], [l0], [base], yield_budget=exhausted_budget())
     keys = [b"x", b"a", b"b", b"c", b"a", b"d", b"e", b"nope", b"zz", b"f"]
     assert await view.get_many(keys, 0) == [b"run", b"mem", None, b"l0", b"mem", None, b"run", None, None, b"run"]
     assert sorted(fake(l0).gets) == [b"c", b"d", b"e", b"f", b"nope"]
@@ -114,7 +114,7 @@ async def test_get_many() -> None:
 
 async def test_others_get_turns_while_it_is_found_out_which_tables_hold_many_keys() -> None:
     stored = table([Version(b"%04d" % i, b"stored", i) for i in range(1000)])
-    view = ReadView([], [stored], [], turns=turns())
+    view = ReadView([], [stored], [], yield_budget=exhausted_budget())
     had = 0
     read = asyncio.ensure_future(view.get_many([b"%04d" % i for i in range(1000)], 0))
     while not fake(stored).loads:
@@ -127,7 +127,7 @@ async def test_others_get_turns_while_it_is_found_out_which_tables_hold_many_key
 @pytest.mark.parametrize("many", [False, True])
 async def test_others_get_turns_while_blocks_at_hand_are_read(many: bool) -> None:
     tables = [table([Version(b"b%02d" % number, b"v", 20 - number)]) for number in range(20)]
-    view = ReadView([], tables, [], turns=turns())
+    view = ReadView([], tables, [], yield_budget=exhausted_budget())
     keys = [b"b%02d" % number for number in range(20)]
     for one in tables:
         fake(one).loaded = fake(one).at_hand = True
@@ -148,7 +148,7 @@ async def test_others_get_turns_while_blocks_at_hand_are_read(many: bool) -> Non
 async def test_get_many_is_of_one_moment() -> None:
     active, frozen = Memtable(), memtable(*(Version(b"%04d" % i, b"old", i + 1) for i in range(200)))
     later = memtable(Version(b"0000", b"older", 300))
-    view = ReadView([active, later, frozen], [], [], turns=turns())
+    view = ReadView([active, later, frozen], [], [], yield_budget=exhausted_budget())
     seq = 1000
 
     async def keep_writing() -> None:
@@ -171,7 +171,7 @@ async def test_older_versions_in_a_memtable_too_large_for_a_look(many: bool, mon
     monkeypatch.setattr("slate_async.storage.memtable.memtable.INDEX_STEP_ROWS", 10)
     keys = [b"%04d" % i for i in range(300)]
     active = memtable(*(Version(key, b"old", 1000 + i) for i, key in enumerate(keys)))
-    view = ReadView([active], [], [run([Version(key, b"stored", 1) for key in keys])], turns=turns())
+    view = ReadView([active], [], [run([Version(key, b"stored", 1) for key in keys])], yield_budget=exhausted_budget())
     last = active.last_seq
 
     async def keep_writing() -> None:
@@ -196,7 +196,7 @@ async def test_older_versions_in_a_memtable_too_large_for_a_look(many: bool, mon
 
 async def test_errors_of_a_source_reach_the_reader_and_free_the_pin() -> None:
     bad = FakeTable([Version(b"a", b"", 1)], fails=OSError("lost"))
-    view = ReadView([], [Table(b"a", b"a", bad), table([Version(b"a", b"", 0)])], [], turns=turns())
+    view = ReadView([], [Table(b"a", b"a", bad), table([Version(b"a", b"", 0)])], [], yield_budget=exhausted_budget())
     for read in (view.get(b"a", 0), view.get_many([b"a"], 0)):
         with pytest.raises(OSError, match="lost"):
             await read
@@ -204,7 +204,7 @@ async def test_errors_of_a_source_reach_the_reader_and_free_the_pin() -> None:
 
 
 async def test_merge_operands_are_refused() -> None:
-    view = ReadView([memtable(Version(b"a", b"", 1, MERGE))], [], [], turns=turns())
+    view = ReadView([memtable(Version(b"a", b"", 1, MERGE))], [], [], yield_budget=exhausted_budget())
     with pytest.raises(InternalError, match="merge operand"):
         view.get_now(b"a", 0)
     with pytest.raises(InternalError, match="merge operand"):
@@ -216,7 +216,12 @@ async def test_merge_operands_are_refused() -> None:
 async def test_rows_of_later_appends_do_not_show(head_is_empty: bool, reverse: bool) -> None:
     filled = memtable(Version(b"a", b"1", 1), Version(b"c", b"1", 2))
     head = Memtable() if head_is_empty else filled
-    view = ReadView([head, filled] if head_is_empty else [head], [table([Version(b"b", b"0", 0)])], [], turns=turns())
+    view = ReadView(
+        [head, filled] if head_is_empty else [head],
+        [table([Version(b"b", b"0", 0)])],
+        [],
+        yield_budget=exhausted_budget(),
+    )
     rows = view.live_rows(KeyRange(None, None), now_ms=0, reverse=reverse)
     for seq, key in enumerate((b"0", b"a", b"b", b"d"), 10):
         head.append(key, b"late", DELETE if key == b"a" else PUT, seq, NO_EXPIRY, 0)
@@ -225,7 +230,7 @@ async def test_rows_of_later_appends_do_not_show(head_is_empty: bool, reverse: b
 
 
 def test_pins() -> None:
-    view = ReadView([], [], [], turns=turns())
+    view = ReadView([], [], [], yield_budget=exhausted_budget())
     one, two = view.pin(), view.pin()
     del one
     assert view.pinned
@@ -249,9 +254,9 @@ async def test_together() -> None:
         running -= 1
         return number
 
-    assert await together([call(i) for i in range(3 * AT_ONCE + 1)]) == list(range(3 * AT_ONCE + 1))
+    assert await gather([call(i) for i in range(3 * AT_ONCE + 1)]) == list(range(3 * AT_ONCE + 1))
     assert most == AT_ONCE
-    empty: list[int] = await together([])
+    empty: list[int] = await gather([])
     assert empty == []
 
 
@@ -269,7 +274,7 @@ async def test_together_stops_the_others_when_one_fails() -> None:
             ended.append("hang")
 
     with pytest.raises(OSError, match="one") as caught:
-        await together([hang(), fail("one"), fail("two"), *[hang() for _ in range(AT_ONCE)]])
+        await gather([hang(), fail("one"), fail("two"), *[hang() for _ in range(AT_ONCE)]])
     assert "two" in "".join(caught.value.__notes__)
     assert len(ended) == AT_ONCE - 2
 
@@ -283,7 +288,7 @@ async def test_together_is_cancelled_with_its_caller() -> None:
         finally:
             ended.append(number)
 
-    task = asyncio.create_task(together([hang(i) for i in range(3)]))
+    task = asyncio.create_task(gather([hang(i) for i in range(3)]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -293,4 +298,4 @@ async def test_together_is_cancelled_with_its_caller() -> None:
 
 
 def test_max_seq_is_the_default_limit() -> None:
-    assert ReadView([], [], [], turns=turns()).max_seq == MAX_SEQ
+    assert ReadView([], [], [], yield_budget=exhausted_budget()).max_seq == MAX_SEQ
