@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write ``docs/settings.md`` from the fields of `Settings`; with ``--check``, only say whether it is up to date."""
+"""Write ``docs/reference/settings.md`` from the fields of `Settings`; with ``--check``, only say whether it is up to date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 from slate_async.settings import Settings  # noqa: E402 - the checkout, not an installed copy
 from slate_async.settings.sources import OTHER_VARIABLES  # noqa: E402
 
-PAGE = ROOT / "docs" / "settings.md"
+PAGE = ROOT / "docs" / "reference" / "settings.md"
 HEAD = """# Settings
 
 <!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
@@ -92,7 +92,7 @@ def main() -> int:
     if sys.argv[1:] == ["--check"]:
         fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == render()
         if not fresh:
-            print("docs/settings.md is out of date: run scripts/settings_doc.py")
+            print("docs/reference/settings.md is out of date: run scripts/settings_doc.py")
         return 0 if fresh else 1
     PAGE.write_text(render(), encoding="utf-8")
     return 0

@@ -14,7 +14,7 @@ class StorageSettings(BaseSettings):
         unit="bytes",
         what="Size of a block before compression: the least a point read fetches and decodes.",
         why="A request's latency hides 32 KiB. 8 KiB make a fifth more point reads beyond the cache, a third fewer"
-        " scans of 50 rows, and three times as large indexes (docs/benchmarks.md).",
+        " scans of 50 rows, and three times as large indexes (docs/operations/benchmarks.md).",
         scaled=share(32 * KIB, "l0_sst_bytes", 1),
         default_text="32 KiB (l0_sst_bytes where that is less)",
         ge=1,
@@ -107,7 +107,7 @@ class StorageSettings(BaseSettings):
         2,
         unit="key ranges",
         what="Key ranges compacted at once, and compactions under way at once.",
-        why="One reads and writes while the other computes; each holds its own memory (docs/compaction.md).",
+        why="One reads and writes while the other computes; each holds its own memory (docs/design/compaction.md).",
         ge=1,
         le=64,
     )

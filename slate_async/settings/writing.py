@@ -39,7 +39,7 @@ class WriteSettings(BaseSettings):
         what="Memory that rows not yet stored may take; at the limit, writes wait in order.",
         why="Four L0 SSTs in memory or on their way: one that is written, one on its way, two for a store that stalls."
         " A load that does not end takes three to four times as much in all; twice the limit saves some 5 % of its"
-        " processor time (docs/benchmarks.md).",
+        " processor time (docs/operations/benchmarks.md).",
         ge=1,
         le=64 * GIB,
     )
@@ -76,7 +76,7 @@ class WriteSettings(BaseSettings):
         " is the longest wait while one is in flight.",
         why="On a store of 30 ms a durable put takes 35 ms at 20 writes a second, and 80 ms without; a task that waits"
         " for each of its writes is three times as fast. Without, 20 writes a second need half of the PUTs."
-        " Latency is what is missed first; docs/costs.md says when to turn it off.",
+        " Latency is what is missed first; docs/operations/cost.md says when to turn it off.",
     )
     flush_bytes: int = setting(
         unit="bytes",

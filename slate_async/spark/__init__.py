@@ -1,4 +1,4 @@
-"""slate_async for Apache Spark: the only part that imports pyspark. See docs/spark.md.
+"""slate_async for Apache Spark: the only part that imports pyspark. See docs/guide/spark.md.
 
 >>> import slate_async as slate
 >>> df = slate.spark.read(spark, "s3://bucket/db", prefix="user:")

@@ -1,5 +1,5 @@
 """Filters of queries that narrow what is read: by opt-in only, because Spark then answers later queries of the same
-DataFrame from the partitions of the first one (see docs/spark.md).
+DataFrame from the partitions of the first one (see docs/guide/spark.md).
 
 Filters are only used to read less: Spark applies all of them again.
 """

@@ -29,7 +29,7 @@ from slate_async.spark.write_options import WriteOptions
 
 
 class SlateDataSource(DataSource):
-    """``spark.read.format("slate")``; see docs/spark.md for the options."""
+    """``spark.read.format("slate")``; see docs/guide/spark.md for the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ def register(spark: SparkSession) -> None:
 
 
 def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
-    """A fresh DataFrame of the rows of the database at ``path`` (see docs/spark.md for ``options``; ``None`` is as if
+    """A fresh DataFrame of the rows of the database at ``path`` (see docs/guide/spark.md for ``options``; ``None`` is as if
     not given). Raises `InvalidError` for wrong ones."""
     given = as_strings(options)
     ReadOptions.of({**given, "path": path})

@@ -56,7 +56,7 @@ ARROW_CHANGE = pa.schema(
 
 
 class SlateChangesSource(DataSource):
-    """``spark.readStream.format("slate-changes")``; see docs/spark.md for the options."""
+    """``spark.readStream.format("slate-changes")``; see docs/guide/spark.md for the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,7 +81,7 @@ class SlateChangesSource(DataSource):
 
 
 def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
-    """The changes of the database at ``path`` as a streaming DataFrame (see docs/spark.md for ``options``; ``None`` is
+    """The changes of the database at ``path`` as a streaming DataFrame (see docs/guide/spark.md for ``options``; ``None`` is
     as if not given). Raises `InvalidError` for wrong ones."""
     given = as_strings(options)
     StreamOptions.of({**given, "path": path})

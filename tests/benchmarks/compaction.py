@@ -141,7 +141,7 @@ async def disturb(folder: str, where: str) -> Disturbance:
 
 
 def formula_mib(sources: int) -> float:
-    """See docs/compaction.md."""
+    """See docs/design/compaction.md."""
     settings = slate.Settings()
     ahead = min(MOST_READ_AHEAD_BYTES, max(LEAST_READ_AHEAD_BYTES, READ_AHEAD_BYTES // sources))
     reading = sources * (3 * ahead + METADATA_SHARE * settings.sst_bytes)

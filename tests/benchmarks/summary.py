@@ -1,4 +1,4 @@
-"""The figures of the README and docs/benchmarks.md, from what the families last wrote to ``bench-results/``.
+"""The figures of the README and docs/operations/benchmarks.md, from what the families last wrote to ``bench-results/``.
 
 ``python -m tests.benchmarks.summary`` prints Markdown, a table beside peers and one of all goals, and writes
 ``bench-results/summary.png``.

@@ -156,7 +156,7 @@ def test_a_job_makes_a_checkpoint_of_limited_life(spark: SparkSession, filled: F
 
 
 def test_one_frame_asked_twice_answers_twice(spark: SparkSession, filled: Filled) -> None:
-    """What pushed filters get wrong: see docs/spark.md."""
+    """What pushed filters get wrong: see docs/guide/spark.md."""
     df = slate_spark.read(spark, filled.path)
     middle = filled.rows[len(filled.rows) // 2].key
     below = sum(row.key < middle for row in filled.rows)

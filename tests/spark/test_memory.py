@@ -40,7 +40,7 @@ SLICE, FULL = Size(BOUND_BYTES * 3 // 2, 8), Size(4 << 30, 16)
 
 
 def of_a_range(sources: int) -> int:
-    """What docs/compaction.md says that a key range takes, in bytes."""
+    """What docs/design/compaction.md says that a key range takes, in bytes."""
     read_ahead = min(MOST_READ_AHEAD_BYTES, max(LEAST_READ_AHEAD_BYTES, READ_AHEAD_BYTES // sources))
     return sources * (3 * read_ahead + SST_BYTES // 50) + 3 * ROUND_BYTES + 2 * SST_BYTES
 

@@ -168,7 +168,7 @@ def test_pushed_filters_read_fewer_partitions(spark: SparkSession, people: Path,
 
 
 def test_a_frame_with_pushed_filters_answers_one_query_only(spark: SparkSession, people: Path, pushdown: None) -> None:
-    """Spark's own behaviour, which docs/spark.md warns of. The day this fails, the option can be the default."""
+    """Spark's own behaviour, which docs/guide/spark.md warns of. The day this fails, the option can be the default."""
     df = slate_spark.read(spark, str(people), pushFilters=True, partitionBytes=1_000)
     assert df.filter(df.key < bytearray(b"0010")).count() == 10
     assert df.count() < len(PEOPLE)

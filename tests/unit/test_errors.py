@@ -28,7 +28,7 @@ def test_errors_survive_pickling(error: slate.SlateError) -> None:
 
 
 def test_every_public_error_is_in_the_documentation() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     public = [getattr(slate, name) for name in slate.__all__]
     errors = [kind for kind in public if isinstance(kind, type) and issubclass(kind, slate.SlateError)]
     assert len(errors) > 9

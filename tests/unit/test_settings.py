@@ -53,7 +53,7 @@ def test_the_page_is_up_to_date() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     assert "- Unit: true or false\n- Default: `true`\n" in page
     assert "- Unit: true or false\n- Default: 1\n" not in page
     for section in page.split("\n## ")[1:]:

@@ -1,4 +1,4 @@
-"""docs/cli.md names every command, option and exit code there is."""
+"""docs/reference/cli.md names every command, option and exit code there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from slate_async.cli import failures
 from slate_async.cli.app import app
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 OF_EVERY_TYPER_COMMAND = {"--help", "--install-completion", "--show-completion"}
 
 
