@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write ``docs/reference/settings.md`` from the fields of `Settings`; with ``--check``, only say whether it is up to date."""
+"""Write ``docs/reference/settings.md`` from the fields of `Settings`; ``--check`` only says if it is up to date."""
 
 from __future__ import annotations
 

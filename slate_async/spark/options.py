@@ -38,7 +38,8 @@ class ReadOptions:
     at_seq, at_time: the database as of then (one of them)
     partition_bytes: stored bytes for each partition
     batch_rows: rows of an Arrow batch
-    push_filters: whether comparisons of the key in a query narrow what is read; see docs/guide/spark.md before asking for it
+    push_filters: whether comparisons of the key in a query narrow what is read; docs/guide/spark.md says
+        when not to ask for it
     """
 
     path: str

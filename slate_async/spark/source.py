@@ -68,8 +68,8 @@ def register(spark: SparkSession) -> None:
 
 
 def read(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
-    """A fresh DataFrame of the rows of the database at ``path`` (see docs/guide/spark.md for ``options``; ``None`` is as if
-    not given). Raises `InvalidError` for wrong ones."""
+    """A fresh DataFrame of the rows of the database at ``path`` (see docs/guide/spark.md for ``options``; ``None`` is
+    as if not given). Raises `InvalidError` for wrong ones."""
     given = as_strings(options)
     ReadOptions.of({**given, "path": path})
     register(spark)

@@ -81,8 +81,8 @@ class SlateChangesSource(DataSource):
 
 
 def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> DataFrame:
-    """The changes of the database at ``path`` as a streaming DataFrame (see docs/guide/spark.md for ``options``; ``None`` is
-    as if not given). Raises `InvalidError` for wrong ones."""
+    """The changes of the database at ``path`` as a streaming DataFrame (see docs/guide/spark.md for ``options``;
+    ``None`` is as if not given). Raises `InvalidError` for wrong ones."""
     given = as_strings(options)
     StreamOptions.of({**given, "path": path})
     register_once(spark, SlateChangesSource)

@@ -197,7 +197,7 @@ FAMILY = Family(
     one_round,
     notes=(
         f"Bursts of {BURST_ROWS} puts and as many gets, at half the rate each engine reached without a pause.",
-        "What is imported and opened is frozen (gc.freeze) before each engine is measured, as docs/operations/latency.md advises.",
+        "Before each engine is measured, gc.freeze() freezes what is loaded, as docs/operations/latency.md advises.",
         "slate_async: SSTs of 2 MiB instead of 32 and 64, so that flushes and compactions follow each other.",
         f"Reads of SSTs: {GETS_BESIDE} gets and {SCANS_BESIDE} scan of {SCAN_ROWS} with each burst, each a task, over"
         f" rows of {OLD_VALUE_BYTES:,} bytes that are {TIMES_CACHE} times the block cache.",
