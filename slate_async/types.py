@@ -1,9 +1,12 @@
-"""The small vocabulary shared by all layers: row kinds, limits, rows."""
+"""The small vocabulary shared by all layers: buffers, row kinds, limits, rows."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes that are read where they lie."""
 
 PUT = 0
 """Row kind: the row carries a value."""

@@ -15,22 +15,14 @@ from slate_async.database.environment import OpeningDb
 from slate_async.database.opening import Opening
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from slate_async.settings import LogProtocol
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.protocol import Buffer
+from slate_async.types import Buffer
 
 SMALL_BYTES = 256 << 10
 """A body no larger is joined at once: a fraction of a millisecond."""

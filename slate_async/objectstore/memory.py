@@ -16,7 +16,6 @@ from slate_async.objectstore.bodies import joined_in_turns, parts_of
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, resolve_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -29,6 +28,7 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.runtime.protocol import Clock
+from slate_async.types import Buffer
 
 PAGE_KEYS = 1000
 

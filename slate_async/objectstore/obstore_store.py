@@ -26,7 +26,6 @@ from slate_async.objectstore.failures import no_answer, no_credentials, plain, r
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -40,6 +39,7 @@ from slate_async.objectstore.protocol import (
 )
 from slate_async.objectstore.ranges import read_spans
 from slate_async.runtime.foreign import completed_elsewhere
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 

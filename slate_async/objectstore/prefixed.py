@@ -10,17 +10,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from slate_async.objectstore.keys import check_key
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
 from slate_async.objectstore.sync_read import read_now_of
+from slate_async.types import Buffer
 
 
 class PrefixedStore:

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from slate_async.errors import ConflictError, SlateError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from slate_async.types import Buffer
 
 
 class ObjectNotFoundError(SlateError):

@@ -23,7 +23,6 @@ from slate_async.errors import ConflictError, InvalidError, Outcome, SlateError,
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     GetResult,
     ObjectInfo,
@@ -37,6 +36,7 @@ from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.sync_read import read_now_of
 from slate_async.runtime.protocol import Clock
 from slate_async.settings import Settings
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

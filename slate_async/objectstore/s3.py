@@ -42,7 +42,6 @@ from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_cred
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -54,6 +53,7 @@ from slate_async.objectstore.protocol import (
 )
 from slate_async.objectstore.ranges import read_spans
 from slate_async.runtime.protocol import Runtime
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
 from slate_async.objectstore.sync_read import read_now_of
 from slate_async.runtime.contact import Contact
+from slate_async.types import Buffer
 
 
 class WatchedStore:

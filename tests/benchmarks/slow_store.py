@@ -10,16 +10,9 @@ from typing import TypeVar
 
 from slate_async.errors import SlateError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode, Span
 from slate_async.runtime.system import SystemClock
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 PAGE_KEYS = 1_000

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from slate_async.objectstore.protocol import OVERWRITE, Buffer, PutMode
+from slate_async.objectstore.protocol import OVERWRITE, PutMode
+from slate_async.types import Buffer
 from tests.engine import KINDS, Kind, StoreInHand, memory_store, open_db, settle, starts
 
 LIMITS = (4 << 20, 16 << 20)

@@ -16,7 +16,6 @@ from slate_async.objectstore.bodies import joined
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, resolve_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -29,6 +28,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.types import Buffer
 from tests.simulation.faults import RequestFailedError
 from tests.simulation.network import Network, Sender
 from tests.simulation.trace import fingerprint

@@ -29,7 +29,7 @@ from crc32c import crc32c
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.keys import MAX_METADATA_BYTES
 from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
-from slate_async.objectstore.protocol import Buffer
+from slate_async.types import Buffer
 
 MAGIC = b"SLATEOB1"
 NONCE_BYTES = 16

@@ -30,7 +30,6 @@ from slate_async.objectstore.local.open_files import OpenFile
 from slate_async.objectstore.local.temps import Temporaries, remove
 from slate_async.objectstore.local.unsynced import UnsyncedNames
 from slate_async.objectstore.protocol import (
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -42,6 +41,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
     Span,
 )
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 

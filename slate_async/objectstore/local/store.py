@@ -28,16 +28,9 @@ from slate_async.objectstore.local.folder import Folder, NotWrittenError
 from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile, OpenFiles
 from slate_async.objectstore.local.temps import remove
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode, Span
 from slate_async.runtime.protocol import Runtime
+from slate_async.types import Buffer
 
 T = TypeVar("T")
 

@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.checksum import crc32c
 from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.compression import Compression, DecompressionError, decompress
 from slate_async.storage.format.raw_block import RAW_HEADER_BYTES, BadBlockError, RawBlock
+from slate_async.types import Buffer
 
 TRAILER_BYTES = 16
 MAX_RAW_BYTES = 2**31 - 1

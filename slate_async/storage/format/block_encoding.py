@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.block import MAX_RAW_BYTES, TRAILER_HEAD, binary_buffers
 from slate_async.storage.format.checksum import crc32c, crc32c_of_parts
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
@@ -29,7 +28,7 @@ from slate_async.storage.format.raw_block import (
     SEQ_DENSE,
     ZERO7,
 )
-from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
+from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE, Buffer
 
 _CRC = struct.Struct("<I")
 _PADS = tuple(bytes(n) for n in range(8))

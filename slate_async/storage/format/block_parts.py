@@ -12,7 +12,6 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.format.raw_block import (
     HAS_CREATE,
@@ -24,7 +23,7 @@ from slate_async.storage.format.raw_block import (
     SEQ_DENSE,
     ZERO7,
 )
-from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE
+from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE, Buffer
 
 _Number = TypeVar("_Number", bound=np.generic)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import crc32c as _crc32c
 
-from slate_async.objectstore.protocol import Buffer
+from slate_async.types import Buffer
 
 LONG_BYTES = 1 << 20
 """Checking more than this takes 50 microseconds, and other threads run meanwhile. For less they stay out: whoever lets

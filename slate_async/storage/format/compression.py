@@ -12,7 +12,7 @@ from enum import IntEnum
 import zstandard
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.protocol import Buffer
+from slate_async.types import Buffer
 
 try:
     import lz4.block as _lz4

@@ -23,8 +23,8 @@ import pyarrow as pa
 import xxhash
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.xxh3 import xxh3_64_each
+from slate_async.types import Buffer
 
 KIND_BLOOM = 1
 KIND_BLOOM_EXACT = 2

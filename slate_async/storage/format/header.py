@@ -17,8 +17,8 @@ from enum import IntEnum
 from uuid import UUID
 
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.checksum import crc32c
+from slate_async.types import Buffer
 
 HEADER_MAGIC = b"SLATEOBJ"
 HEADER_BYTES = 80

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slate_async.errors import CorruptionError
-from slate_async.objectstore.protocol import Buffer
+from slate_async.types import Buffer
 
 BLOCK_ENTRY_BYTES = 8 + 4 + 4 + 4 + 4 + 1
 """What a block takes in an index besides its first key."""

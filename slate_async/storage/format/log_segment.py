@@ -16,7 +16,6 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.errors import CorruptionError
-from slate_async.objectstore.protocol import Buffer
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.storage.format.block import (
     ROW_OVERHEAD_BYTES,
@@ -42,6 +41,7 @@ from slate_async.storage.format.header import (
     log_object_id,
     peek_header,
 )
+from slate_async.types import Buffer
 
 __all__ = ["decode_segment", "encode_fence", "encode_segment", "log_object_id", "peek_header"]
 

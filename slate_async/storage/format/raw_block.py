@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.columns import NO_EXPIRY, Columns
-from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE, RowHit
+from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE, Buffer, RowHit
 
 RAW_HEADER_BYTES = 40
 SEQ_DENSE = 1

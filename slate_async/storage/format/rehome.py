@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.checksum import crc32c_of_parts
 from slate_async.storage.format.header import ObjectKind, check_body, decode_header, encode_header
 from slate_async.storage.format.sst import FOOTER_BYTES, encode_footer, read_footer
+from slate_async.types import Buffer
 
 
 def rehome(data: Buffer, *, object_name: str, owner: UUID, object_id: bytes, database_id: UUID) -> list[Buffer]:

@@ -12,16 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.bodies import joined
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    Overwrite,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, Overwrite, PutMode, Span
+from slate_async.types import Buffer
 
 SETTLING_TURNS = 12
 NAPS = (0,) * 18 + (40, 150)

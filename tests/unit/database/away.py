@@ -10,16 +10,8 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import UnavailableError
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.types import Buffer
 from tests.engine import memory_store, until
 
 SHORT: dict[str, Any] = {

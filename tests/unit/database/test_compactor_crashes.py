@@ -11,7 +11,8 @@ import slate_async as slate
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.memory import MemoryObjects
-from slate_async.objectstore.protocol import OVERWRITE, Buffer, ObjectStore, PutMode
+from slate_async.objectstore.protocol import OVERWRITE, ObjectStore, PutMode
+from slate_async.types import Buffer
 from tests.engine import (
     CONTIGUOUS,
     CONTIGUOUS_SST,

@@ -13,8 +13,9 @@ from slate_async.engine.read.sources import Table
 from slate_async.engine.write import writer
 from slate_async.engine.write.ingest_applier import log_references
 from slate_async.engine.write.l0_flusher import LONG_LOG
-from slate_async.objectstore.protocol import OVERWRITE, Buffer, ByteRange, GetResult, ObjectStore, PutMode
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectStore, PutMode
 from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.types import Buffer
 from tests.engine import (
     CONTIGUOUS,
     CONTIGUOUS_SST,

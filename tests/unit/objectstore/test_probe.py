@@ -9,17 +9,10 @@ import pytest
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.probe import probe
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    Create,
-    Match,
-    ObjectChangedError,
-    Overwrite,
-    PutMode,
-)
+from slate_async.objectstore.protocol import OVERWRITE, Create, Match, ObjectChangedError, Overwrite, PutMode
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.system import SystemClock, SystemIds, system_runtime
+from slate_async.types import Buffer
 from tests.servers.node import S3RVER_KEY
 
 IDS = SystemIds()

@@ -13,7 +13,6 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import (
     CREATE,
     OVERWRITE,
-    Buffer,
     ByteRange,
     GetResult,
     Match,
@@ -23,6 +22,7 @@ from slate_async.objectstore.protocol import (
     PutMode,
 )
 from slate_async.objectstore.retry import DELETED_AT_ONCE, RetryingStore, RetryPolicy
+from slate_async.types import Buffer
 
 
 class VirtualClock:

@@ -10,18 +10,10 @@ from typing import Any
 import slate_async as slate
 from slate_async.errors import CorruptionError, FencedError, InvalidError, SlateError
 from slate_async.objectstore.prefixed import PrefixedStore
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    ObjectStore,
-    PutMode,
-    Span,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
 from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX
+from slate_async.types import Buffer
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node

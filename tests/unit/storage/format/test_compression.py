@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from slate_async.objectstore.protocol import Buffer
 from slate_async.storage.format.compression import TRIES_APART, VAIN_BLOCKS, Compression, Packer
 from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.types import Buffer
 from tests.unit.storage.format.rows import DATABASE, OBJECT, R, columns_of
 
 RANDOM = random.Random(1).randbytes(4000)

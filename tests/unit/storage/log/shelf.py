@@ -16,14 +16,7 @@ from metastores.memory import MemoryRegister
 from metastores.protocol import CasOutcome, Cell, VersionRef
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
-from slate_async.objectstore.protocol import (
-    OVERWRITE,
-    Buffer,
-    ByteRange,
-    GetResult,
-    ObjectInfo,
-    PutMode,
-)
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
 from slate_async.storage.format.header import encode_fence
@@ -34,6 +27,7 @@ from slate_async.storage.log.names import contiguous_key, epoch_key
 from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
 from slate_async.storage.log.register import WriterRegister, decode, encode
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
+from slate_async.types import Buffer
 from tests.engine import START_MS, InlineOffload
 from tests.unit.storage.format.rows import R, columns_of
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import (
     OVERWRITE,
-    Buffer,
     ByteRange,
     Create,
     GetResult,
@@ -22,6 +21,7 @@ from slate_async.objectstore.protocol import (
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.reader import SstReader
+from slate_async.types import Buffer
 from tests.unit.storage.format.rows import DATABASE, OBJECT
 
 T = TypeVar("T")
