@@ -56,7 +56,7 @@ class Row(NamedTuple):
 class RowHit(NamedTuple):
     """The newest visible version of one key in one source: a value or a tombstone, not yet judged by expiry.
 
-    ``kind`` is `PUT`, `DELETE` or `MERGE`; ``expire_ms`` is `storage.format.columns.NO_EXPIRY` for never."""
+    ``kind`` is `PUT`, `DELETE` or `MERGE`; ``expire_ms`` is `codec.columns.NO_EXPIRY` for never."""
 
     value: bytes
     seq: int

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from metastores.names import CURRENT, ELSEWHERE, WRITER, body_key, body_ref, boundary_version, manifest_key
 from metastores.protocol import MetaStoreFactory, VersionRef
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import parse_contiguous, parse_epoch_prefixed

@@ -10,10 +10,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read import Run, Table
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder

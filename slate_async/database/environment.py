@@ -17,6 +17,7 @@ from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
+from slate_async.codec.arrays import prepare
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
@@ -47,7 +48,6 @@ from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
-from slate_async.storage.format.arrays import prepare
 from slate_async.storage.sst.cache import BlockCache
 
 M = TypeVar("M", bound=Member)

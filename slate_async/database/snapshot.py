@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read.bounds import BytesLike, key_range
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
@@ -21,7 +22,6 @@ from slate_async.errors import ClosedError, InvalidError
 from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import MAX_KEY_BYTES, NEEDS_IO, Row, RowHit
 

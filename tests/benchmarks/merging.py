@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.executor import RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.local import LocalStore
@@ -29,7 +30,6 @@ from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.manifest.records import Shape
 from slate_async.storage.manifest.state import SstRef

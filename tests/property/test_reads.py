@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan, Table, hot, key_range, merge
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.live import live_hit
 from slate_async.engine.read.read_point import Look
 from slate_async.errors import InvalidError
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst import block_rows
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, Row, RowHit

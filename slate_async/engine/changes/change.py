@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import binary_array, mask_array, number_array
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.storage.format.arrays import binary_array, mask_array, number_array
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.types import DELETE
 
 Op: TypeAlias = Literal["put", "delete"]

@@ -13,6 +13,7 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import Change, changes_of, record_batch
 from slate_async.engine.changes.prefetch import Owner, Pull
 from slate_async.engine.changes.subscription import FeedPlace, Hold
@@ -21,7 +22,6 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import Columns
 
 T = TypeVar("T")
 BATCH_ROWS = 65_536

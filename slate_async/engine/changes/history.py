@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.ingested import IngestedRows
 from slate_async.engine.changes.read_ahead import ReadAhead, StateName
 from slate_async.engine.changes.selection import Selected, SeqSource, select
@@ -25,7 +26,6 @@ from slate_async.engine.read.view import ReadView
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.reader import SstReader

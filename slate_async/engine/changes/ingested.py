@@ -11,10 +11,10 @@ from contextlib import aclosing
 
 import numpy as np
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.engine.read.merge import key_at
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.reader import SstReader
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from slate_async.codec.columns import Columns, concat
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.manifest.state import SkippedSeqs
 
 BATCH_BYTES = 16 << 20

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.order import batches_of, up_to
 from slate_async.engine.changes.source import ChangeSource
 from slate_async.engine.follow.tail import Position
 from slate_async.errors import ClosedError
 from slate_async.runtime.protocol import Clock, Offload
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.columns import Columns
 from slate_async.types import MAX_SEQ
 
 SHORTEST_PAUSE_S = 0.005

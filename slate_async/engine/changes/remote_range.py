@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow.compute as pc
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import record_batch
 from slate_async.engine.changes.order import batches_of, up_to
 from slate_async.engine.changes.source import ChangeSource, Reading
@@ -20,7 +21,6 @@ from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import NotFoundError, UnavailableError
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.edits.subscriptions import check_exact
 from slate_async.storage.manifest.state import FeedMark, ManifestState
 

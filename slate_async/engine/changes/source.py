@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.history import History
 from slate_async.engine.changes.ingested import IngestedRows
 from slate_async.engine.changes.log_rows import LoggedRows, LogRows
@@ -22,7 +23,6 @@ from slate_async.engine.changes.subscription import Hold, HoldStats, Place, gone
 from slate_async.engine.follow.tail import Chunk, Gap, Position, Tail
 from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.errors import CorruptionError, NotFoundError
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.subscriptions import check_exact
 from slate_async.storage.manifest.edits.writer import check_usable

@@ -15,12 +15,12 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from slate_async.codec.columns import Columns, concat
 from slate_async.engine.changes.order import in_order, last_cut
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.block import decode_block
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.columns import Columns, concat
 
 ROOM_LIMIT = 1 << 30
 """Rows written together are kept together up to so many bytes; Arrow's 32-bit offsets end at twice that."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slate_async.codec.header import ObjectKind
 from slate_async.errors import CorruptionError, InvalidError, NotFoundError
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import parse_epoch_prefixed
 from slate_async.storage.log.protocol import Inherited, LogObject, LogReader

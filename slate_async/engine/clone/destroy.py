@@ -20,12 +20,12 @@ from functools import partial
 from uuid import UUID
 
 from metastores.protocol import VersionRef
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.clone.detach import release_parents
 from slate_async.engine.clone.register import ensure_register
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.objectstore.protocol import ObjectInfo
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import names
 from slate_async.storage.log.choose import log_of

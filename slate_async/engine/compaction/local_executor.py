@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeAlias
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.merge import Merge, SourceRows, Tally
 from slate_async.engine.compaction.output import SstOutput
@@ -24,7 +25,6 @@ from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.compaction.rounds import Rounds
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.reader import SstReader

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from metastores.protocol import Register
+from slate_async.codec.header import ObjectHeader, ObjectKind
 from slate_async.engine.compaction.spec import LogSst
 from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.storage.format.header import ObjectHeader, ObjectKind
 from slate_async.storage.log.extent import find_extent, log_keys
 from slate_async.storage.log.names import epoch_key
 from slate_async.storage.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import mask_array
+from slate_async.codec.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.engine.compaction.executor import MergeCounts
 from slate_async.engine.compaction.rounds import Round, as_round
 from slate_async.engine.read.merge import close_stream, key_at
 from slate_async.errors import InternalError
-from slate_async.storage.format.arrays import mask_array
-from slate_async.storage.format.columns import NO_EXPIRY, Columns, binary_nbytes
 from slate_async.storage.format.ordering import Mask
 from slate_async.types import DELETE, MERGE, PUT
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from metastores.protocol import Register
+from slate_async.codec.compression import Compression
 from slate_async.engine.compaction.compactor import Compactor
 from slate_async.engine.compaction.embedded import Resident, resident_token
 from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
@@ -23,7 +24,6 @@ from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
-from slate_async.storage.format.compression import Compression
 from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import check_usable

@@ -13,13 +13,13 @@ from uuid import UUID
 
 import numpy as np
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.merge import Tally
 from slate_async.engine.read.merge import first_row_after, key_at, same_key_as_previous
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Compression
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.sst_builder import SstBuilder, raw_ends
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.names import sst_key

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.merge import first_row_from
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.sst.fitting import load_fitting
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.scan import plan_reads

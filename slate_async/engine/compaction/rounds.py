@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from slate_async.codec.columns import Columns, concat
 from slate_async.engine.read.merge import close_stream, first_row_from, key_at, rows_apart
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.ordering import Mask, order_of, repeated_keys
 
 MAX_JOINED_BYTES = 1 << 30

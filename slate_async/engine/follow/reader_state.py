@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slate_async.codec.header import ObjectKind
 from slate_async.engine.follow.tail import Position, start_of
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
@@ -24,7 +25,6 @@ from slate_async.engine.write.replay import check_kind, decode_rows, new_rows
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.memtable import Memtable

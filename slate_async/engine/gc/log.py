@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectInfo
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import parse_contiguous, parse_epoch_prefixed
 from slate_async.storage.log.recovery import EpochRange, owner_of
 from slate_async.storage.log.register import WriterRegister

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.ingest.rows import Duplicates, RowChecker
-from slate_async.storage.format.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)

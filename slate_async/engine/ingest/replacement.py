@@ -17,6 +17,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.merge import VersionFilter
 from slate_async.engine.compaction.rounds import Rounds
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -24,7 +25,6 @@ from slate_async.engine.read.merge import first_row_after, key_at
 from slate_async.engine.read.scan import Scan
 from slate_async.errors import ConflictError, InvalidError
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.columns import Columns
 from slate_async.types import DELETE, MAX_SEQ
 
 ROUND_BYTES = 4 << 20

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import mask_array
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import InvalidError
-from slate_async.storage.format.arrays import mask_array
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.types import DELETE, FORMAT_LIMITS, PUT, RowLimits
 
 Duplicates = Literal["error", "last"]

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction.merge import Tally
 from slate_async.engine.compaction.output import SstOutput
 from slate_async.engine.ingest.replacement import Gap, OpenOld, deletes_between, gaps, old_rows, over_deletes
@@ -24,7 +25,6 @@ from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.columns import Columns
 from slate_async.types import FORMAT_LIMITS, RowLimits
 
 JOB = "slate-ingest"

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from slate_async.codec.arrays import number_array
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.merge import (
     MergedRows,
     Round,
@@ -23,8 +25,6 @@ from slate_async.engine.read.merge import (
 from slate_async.engine.read.reverse import WholeKeys
 from slate_async.errors import InternalError
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.arrays import number_array
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.ordering import Mask, repeated_keys
 from slate_async.types import DELETE, MERGE, PUT, RowHit
 

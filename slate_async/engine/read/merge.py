@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from slate_async.codec.columns import Columns, concat
 from slate_async.runtime.gather import gather
-from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.ordering import Mask, Order, order_of
 
 ROUND_ROWS = 8192

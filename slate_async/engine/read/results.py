@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.arrays import number_array
+from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.storage.format.arrays import number_array
-from slate_async.storage.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.types import Row, RowHit
 
 BATCH_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("seq", pa.uint64())])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
 from slate_async.engine.read.merge import key_at
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.retry import RENEWALS, gave_up
 from slate_async.engine.read.view import Pin
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.sst.reader import MissingError
 
 Renew: TypeAlias = Callable[[Look, MissingError], Awaitable[Look]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.merge import MergedRows, Stream, close_stream
-from slate_async.storage.format.columns import Columns
 
 
 class WholeKeys(AsyncIterator[Columns]):

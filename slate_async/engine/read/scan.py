@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from weakref import ref
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
@@ -25,7 +26,6 @@ from slate_async.engine.read.short import FirstRows, first_rows, first_rows_yiel
 from slate_async.engine.read.view import Pin
 from slate_async.errors import InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import Columns
 from slate_async.types import Row
 
 T = TypeVar("T")

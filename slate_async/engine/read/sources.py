@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
+from slate_async.codec.columns import Columns
 from slate_async.errors import InternalError
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.around import Around
 from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, Stretch

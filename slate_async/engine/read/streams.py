@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.merge import close_stream
 from slate_async.engine.read.sources import Run, Table
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.scan import BlockScan
 

@@ -6,11 +6,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
+from slate_async.codec.arrays import release_memory
+from slate_async.codec.columns import concat
 from slate_async.runtime.freed_memory import LARGE_BYTES, give_back
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Compression
-from slate_async.storage.format.arrays import release_memory
-from slate_async.storage.format.columns import concat
 from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import anyio
 
 from metastores.protocol import Register
+from slate_async.codec.compression import Compression
 from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.ingest_applier import log_references
@@ -40,7 +41,6 @@ from slate_async.runtime.contact import Contact
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
-from slate_async.storage.format.compression import Compression
 from slate_async.storage.liveness.heartbeat import Heartbeat
 from slate_async.storage.log.choose import log_of
 from slate_async.storage.log.extent import read_register

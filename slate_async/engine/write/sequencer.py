@@ -13,13 +13,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
 from slate_async.engine.write.memtables import TableSet
 from slate_async.errors import InvalidError, SlateError
 from slate_async.runtime.protocol import Clock
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 
 MAX_BATCH_BYTES = 2**31 - 2**24

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.read_point import Look
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES
 

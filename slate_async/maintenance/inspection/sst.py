@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from slate_async.codec.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
 from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
-from slate_async.storage.format.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
 from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.storage.format.stats import SstStats
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX

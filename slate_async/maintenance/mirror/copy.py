@@ -15,13 +15,13 @@ from uuid import UUID
 
 from msgspec import structs
 
+from slate_async.codec.header import HEADER_BYTES, check_body, decode_header
 from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError
 from slate_async.maintenance.mirror.report import MirrorProgress
 from slate_async.objectstore.protocol import ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.header import HEADER_BYTES, check_body, decode_header
 from slate_async.storage.format.rehome import rehome
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener

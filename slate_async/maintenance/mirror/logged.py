@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slate_async.codec.header import ObjectKind
 from slate_async.engine.clone.site import Site
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.replay import Replayer, check_kind, replay
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Settings
-from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.protocol import Inherited, LogObject
 from slate_async.storage.log.recovery import ContiguousWalk
 from slate_async.storage.manifest.history import sampled

@@ -12,15 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from slate_async.engine.gc.log import LogJudge, held_log
-from slate_async.errors import CorruptionError, InvalidError
-from slate_async.maintenance.verify.report import Finding
-from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_of
-from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
-from slate_async.runtime.concurrent import map_bounded
-from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.columns import Columns
-from slate_async.storage.format.header import (
+from slate_async.codec.columns import Columns
+from slate_async.codec.header import (
     HEADER_BYTES,
     ObjectHeader,
     ObjectKind,
@@ -28,6 +21,13 @@ from slate_async.storage.format.header import (
     decode_header,
     log_object_id,
 )
+from slate_async.engine.gc.log import LogJudge, held_log
+from slate_async.errors import CorruptionError, InvalidError
+from slate_async.maintenance.verify.report import Finding
+from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_of
+from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
+from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.log_segment import decode_segment
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import PREFIX

@@ -13,16 +13,16 @@ from uuid import UUID
 
 from msgspec import structs
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.columns import Columns
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
 from slate_async.errors import CorruptionError, InternalError, InvalidError
 from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import decode_block, stored_raw_bytes
-from slate_async.storage.format.checksum import crc32c
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.filter import key_hashes
-from slate_async.storage.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
 from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.storage.format.sst_builder import check_sorted
 from slate_async.storage.format.stats import StatsCollector

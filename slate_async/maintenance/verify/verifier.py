@@ -16,6 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import Register, VersionRef
+from slate_async.codec.header import HEADER_BYTES, peek_header
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.engine.gc.reachable import living_versions, reachable_ssts
 from slate_async.errors import CorruptionError, InvalidError
@@ -28,7 +29,6 @@ from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_ss
 from slate_async.maintenance.verify.states import check_state
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
-from slate_async.storage.format.header import HEADER_BYTES, peek_header
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.object_status import LogName

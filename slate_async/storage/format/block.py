@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.columns import Columns
+from slate_async.codec.compression import Compression, DecompressionError, decompress
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c
-from slate_async.storage.format.columns import Columns
-from slate_async.storage.format.compression import Compression, DecompressionError, decompress
 from slate_async.storage.format.raw_block import RAW_HEADER_BYTES, BadBlockError, RawBlock
 from slate_async.types import Buffer
 

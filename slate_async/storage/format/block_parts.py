@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.storage.format.raw_block import (
     HAS_CREATE,
     HAS_EXPIRE,

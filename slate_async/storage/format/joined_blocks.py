@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.codec.columns import Columns
 from slate_async.errors import InternalError
 from slate_async.storage.format.block import decode_block, open_stored
 from slate_async.storage.format.block_parts import BlockParts, StoredBlock, UnsoundError, offsets_of
-from slate_async.storage.format.columns import Columns
 from slate_async.types import Buffer
 
 MAX_JOINED_BYTES = 64 << 20

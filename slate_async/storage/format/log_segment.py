@@ -15,6 +15,20 @@ from uuid import UUID
 
 import numpy as np
 
+from slate_async.codec.checksum import crc32c_of_parts
+from slate_async.codec.columns import Columns, concat
+from slate_async.codec.compression import Compression
+from slate_async.codec.header import (
+    HEADER_BYTES,
+    ObjectHeader,
+    ObjectKind,
+    check_body,
+    decode_header,
+    encode_fence,
+    encode_header,
+    log_object_id,
+    peek_header,
+)
 from slate_async.errors import CorruptionError
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.storage.format.block import (
@@ -27,20 +41,6 @@ from slate_async.storage.format.block import (
 )
 from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.format.block_parts import StoredBlock
-from slate_async.storage.format.checksum import crc32c_of_parts
-from slate_async.storage.format.columns import Columns, concat
-from slate_async.storage.format.compression import Compression
-from slate_async.storage.format.header import (
-    HEADER_BYTES,
-    ObjectHeader,
-    ObjectKind,
-    check_body,
-    decode_header,
-    encode_fence,
-    encode_header,
-    log_object_id,
-    peek_header,
-)
 from slate_async.types import Buffer
 
 __all__ = ["decode_segment", "encode_fence", "encode_segment", "log_object_id", "peek_header"]

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
+from slate_async.codec.checksum import crc32c
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c
 
 MAGIC = b"SLATEMRK"
 FORMAT_VERSION = 1

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.types import MAX_KEY_BYTES, MAX_SEQ, MERGE, Buffer, RowHit
 
 RAW_HEADER_BYTES = 40

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from slate_async.storage.format.checksum import crc32c_of_parts
-from slate_async.storage.format.header import ObjectKind, check_body, decode_header, encode_header
+from slate_async.codec.checksum import crc32c_of_parts
+from slate_async.codec.header import ObjectKind, check_body, decode_header, encode_header
 from slate_async.storage.format.sst import FOOTER_BYTES, encode_footer, read_footer
 from slate_async.types import Buffer
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow.compute as pc
 
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.block import open_block, open_stored
 from slate_async.storage.format.block_parts import BlockParts, CheckedParts, StoredBlock, UnsoundError, offsets_of
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.joined_blocks import MAX_JOINED_BYTES, binary_of
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.storage.format.raw_block import RawBlock

@@ -17,10 +17,10 @@ import struct
 from dataclasses import dataclass
 from uuid import UUID
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.header import FORMAT_VERSION, ObjectHeader, check_identity, refuse_newer
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c
 from slate_async.storage.format.filter import Filter, decode_filter, filter_bytes
-from slate_async.storage.format.header import FORMAT_VERSION, ObjectHeader, check_identity, refuse_newer
 from slate_async.storage.format.index import BLOCK_ENTRY_BYTES, Index, decode_index
 from slate_async.storage.format.stats import SstStats, decode_stats
 from slate_async.types import Buffer

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
 from slate_async.storage.log.recovery import EpochRange, owner_of
 from slate_async.storage.log.register import WriterRegister

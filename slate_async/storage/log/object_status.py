@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from slate_async.codec.header import ObjectKind
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.header import ObjectKind
 from slate_async.storage.log.names import parse_contiguous, parse_epoch_prefixed
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.log.register import EMPTY, WriterRegister

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import chain
 from uuid import UUID
 
+from slate_async.codec.header import HEADER_BYTES, decode_header, peek_header
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import gather_pair
-from slate_async.storage.format.header import HEADER_BYTES, decode_header, peek_header
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead, read_marker
 from slate_async.storage.manifest.state import ManifestState, SstRef

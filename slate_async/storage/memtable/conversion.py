@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slate_async.codec.columns import Columns, concat
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.columns import Columns, concat
 from slate_async.storage.format.ordering import order_of
 from slate_async.storage.memtable.memtable import STEP_ROWS, Memtable
 

@@ -10,7 +10,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.types import PUT
 
 

@@ -28,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.codec.arrays import binary_array
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import InternalError, InvalidError
 from slate_async.runtime.untracked import untracked
-from slate_async.storage.format.arrays import binary_array
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.memtable.freeing import free
 from slate_async.storage.memtable.marks import Marks
 from slate_async.storage.memtable.order import SortedKeys

@@ -61,7 +61,7 @@ class Keeper(Protocol):
 
 
 class BlockRows:
-    """The sorted rows of one block. ``seen_from`` as of `storage.format.columns.Columns`; ``groups`` are those that
+    """The sorted rows of one block. ``seen_from`` as of `codec.columns.Columns`; ``groups`` are those that
     are kept."""
 
     __slots__ = ("_keeps", "_looks", "_raw", "_rows", "_samples", "_seen_from", "groups", "seen_from")

@@ -7,7 +7,7 @@ scan that reads on asks for them.
 
 from __future__ import annotations
 
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.sst.block_rows import BlockRows
 from slate_async.types import PUT, RowHit

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from slate_async.codec.header import OBJECT_ID_BYTES
 from slate_async.errors import InvalidError
-from slate_async.storage.format.header import OBJECT_ID_BYTES
 
 SST_PREFIX = "sst/"
 _KEY = re.compile(r"sst/([0-9]{20})\.([0-9a-f]{32})\.sst")

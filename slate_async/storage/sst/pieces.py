@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slate_async.storage.format.columns import Columns
+from slate_async.codec.columns import Columns
 from slate_async.storage.format.separate_blocks import seen_from_of
 
 SEEN_ROWS = 16_384

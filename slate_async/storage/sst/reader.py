@@ -16,14 +16,14 @@ from weakref import ref
 
 import numpy as np
 
+from slate_async.codec.columns import Columns
+from slate_async.codec.header import HEADER_BYTES, decode_header
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.objectstore.sync_read import AT_HAND_BYTES, read_now_of
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import open_block, stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
-from slate_async.storage.format.columns import Columns
-from slate_async.storage.format.header import HEADER_BYTES, decode_header
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.format.separate_blocks import open_each

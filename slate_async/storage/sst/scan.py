@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from slate_async.storage.format.columns import Columns, concat
+from slate_async.codec.columns import Columns, concat
 from slate_async.storage.format.index import Index
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.fitting import load_fitting

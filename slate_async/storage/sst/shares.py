@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from weakref import WeakSet
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.runtime.memory_budget import MemoryBudget
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.format.sst import SstMeta
 
 MOST_BYTES = 16 << 20

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from metastores.names import manifest_key
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, contiguous_key, parse_contiguous
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import ManifestState

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.ingest.replacement import Gap
 from slate_async.engine.ingest.spec import IngestedSst
 from slate_async.engine.write.sequencer import Intake
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits import ingests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint

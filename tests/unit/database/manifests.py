@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.codec.columns import Columns, concat
+from slate_async.codec.header import ObjectKind, peek_header
 from slate_async.engine.read.live import newest_visible
 from slate_async.engine.read.merge import sort_rows
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.columns import Columns, concat
-from slate_async.storage.format.header import ObjectKind, peek_header
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.names import position_of

@@ -286,7 +286,7 @@ async def test_a_store_object_needs_a_name_where_metadata_is_elsewhere() -> None
 
 
 async def test_a_missing_extra_is_told_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slate_async.storage.format.compression._lz4", None)
+    monkeypatch.setattr("slate_async.codec.compression._lz4", None)
     with pytest.raises(slate.InvalidError, match="lz4"):
         await slate.open("memory://no-lz4", settings=slate.Settings(compression="lz4"))
 

@@ -10,9 +10,9 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, ObjectInfo, ObjectStore, PutMode
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.types import Buffer
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, open_db, runtime
 from tests.unit.engine.clone.support import Life, MortalStore

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 import slate_async as slate
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.l0_flusher import sst_ref
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.writer import Edit
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, SortedRun, SstRef

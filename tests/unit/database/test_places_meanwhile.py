@@ -11,9 +11,9 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.clone import adopt
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log import extent
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState

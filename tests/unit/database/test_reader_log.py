@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import slate_async as slate
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectStore
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.log.names import contiguous_key
 from slate_async.storage.manifest.state import ManifestState

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 import slate_async as slate
-from slate_async.storage.format.header import ObjectKind
+from slate_async.codec.header import ObjectKind
 from slate_async.storage.log.names import contiguous_key, epoch_key
 from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings
 from slate_async.storage.log.recovery import EpochRange

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener

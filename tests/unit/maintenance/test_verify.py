@@ -13,13 +13,13 @@ import pytest
 from msgspec import structs
 
 import slate_async as slate
+from slate_async.codec.columns import Columns, concat
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.clone.site import Site
 from slate_async.engine.read.merge import key_at
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.states import check_state
 from slate_async.maintenance.verify.verifier import Verifier
-from slate_async.storage.format.columns import Columns, concat
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.format.heartbeat import Beat, encode_beat
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY

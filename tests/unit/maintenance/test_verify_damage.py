@@ -12,9 +12,9 @@ import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.memory import MemoryFactory
 from metastores.names import boundary_version, manifest_key, manifest_version
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.gc.reachable import Reach, fed_ssts, finished_ssts, own_keys, pending_ssts, reachable_ssts
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.object_status import log_name
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState

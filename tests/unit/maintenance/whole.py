@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import slate_async as slate
-from slate_async.storage.format.columns import concat
+from slate_async.codec.columns import concat
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.manifest.edits.compactions import ClaimCompactor, FinishRange, RegisterCompaction
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.objectstore.local import LocalStore, open_files
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.prefixed import PrefixedStore
@@ -22,7 +23,6 @@ from slate_async.objectstore.retry import RetryingStore
 from slate_async.objectstore.sync_read import AT_HAND_BYTES, read_now_of
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import end_threads, system_runtime
-from slate_async.storage.format.header import HEADER_BYTES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux reads without waiting")
 BODY = bytes(range(256)) * 1024

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.runtime.untracked import untracked
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable.memtable import Memtable
 from slate_async.storage.memtable.order import BLOCK_KEYS, SortedKeys
 from slate_async.types import MAX_SEQ, PUT

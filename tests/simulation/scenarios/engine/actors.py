@@ -5,9 +5,9 @@ They obey rules 6, 8 and 11; a rule's switch replaces one of the functions here.
 
 from __future__ import annotations
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import SlateError
 from slate_async.objectstore.protocol import ObjectInfo
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, parse_contiguous, parse_epoch_prefixed
 from slate_async.storage.log.register import EMPTY, WriterRegister, decode
 from slate_async.storage.manifest import codec

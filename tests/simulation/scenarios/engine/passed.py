@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.write.l0_flusher import LONG_LOG
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, contiguous_key, parse_contiguous
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import slate_async as slate
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, FencedError, InvalidError, SlateError
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX
 from slate_async.types import Buffer
 from tests.simulation.checkers import Violation

@@ -12,9 +12,9 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.columns import NO_EXPIRY, Columns
+from slate_async.codec.header import ObjectKind, peek_header
 from slate_async.storage.format.block import decode_block
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
-from slate_async.storage.format.header import ObjectKind, peek_header
 from slate_async.storage.format.log_segment import decode_segment
 from slate_async.storage.format.sst import read_footer, read_meta
 from slate_async.types import PUT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, FencedError
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import PREFIX, position_of
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.selection import SeqSource, select
 from slate_async.engine.changes.spill import Spill
-from slate_async.storage.format.columns import Columns
 from tests.engine import ManualClock, memory_store, open_db, runtime
 from tests.unit.database.test_changes import all_of
 

@@ -10,12 +10,12 @@ from uuid import UUID
 
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.clone.site import OpenSite, Site, open_site
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.extent import find_extent
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.state import ManifestState

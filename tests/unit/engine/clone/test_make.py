@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from slate_async.codec.header import HEADER_BYTES, decode_header
 from slate_async.engine.clone.destroy import destroy
 from slate_async.engine.clone.detach import detach_if_free
 from slate_async.engine.clone.make import make_clone
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
-from slate_async.storage.format.header import HEADER_BYTES, decode_header
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.lifecycle import ClaimToDestroy, MarkDestroyed
 from slate_async.storage.manifest.state import ManifestState

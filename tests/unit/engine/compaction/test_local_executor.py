@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from slate_async.codec.columns import NO_EXPIRY
+from slate_async.codec.header import decode_header
 from slate_async.engine.compaction import rounds
 from slate_async.engine.compaction.executor import MergeCounts, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.errors import CorruptionError, InternalError, UnavailableError
-from slate_async.storage.format.columns import NO_EXPIRY
-from slate_async.storage.format.header import decode_header
 from slate_async.storage.sst.names import sst_key
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.compaction import rounds
 from slate_async.engine.compaction.rounds import Round, Rounds
-from slate_async.storage.format.columns import Columns
 from tests.read_model import Version, columns, newest_first, versions
 
 

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from metastores.protocol import VersionRef
+from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.gc.log import COMPACTED, OF_A_ZOMBIE, LogJudge
 from slate_async.objectstore.protocol import ObjectInfo
-from slate_async.storage.format.header import HEADER_BYTES
 from slate_async.storage.log.names import contiguous_key, epoch_key
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
+from slate_async.codec.columns import Columns
 from slate_async.engine.ingest.replacement import gaps, over_deletes
 from slate_async.engine.ingest.spec import IngestedSst
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.storage.format.columns import Columns
 from slate_async.types import DELETE, PUT
 from tests.engine import KINDS, ManualClock, memory_store, open_db, runtime, settle
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.engine.ingest.rows import Duplicates, RowChecker
 from slate_async.errors import InvalidError
-from slate_async.storage.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.types import DELETE, MAX_KEY_BYTES, PUT
 
 

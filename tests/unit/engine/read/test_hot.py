@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import ReadView, Run, hot
 from slate_async.engine.read.hot import MOST_ROWS, READS_PER_LOOK, WORTH_LOOKUPS, HotReads
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.types import MAX_SEQ, NEEDS_IO, PUT, RowHit
 from tests.read_model import StoredTables, Version, ample_budget, tombstone
 

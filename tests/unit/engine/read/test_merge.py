@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read import merge
 from slate_async.engine.read.live import LiveRows, live_rows, newest_visible
 from slate_async.engine.read.merge import MergedRows, Round, Stream, sort_rows
 from slate_async.errors import InternalError
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import MAX_SEQ, MERGE
 from tests.read_model import FakeTable, Version, columns, exhausted_budget, newest_first, tombstone, versions, visible

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from slate_async.codec.columns import Columns
 from slate_async.engine.read import reverse
 from slate_async.engine.read.merge import MergedRows
 from slate_async.engine.read.reverse import WholeKeys
-from slate_async.storage.format.columns import Columns
 from tests.read_model import Version, columns, newest_first, versions
 
 

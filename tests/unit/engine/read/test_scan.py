@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.engine.read import scan as scan_module
 from slate_async.engine.read.read_point import Look
@@ -18,7 +19,6 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import CHUNK_ROWS
 from slate_async.errors import FencedError, InternalError, InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import MAX_SEQ, MERGE, PUT, Row
 from tests.read_model import FakeTable, StillClock, StoredTables, Version, exhausted_budget, table

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.short import (
@@ -19,7 +20,6 @@ from slate_async.engine.read.short import (
 )
 from slate_async.engine.read.sources import Table
 from slate_async.errors import FencedError, InvalidError
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.storage.sst.reader import MissingError

@@ -7,11 +7,11 @@ import gc
 
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Table
 from slate_async.errors import InternalError
 from slate_async.runtime.gather import AT_ONCE, gather
 from slate_async.runtime.yield_budget import CALLS_PER_LOOK
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NEEDS_IO, PUT, RowHit
 from tests.read_model import FakeTable, Version, ample_budget, exhausted_budget, run, table, tombstone, versions

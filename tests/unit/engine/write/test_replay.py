@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.columns import Columns
+from slate_async.codec.header import HEADER_BYTES, decode_header, encode_header
 from slate_async.engine.write import replay
 from slate_async.engine.write.replay import Replayer
 from slate_async.errors import ConfigError, CorruptionError
-from slate_async.storage.format.checksum import crc32c
-from slate_async.storage.format.columns import Columns
-from slate_async.storage.format.header import HEADER_BYTES, decode_header, encode_header
 from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.format.raw_block import RAW_HEADER
 from slate_async.storage.log.protocol import LogObject

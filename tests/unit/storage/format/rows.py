@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder
 

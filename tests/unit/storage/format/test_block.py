@@ -13,13 +13,13 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec import compression as compression_module
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.columns import Columns, concat
+from slate_async.codec.compression import Compression, DecompressionError, compress, decompress
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format import compression as compression_module
 from slate_async.storage.format.block import TRAILER_BYTES, decode_block, stored_crc, stored_raw_bytes
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.checksum import crc32c
-from slate_async.storage.format.columns import Columns, concat
-from slate_async.storage.format.compression import Compression, DecompressionError, compress, decompress
 from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of, sample_rows
 
 CODECS = ["none", "zstd", "lz4"]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.compression import VAIN_BLOCKS
 from slate_async.errors import CorruptionError
 from slate_async.storage.format import joined_blocks
 from slate_async.storage.format.block import TRAILER_BYTES, decode_block, stored_crc
 from slate_async.storage.format.block_encoding import encode_block, encode_blocks
 from slate_async.storage.format.block_parts import StoredBlock
-from slate_async.storage.format.checksum import crc32c
-from slate_async.storage.format.compression import VAIN_BLOCKS
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.separate_blocks import open_each
 from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of, sample_rows

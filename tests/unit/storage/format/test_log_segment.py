@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.format import log_segment
-from slate_async.storage.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
 from slate_async.storage.format.log_segment import (
     decode_segment,
     encode_fence,

@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from slate_async.codec.checksum import crc32c
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c
 from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
 
 MARKER = Marker(UUID(int=1), UUID(int=2))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slate_async.storage.format.columns import Columns
+from slate_async.codec.columns import Columns
 from slate_async.storage.format.ordering import RUN_ROWS, order_of
 from tests.unit.storage.format.rows import R, columns_of
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.errors import CorruptionError
 from slate_async.storage.format import raw_block
 from slate_async.storage.format.block import TRAILER_BYTES, decode_block, open_block
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.types import PUT, RowHit
 from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of

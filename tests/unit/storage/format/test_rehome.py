@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from slate_async.codec.header import HEADER_BYTES, ObjectKind, decode_header, log_object_id
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.header import HEADER_BYTES, ObjectKind, decode_header, log_object_id
 from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment
 from slate_async.storage.format.rehome import rehome
 from slate_async.storage.format.sst import read_footer, read_meta

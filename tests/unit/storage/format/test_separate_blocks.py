@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.errors import CorruptionError
 from slate_async.storage.format import separate_blocks
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.format.separate_blocks import open_each, seen_from_of
 from slate_async.types import PUT
 from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.checksum import crc32c
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header
 from slate_async.errors import CorruptionError, InternalError, InvalidError
 from slate_async.storage.format.block import decode_block
-from slate_async.storage.format.checksum import crc32c
 from slate_async.storage.format.filter import key_hash
-from slate_async.storage.format.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header
 from slate_async.storage.format.sst import (
     FOOTER_BYTES,
     MUST_UNDERSTAND,

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from slate_async.codec.header import HEADER_BYTES, ObjectKind, decode_header
 from slate_async.errors import CorruptionError, FencedError, InternalError, SlateError, UnavailableError
-from slate_async.storage.format.header import HEADER_BYTES, ObjectKind, decode_header
 from slate_async.storage.log.contiguous import LOST_IDS_BEFORE_WAITING, ContiguousLog
 from slate_async.storage.log.names import PREFIX, contiguous_key
 from tests.unit.storage.log.shelf import DEADLINE_MS, POLL_MS, Shelf, Step, Taken, names_of, taken_over, unavailable

@@ -11,8 +11,8 @@ import pytest
 
 import slate_async as slate
 from metastores.protocol import VersionRef
+from slate_async.codec.columns import Columns
 from slate_async.engine.changes.order import check_gapless
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest.edits.skipped import SkipSeqs
 from slate_async.storage.manifest.state import ManifestState, SkippedSeqs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_async.storage.format.columns import NO_EXPIRY
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.storage.memtable import Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
 

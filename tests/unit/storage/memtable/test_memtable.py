@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.errors import InternalError, InvalidError
-from slate_async.storage.format.columns import NO_EXPIRY, Columns, concat
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable, convert, sorted_columns
 from slate_async.storage.memtable.conversion import INLINE_BYTES, INLINE_ROWS, JOINED_PIECES
 from slate_async.storage.memtable.memtable import FIRST_BATCH_ROWS, STEP_ROWS

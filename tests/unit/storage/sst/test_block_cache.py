@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_async.codec.columns import NO_EXPIRY
 from slate_async.errors import InvalidError
 from slate_async.storage.format.block import open_block
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.columns import NO_EXPIRY
 from slate_async.storage.sst.cache import BLOCKS_PER_INDEX, BlockCache
 from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.types import PUT, RowHit

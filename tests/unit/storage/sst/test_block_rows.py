@@ -7,9 +7,9 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.storage.format.block import open_block
 from slate_async.storage.format.block_encoding import encode_block
-from slate_async.storage.format.columns import NO_EXPIRY, Columns
 from slate_async.storage.sst import block_rows
 from slate_async.storage.sst.block_rows import GROUP_ROWS, MOST_BYTES, WORTH_LOOKS, BlockRows
 from slate_async.storage.sst.cache import BlockCache

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from slate_async.codec.columns import Columns
 from slate_async.errors import UnavailableError
-from slate_async.storage.format.columns import Columns
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.scan import (
     HURRIED_LEAST_BYTES,

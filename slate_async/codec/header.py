@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
+from slate_async.codec.checksum import crc32c
 from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c
 from slate_async.types import Buffer
 
 HEADER_MAGIC = b"SLATEOBJ"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slate_async.storage.format.arrays import number_array
+from slate_async.codec.arrays import number_array
 
 NO_EXPIRY = np.iinfo(np.int64).max
 """``expire_ms`` of a row that never expires."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slate_async.storage.format.arrays import binary_array, mask_array, number_array
+from slate_async.codec.arrays import binary_array, mask_array, number_array
 
 
 @pytest.mark.parametrize("items", [[], [b""], [b"a", b"", b"\x00\xff" * 100, b"b"]])

@@ -1,4 +1,4 @@
-"""`slate_async.storage.format.header`."""
+"""`slate_async.codec.header`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from slate_async.errors import CorruptionError, InvalidError
-from slate_async.storage.format.checksum import crc32c, crc32c_of_parts
-from slate_async.storage.format.header import (
+from slate_async.codec.checksum import crc32c, crc32c_of_parts
+from slate_async.codec.header import (
     HEADER_BYTES,
     ObjectHeader,
     ObjectKind,
@@ -18,6 +17,7 @@ from slate_async.storage.format.header import (
     log_object_id,
     peek_header,
 )
+from slate_async.errors import CorruptionError, InvalidError
 from tests.unit.storage.format.rows import DATABASE, OBJECT, OTHER_DATABASE, OTHER_OBJECT
 
 HEADER = ObjectHeader(ObjectKind.SST, DATABASE, OBJECT, 7, 1234, 42, 0xDEADBEEF)

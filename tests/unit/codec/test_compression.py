@@ -1,4 +1,4 @@
-"""`storage.format.compression.Packer`: what does not shrink is soon tried seldom, what does is missed briefly."""
+"""`codec.compression.Packer`: what does not shrink is soon tried seldom, what does is missed briefly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from slate_async.storage.format.compression import TRIES_APART, VAIN_BLOCKS, Compression, Packer
+from slate_async.codec.compression import TRIES_APART, VAIN_BLOCKS, Compression, Packer
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.types import Buffer
 from tests.unit.storage.format.rows import DATABASE, OBJECT, R, columns_of
@@ -24,7 +24,7 @@ def tried(blocks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(raw)
         return b"packed" if raw == PLAIN else None
 
-    monkeypatch.setattr("slate_async.storage.format.compression.compress", compress)
+    monkeypatch.setattr("slate_async.codec.compression.compress", compress)
     packer, found = Packer("zstd"), []
     for block in blocks:
         before = len(seen)
