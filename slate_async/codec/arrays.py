@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.errors import InvalidError
+
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _OFFSETS: dict[Any, Any] = {pa.binary(): np.int32, pa.large_binary(): np.int64, pa.string(): np.int32}
@@ -37,6 +39,19 @@ def number_array(
 def mask_array(mask: Mask) -> pa.BooleanArray:
     """``mask`` as booleans."""
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, _bits(mask)])
+
+
+def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
+    """Offsets (int32[n+1], not starting at 0 in a slice) and the bytes they point into, without a copy.
+
+    Raises `InvalidError` for another type or a column with nulls."""
+    if column.type != pa.binary() or column.null_count:
+        raise InvalidError(f"a key or value column must be binary without nulls, not {column.type}")
+    _, offsets, data = column.buffers()
+    if offsets is None or len(column) == 0:
+        return np.zeros(1, np.int32), memoryview(b"")
+    cut = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
+    return cut, memoryview(b"" if data is None else data)
 
 
 def _bits(mask: Mask | None, *, invert: bool = False) -> pa.Buffer | None:

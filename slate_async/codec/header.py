@@ -1,4 +1,4 @@
-"""The 80 bytes every log object and every SST begins with: what this object is and whose it is.
+"""The 80 bytes an object begins with: what it is and whose it is. Every log object and every SST has them.
 
 Layout, little-endian (``docs/format/header.md``)::
 
@@ -30,13 +30,11 @@ OBJECT_ID_BYTES = 16
 
 _FIELDS = struct.Struct("<8sHHI16s16sQQQI")
 _CRC = struct.Struct("<I")
-_LOG_ID = struct.Struct("<8sQ")
-_LOG_ID_PREFIX = b"SLATELOG"
 _U64_END = 2**64
 
 
 class ObjectKind(IntEnum):
-    """What an object holds."""
+    """What an object holds. All products take their numbers from here, and no number is given twice."""
 
     LOG_SEGMENT = 1
     FENCE = 2
@@ -47,7 +45,7 @@ class ObjectKind(IntEnum):
 class ObjectHeader:
     """The decoded header.
 
-    object_id: 16 bytes; `log_object_id` for log objects, a ULID for SSTs
+    object_id: 16 bytes, chosen by the product: a position for log objects, a ULID for SSTs
     writer_epoch: epoch of the writer (or compactor) that made the object
     body_bytes: size of the object less the header
     manifest_version: the manifest its producer had read
@@ -62,13 +60,6 @@ class ObjectHeader:
     manifest_version: int
     body_crc: int
     flags: int = 0
-
-
-def log_object_id(log_id: int) -> bytes:
-    """The object id of the log object at position ``log_id`` (of either log protocol)."""
-    if not 0 <= log_id < _U64_END:
-        raise InvalidError(f"log id {log_id} is outside 0 to 2**64 - 1")
-    return _LOG_ID.pack(_LOG_ID_PREFIX, log_id)
 
 
 def encode_header(header: ObjectHeader) -> bytes:
@@ -167,10 +158,3 @@ def check_body(header: ObjectHeader, data: Buffer, *, object_name: str) -> memor
     if crc32c(body) != header.body_crc:
         raise CorruptionError("body checksum does not match", object_name=object_name, offset=HEADER_BYTES)
     return body
-
-
-def encode_fence(*, database_id: UUID, log_id: int, epoch: int, manifest_version: int) -> bytes:
-    """A fence: a header and nothing else."""
-    return encode_header(
-        ObjectHeader(ObjectKind.FENCE, database_id, log_object_id(log_id), epoch, 0, manifest_version, 0)
-    )

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from slate_async.codec.arrays import binary_buffers
 from slate_async.codec.columns import Columns, concat
 from slate_async.engine.changes.order import in_order, last_cut
 from slate_async.engine.changes.spill import ROOM_LIMIT, Spill
 from slate_async.runtime.protocol import Runtime
-from slate_async.storage.format.block import binary_buffers
 
 logger = logging.getLogger(__name__)
 MOST_OVER = 256 << 20

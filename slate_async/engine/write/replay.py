@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 
 from slate_async.codec.columns import Columns, concat
-from slate_async.codec.header import ObjectKind, log_object_id
+from slate_async.codec.header import ObjectKind
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write.encoding import INLINE_SEGMENT_BYTES
 from slate_async.engine.write.memtables import Slot, TableSet
@@ -25,7 +25,7 @@ from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
-from slate_async.storage.format.log_segment import decode_segment, stored_blocks
+from slate_async.storage.format.log_segment import decode_segment, log_object_id, stored_blocks
 from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, LogObject
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import anyio
 
-from slate_async.codec.header import log_object_id
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
@@ -37,6 +36,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, Log
 from slate_async.storage.log.window import FlushWindow

@@ -13,14 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from slate_async.codec.columns import Columns
-from slate_async.codec.header import (
-    HEADER_BYTES,
-    ObjectHeader,
-    ObjectKind,
-    check_body,
-    decode_header,
-    log_object_id,
-)
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header
 from slate_async.engine.gc.log import LogJudge, held_log
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.verify.report import Finding
@@ -28,7 +21,7 @@ from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_o
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.log_segment import decode_segment
+from slate_async.storage.format.log_segment import decode_segment, log_object_id
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import PREFIX
 from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings

@@ -15,14 +15,10 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.columns import Columns
 from slate_async.codec.compression import Compression, DecompressionError, decompress
-from slate_async.errors import CorruptionError, InvalidError
+from slate_async.errors import CorruptionError
 from slate_async.storage.format.raw_block import RAW_HEADER_BYTES, BadBlockError, RawBlock
 from slate_async.types import Buffer
 
@@ -34,19 +30,6 @@ ROW_OVERHEAD_BYTES = 8 + 8
 TRAILER_HEAD = struct.Struct("<BBHII")
 _TRAILER = struct.Struct("<BBHIII")
 _CRC = struct.Struct("<I")
-
-
-def binary_buffers(column: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
-    """Offsets (int32[n+1], not starting at 0 in a slice) and the bytes they point into, without a copy.
-
-    Raises `InvalidError` for another type or a column with nulls."""
-    if column.type != pa.binary() or column.null_count:
-        raise InvalidError(f"a key or value column must be binary without nulls, not {column.type}")
-    _, offsets, data = column.buffers()
-    if offsets is None or len(column) == 0:
-        return np.zeros(1, np.int32), memoryview(b"")
-    cut = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
-    return cut, memoryview(b"" if data is None else data)
 
 
 def stored_crc(stored: Buffer) -> int:

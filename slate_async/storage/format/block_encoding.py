@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slate_async.codec.arrays import binary_buffers
 from slate_async.codec.checksum import crc32c, crc32c_of_parts
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.codec.compression import Compression, Packer
 from slate_async.errors import InvalidError
-from slate_async.storage.format.block import MAX_RAW_BYTES, TRAILER_HEAD, binary_buffers
+from slate_async.storage.format.block import MAX_RAW_BYTES, TRAILER_HEAD
 from slate_async.storage.format.raw_block import (
     HAS_CREATE,
     HAS_EXPIRE,

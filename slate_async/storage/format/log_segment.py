@@ -15,6 +15,7 @@ from uuid import UUID
 
 import numpy as np
 
+from slate_async.codec.arrays import binary_buffers
 from slate_async.codec.checksum import crc32c_of_parts
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.compression import Compression
@@ -24,17 +25,13 @@ from slate_async.codec.header import (
     ObjectKind,
     check_body,
     decode_header,
-    encode_fence,
     encode_header,
-    log_object_id,
-    peek_header,
 )
-from slate_async.errors import CorruptionError
+from slate_async.errors import CorruptionError, InvalidError
 from slate_async.runtime.memory_budget import over_budget
 from slate_async.storage.format.block import (
     ROW_OVERHEAD_BYTES,
     TRAILER_BYTES,
-    binary_buffers,
     decode_block,
     stored_crc,
     stored_raw_bytes,
@@ -43,12 +40,27 @@ from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.types import Buffer
 
-__all__ = ["decode_segment", "encode_fence", "encode_segment", "log_object_id", "peek_header"]
-
 SEGMENT_BLOCK_BYTES = 8 << 20
 """A block of a segment holds about this many raw bytes at most; a larger row stands alone."""
 
 _PREFIX = struct.Struct("<II")
+_LOG_ID = struct.Struct("<8sQ")
+_LOG_ID_PREFIX = b"SLATELOG"
+_LOG_ID_END = 2**64
+
+
+def log_object_id(log_id: int) -> bytes:
+    """The object id of the log object at position ``log_id`` (of either log protocol)."""
+    if not 0 <= log_id < _LOG_ID_END:
+        raise InvalidError(f"log id {log_id} is outside 0 to 2**64 - 1")
+    return _LOG_ID.pack(_LOG_ID_PREFIX, log_id)
+
+
+def encode_fence(*, database_id: UUID, log_id: int, epoch: int, manifest_version: int) -> bytes:
+    """A fence: a header and nothing else."""
+    return encode_header(
+        ObjectHeader(ObjectKind.FENCE, database_id, log_object_id(log_id), epoch, 0, manifest_version, 0)
+    )
 
 
 def encode_segment(

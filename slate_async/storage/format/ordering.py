@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slate_async.codec.arrays import number_array
+from slate_async.codec.arrays import binary_buffers, number_array
 from slate_async.codec.columns import Columns
-from slate_async.storage.format.block import binary_buffers
 
 Mask = npt.NDArray[np.bool_]
 Order = npt.NDArray[np.int64]

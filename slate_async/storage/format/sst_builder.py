@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from slate_async.codec.arrays import binary_buffers
 from slate_async.codec.checksum import crc32c
 from slate_async.codec.columns import NO_EXPIRY, Columns, concat
 from slate_async.codec.compression import Compression, Packer
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_header
 from slate_async.errors import InternalError, InvalidError
-from slate_async.storage.format.block import ROW_OVERHEAD_BYTES, binary_buffers, stored_crc, stored_raw_bytes
+from slate_async.storage.format.block import ROW_OVERHEAD_BYTES, stored_crc, stored_raw_bytes
 from slate_async.storage.format.block_encoding import encode_blocks
 from slate_async.storage.format.filter import MAX_BITS_PER_KEY, build_filter, key_hashes
 from slate_async.storage.format.index import BlockEntry, encode_index

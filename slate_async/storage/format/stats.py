@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from slate_async.codec.arrays import binary_buffers
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.block import binary_buffers
 from slate_async.types import DELETE, Buffer
 
 _STATS = struct.Struct("<QQQQQQqqQqqQQ")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from slate_async.storage.format.block import binary_buffers
+from slate_async.codec.arrays import binary_buffers
 
 MIN_VECTOR_BYTES = 4
 MAX_VECTOR_BYTES = 64

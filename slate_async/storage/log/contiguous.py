@@ -11,10 +11,11 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, encode_fence
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError, ObjectStore
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.log_segment import encode_fence
 from slate_async.storage.log.listing import LogMovedError, contiguous_ids
 from slate_async.storage.log.names import contiguous_key
 from slate_async.storage.log.protocol import (

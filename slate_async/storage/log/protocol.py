@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from slate_async.codec.header import HEADER_BYTES, ObjectHeader, decode_header, log_object_id
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, decode_header
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError, met_before
 from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import ahead, map_bounded
 from slate_async.runtime.protocol import Runtime
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.manifest.state import ManifestState
 
 T = TypeVar("T")

@@ -7,16 +7,7 @@ import struct
 import pytest
 
 from slate_async.codec.checksum import crc32c, crc32c_of_parts
-from slate_async.codec.header import (
-    HEADER_BYTES,
-    ObjectHeader,
-    ObjectKind,
-    decode_header,
-    encode_fence,
-    encode_header,
-    log_object_id,
-    peek_header,
-)
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header, encode_header, peek_header
 from slate_async.errors import CorruptionError, InvalidError
 from tests.unit.storage.format.rows import DATABASE, OBJECT, OTHER_DATABASE, OTHER_OBJECT
 
@@ -40,20 +31,6 @@ def test_round_trip() -> None:
     assert len(raw) == HEADER_BYTES
     assert decode_header(raw + b"body", object_name="o", database_id=DATABASE, object_id=OBJECT) == HEADER
     assert peek_header(memoryview(raw), object_name="o") == HEADER
-
-
-def test_a_fence_is_a_header_alone() -> None:
-    raw = encode_fence(database_id=DATABASE, log_id=9, epoch=3, manifest_version=5)
-    assert len(raw) == HEADER_BYTES
-    header = decode_header(raw, object_name="o", database_id=DATABASE, object_id=log_object_id(9))
-    assert header == ObjectHeader(ObjectKind.FENCE, DATABASE, log_object_id(9), 3, 0, 5, 0)
-
-
-def test_log_object_ids_differ() -> None:
-    assert len({log_object_id(n) for n in (0, 1, 2, 2**64 - 1)}) == 4
-    assert all(len(log_object_id(n)) == 16 for n in (0, 2**64 - 1))
-    with pytest.raises(InvalidError):
-        log_object_id(-1)
 
 
 def test_every_flip_and_every_truncation_is_corruption() -> None:

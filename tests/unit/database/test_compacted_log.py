@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 import slate_async as slate
-from slate_async.codec.header import log_object_id
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectStore, PutMode
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.manifest.state import Compaction, ManifestState, SortedRun, SstRef
 from slate_async.types import Buffer
 from tests.engine import CONTIGUOUS_SST, EPOCHS_SST, Kind, commit_elsewhere, memory_store, open_db, until

@@ -10,10 +10,10 @@ import pytest
 
 from metastores.memory import MemoryRegister
 from metastores.protocol import Committed, VersionRef
-from slate_async.codec.header import encode_fence, log_object_id
 from slate_async.engine.compaction.log_source import LogLook, LogSource
 from slate_async.errors import ConfigError, CorruptionError, InvalidError, UnavailableError
 from slate_async.objectstore.memory import MemoryStore
+from slate_async.storage.format.log_segment import encode_fence, log_object_id
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.names import contiguous_key, epoch_key
 from slate_async.storage.log.protocol import LogReader

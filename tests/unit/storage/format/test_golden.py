@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from slate_async.codec.header import decode_header, log_object_id
+from slate_async.codec.header import decode_header
 from slate_async.storage.format import filter as filter_module
 from slate_async.storage.format.block import decode_block
 from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.format.filter import build_filter, decode_filter, key_hash, key_hashes
 from slate_async.storage.format.heartbeat import Beat, Sent, decode_beat, encode_beat
-from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment
+from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
 from tests.unit.storage.format.rows import DATABASE, OBJECT, R, columns_of, rows_of, sample_rows, sst_of
 from tests.unit.storage.format.test_sst import read_all

@@ -6,16 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header
+from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header, peek_header
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.format import log_segment
-from slate_async.storage.format.log_segment import (
-    decode_segment,
-    encode_fence,
-    encode_segment,
-    log_object_id,
-    peek_header,
-)
+from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from tests.unit.storage.format.rows import (
     DATABASE,
     OTHER_DATABASE,
@@ -123,3 +117,17 @@ def sealed(header: ObjectHeader, body: bytes) -> bytes:
 def test_a_segment_needs_rows() -> None:
     with pytest.raises(InvalidError):
         encode_segment(columns_of([R(b"a")]).slice(0, 0), database_id=DATABASE, log_id=9, epoch=3, manifest_version=5)
+
+
+def test_a_fence_is_a_header_alone() -> None:
+    raw = encode_fence(database_id=DATABASE, log_id=9, epoch=3, manifest_version=5)
+    assert len(raw) == HEADER_BYTES
+    header = decode_header(raw, object_name="o", database_id=DATABASE, object_id=log_object_id(9))
+    assert header == ObjectHeader(ObjectKind.FENCE, DATABASE, log_object_id(9), 3, 0, 5, 0)
+
+
+def test_log_object_ids_differ() -> None:
+    assert len({log_object_id(n) for n in (0, 1, 2, 2**64 - 1)}) == 4
+    assert all(len(log_object_id(n)) == 16 for n in (0, 2**64 - 1))
+    with pytest.raises(InvalidError):
+        log_object_id(-1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slate_async.codec.header import HEADER_BYTES, ObjectKind, decode_header, log_object_id
+from slate_async.codec.header import HEADER_BYTES, ObjectKind, decode_header
 from slate_async.errors import CorruptionError
-from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment
+from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from slate_async.storage.format.rehome import rehome
 from slate_async.storage.format.sst import read_footer, read_meta
 from tests.unit.storage.format.rows import DATABASE, OBJECT, OTHER_DATABASE, columns_of, rows_of, sample_rows, sst_of

@@ -14,13 +14,12 @@ from uuid import UUID
 
 from metastores.memory import MemoryRegister
 from metastores.protocol import CasOutcome, Cell, VersionRef
-from slate_async.codec.header import encode_fence
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
-from slate_async.storage.format.log_segment import decode_segment, encode_segment
+from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.log.names import contiguous_key, epoch_key

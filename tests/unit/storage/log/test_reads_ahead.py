@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from slate_async.codec.header import ObjectHeader, ObjectKind, encode_header, log_object_id
+from slate_async.codec.header import ObjectHeader, ObjectKind, encode_header
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoundError, Span
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log import protocol
 from slate_async.storage.log.protocol import READS_AT_ONCE, LogObject, LogReader
 from tests.engine import StoreInHand, memory_store
