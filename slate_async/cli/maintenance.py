@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from slate_async.cli.failures import FINDINGS, OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
-from slate_async.engine.read.time_travel import Moment, iso_time
+from slate_async.engine.read.time_travel import TimeLike, iso_time
 from slate_async.errors import InvalidError
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport
@@ -179,9 +179,9 @@ async def tell_time(session: Session, seq: int) -> int:
 
 async def tell_seq(session: Session, text: str) -> int:
     """Show the sequence number of a time."""
-    moment = parse_moment(text)
+    time = parse_time(text)
     async with session.administering() as admin:
-        seq = await admin.time_to_seq(moment)
+        seq = await admin.time_to_seq(time)
     _tell(session.output, {"time": text, "seq": seq}, "seq")
     return OK
 
@@ -193,7 +193,7 @@ def _tell(output: Output, values: dict[str, Any], wanted: str) -> None:
         output.line(str(values[wanted]))
 
 
-def parse_moment(text: str) -> Moment:
+def parse_time(text: str) -> TimeLike:
     """A time as people write it. Raises `InvalidError`."""
     if text == NOW:
         return SystemClock().now_ms() / 1000
@@ -202,11 +202,11 @@ def parse_moment(text: str) -> Moment:
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidError(
             f"TIME: {text!r} is no time; write it like 2026-05-17T08:00:00Z, as seconds since the epoch, or now"
         ) from None
-    if moment.tzinfo is None:
+    if time.tzinfo is None:
         raise InvalidError(f"TIME: {text!r} has no time zone; end it with Z for UTC, or with an offset like +02:00")
-    return moment
+    return time

@@ -36,7 +36,7 @@ from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.time_travel import Moment, seq_to_time, time_to_seq
+from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
 from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
 from slate_async.maintenance.inspection.log import LogInspection, inspect_log
@@ -112,7 +112,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
         async with self._picture() as (look, picture):
             return seq_to_time(look, picture.state, picture.samples, seq)
 
-    async def time_to_seq(self, time: Moment) -> int:
+    async def time_to_seq(self, time: TimeLike) -> int:
         """See `DbReader.time_to_seq`; what is in the log is read for it."""
         async with self._picture() as (look, picture):
             return time_to_seq(look, picture.state, picture.samples, time)

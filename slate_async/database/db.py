@@ -30,7 +30,7 @@ from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.time_travel import Moment, look_at
+from slate_async.engine.read.time_travel import TimeLike, as_of
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
@@ -268,10 +268,10 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         self._reads += 1
         return Snapshot(self._look(durable), self._clock, self._yield_budget, self._check, self._same_look)
 
-    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
-        """The database as it was at an earlier moment; see `DbReader.at`."""
+    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
+        """The database as of an earlier sequence number or time; see `DbReader.as_of`."""
         self._reads += 1
-        look = look_at(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
+        look = as_of(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     async def confirm(self) -> None:

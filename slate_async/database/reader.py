@@ -21,7 +21,7 @@ from slate_async.engine.follow.source import Source
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.time_travel import Moment, check_seq, look_at, seq_to_time, time_to_seq
+from slate_async.engine.read.time_travel import TimeLike, as_of, check_seq, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
@@ -126,7 +126,7 @@ class DbReader(Member, ViewReads, HasFeeds):
         look = self._look(True)._replace(now_ms=0)
         return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
-    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
         zone, or seconds since the epoch.
 
@@ -135,7 +135,7 @@ class DbReader(Member, ViewReads, HasFeeds):
         the setting ``retention_ms``), and for the future."""
         self._reads += 1
         picture = self._source.picture
-        look = look_at(self._look(True), picture.state, picture.samples, seq=seq, time=time)
+        look = as_of(self._look(True), picture.state, picture.samples, seq=seq, time=time)
         return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     def seq_to_time(self, seq: int) -> float:
@@ -146,9 +146,9 @@ class DbReader(Member, ViewReads, HasFeeds):
         picture = self._source.picture
         return seq_to_time(self._look(True), picture.state, picture.samples, seq)
 
-    def time_to_seq(self, time: Moment) -> int:
+    def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Times and
-        precision as of `at`, but not bound by what history is kept.
+        precision as of `as_of`, but not bound by what history is kept.
 
         Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
         picture = self._source.picture

@@ -142,7 +142,7 @@ class WriteSettings(BaseSettings):
     )
     retention_ms: int | None = setting(
         unit="milliseconds",
-        what="How long overwritten and deleted versions are kept for reads of the past. Kept with the database: a"
+        what="How long overwritten and deleted versions are kept for time travel. Kept with the database: a"
         " writer that sets it changes it.",
         why="Unset follows the database; a new one keeps none, because history costs space. Checkpoints keep single"
         " moments without it.",

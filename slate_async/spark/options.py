@@ -75,7 +75,7 @@ class ReadOptions:
             prefix=given.take("prefix", key, None),
             keys_only=given.take("keysOnly", boolean, False),
             at_seq=given.take("atSeq", _natural, None),
-            at_time=given.take("atTime", _moment, None),
+            at_time=given.take("atTime", _time, None),
             partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
             batch_rows=given.take("batchRows", positive, DEFAULT_BATCH_ROWS),
             push_filters=given.take("pushFilters", boolean, False),
@@ -228,19 +228,19 @@ def _unhexed(text: str) -> bytes:
         raise ValueError("pairs of hexadecimal digits, for keyEncoding is hex, e.g. 757365723a") from None
 
 
-def _moment(text: str) -> float:
+def _time(text: str) -> float:
     """Seconds since the epoch, or a date with time and time zone in ISO 8601."""
     try:
         number = float(text)
     except ValueError:
-        moment = _date(text)
+        when = _date(text)
     else:
         if not math.isfinite(number):
             raise ValueError("a finite number of seconds")
         return number
-    if moment.tzinfo is None:
+    if when.tzinfo is None:
         raise ValueError("a time needs its time zone: 2026-01-31T12:00:00+00:00")
-    return moment.timestamp()
+    return when.timestamp()
 
 
 def _date(text: str) -> datetime:

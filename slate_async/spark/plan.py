@@ -88,5 +88,5 @@ async def _open_seen(plan: ReadPlan) -> AsyncGenerator[slate.Snapshot, None]:
     """What the plan's reader shows at the moment that is asked for."""
     seq, time = plan.options.at_seq, plan.options.at_time
     async with this_worker().reader(plan.reader_name) as reader:
-        async with reader.snapshot() if seq is None and time is None else reader.at(seq=seq, time=time) as snapshot:
+        async with reader.snapshot() if seq is None and time is None else reader.as_of(seq=seq, time=time) as snapshot:
             yield snapshot

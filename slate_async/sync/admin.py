@@ -19,7 +19,7 @@ from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.time_travel import Moment
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.rows import Duration
 from slate_async.maintenance.inspection.log import LogInspection
 from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
@@ -69,7 +69,7 @@ class Admin(Handle[engine.Admin]):
         """When sequence number ``seq`` was written, in seconds since the epoch."""
         return self._loop.run(self._member.seq_to_time, seq)
 
-    def time_to_seq(self, time: Moment) -> int:
+    def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before."""
         return self._loop.run(self._member.time_to_seq, time)
 

@@ -10,7 +10,7 @@ from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, In
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.read.time_travel import Moment
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.engine.write.rows import BytesLike, Duration
@@ -92,9 +92,9 @@ class Db(Handle[engine.Db], Reads):
         """A stable view of everything written so far (with ``durable``: acknowledged so far)."""
         return Snapshot(self._loop, self._loop.call(self._member.snapshot, durable=durable))
 
-    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
-        """The database as it was at an earlier moment."""
-        return Snapshot(self._loop, self._loop.call(self._member.at, seq=seq, time=time))
+    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
+        """The database as of an earlier sequence number or time."""
+        return Snapshot(self._loop, self._loop.call(self._member.as_of, seq=seq, time=time))
 
     def confirm(self) -> None:
         """Check that this is still the database's writer right now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slate_async.database import reader as engine
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
-from slate_async.engine.read.time_travel import Moment
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.rows import Duration
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.storage.liveness.observer import WriterLife
@@ -30,15 +30,15 @@ class DbReader(Handle[engine.DbReader], Reads):
         """As `snapshot`, with the rows that have expired, as long as they are stored."""
         return Snapshot(self._loop, self._loop.call(self._member.stored_snapshot))
 
-    def at(self, *, seq: int | None = None, time: Moment | None = None) -> Snapshot:
+    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""
-        return Snapshot(self._loop, self._loop.call(self._member.at, seq=seq, time=time))
+        return Snapshot(self._loop, self._loop.call(self._member.as_of, seq=seq, time=time))
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""
         return self._loop.call(self._member.seq_to_time, seq)
 
-    def time_to_seq(self, time: Moment) -> int:
+    def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none."""
         return self._loop.call(self._member.time_to_seq, time)
 

@@ -177,7 +177,7 @@ class FollowerMachine(RuleBasedStateMachine):
             assert self.run(self.at(number, seq)) == self.states[seq]
 
     async def at(self, number: int, seq: int) -> dict[bytes, bytes]:
-        async with self.readers[number].at(seq=seq) as then:
+        async with self.readers[number].as_of(seq=seq) as then:
             return await contents(then)
 
     @rule()

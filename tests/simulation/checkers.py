@@ -12,7 +12,7 @@ check_epochs           one live epoch: epochs are unique, acknowledgements never
                        take-over inherits whatever any earlier epoch acknowledged
 check_linearizable     confirmed reads and acknowledged writes of each key have one order
 check_snapshots        a snapshot never changes
-check_moments          a look at the past shows everything up to its sequence number, and nothing else
+check_moments          a view as of a sequence number shows everything up to it, and nothing else
 check_no_leaks         a closed process runs no task
 =====================  ==================================================================================
 """
@@ -204,7 +204,7 @@ def check_snapshots(history: History) -> None:
 
 
 def check_moments(history: History) -> None:
-    """A look at the past shows all of it."""
+    """A view as of a sequence number shows all of it."""
     final = history.final.ordered()
     for seq, view in history.moments:
         expected = [entry for entry in final if entry[0] <= seq]

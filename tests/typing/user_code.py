@@ -134,7 +134,7 @@ async def read_everywhere() -> None:
     """Everything that can be read is `slate_async.Readable`."""
     async with slate.open("memory://scratch") as db, slate.open_reader("memory://scratch", pin=False) as reader:
         async with db.snapshot() as snapshot, reader.snapshot() as later:
-            for view in (db, reader, snapshot, later, db.at(seq=1), reader.at(time=0.0)):
+            for view in (db, reader, snapshot, later, db.as_of(seq=1), reader.as_of(time=0.0)):
                 await Users(view).names(["a", "b"])
             await Users(Cached(db)).name("a")
         async for key, value in db.scan(b"a", b"b", reverse=True, limit=3):

@@ -1,4 +1,4 @@
-"""Reads of the past: which sequence number a moment had, which moment a number, and whether that is still exact.
+"""Time travel: which sequence number was the newest at a time, when a number was, and whether that is still exact.
 
 Versions of a key above the manifest's ``history_floor`` are all kept, and the newest one at it, so a read at any number
 from there on shows what a read then would have shown. Below, it is refused. So it is at a time before the manifest's
@@ -18,26 +18,26 @@ from slate_async.errors import InvalidError, NotFoundError
 from slate_async.storage.manifest.history import seq_written_by
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 
-Moment: TypeAlias = datetime | float
+TimeLike: TypeAlias = datetime | float
 """A datetime with its time zone, or seconds since the epoch."""
 
 
-def look_at(
+def as_of(
     look: Look,
     state: ManifestState,
     samples: Sequence[SeqTime],
     *,
     seq: int | None = None,
-    time: Moment | None = None,
+    time: TimeLike | None = None,
 ) -> Look:
-    """What ``look`` shows of an earlier moment, given by one of the two; expiry is judged at that moment.
+    """What ``look`` shows as of a sequence number or a time, one of the two; expiry is judged at that time.
 
     ``look`` is of now; ``samples`` are times known besides those of ``state``, ascending. Raises `InvalidError` for a
-    moment to come, or before what is kept."""
+    time to come, or one before what is kept."""
     if (seq is None) == (time is None):
-        raise InvalidError("at() takes either seq= or time=")
+        raise InvalidError("as_of() takes either seq= or time=")
     if time is not None:
-        at_ms = _moment_ms(time, look.now_ms, state.created_ms)
+        at_ms = _time_ms(time, look.now_ms, state.created_ms)
         found = min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
     else:
         assert seq is not None
@@ -47,25 +47,25 @@ def look_at(
             at_ms = max(at_ms, state.expiry_floor_ms)  # the newest it still was then
     if found < state.history_floor:
         raise NotFoundError(
-            f"history is kept from sequence number {state.history_floor} on, that moment's is {found}; the setting"
+            f"history is kept from sequence number {state.history_floor} on, and this is as of {found}; the setting"
             " retention_ms says how long later ones are kept"
         )
     if at_ms < state.expiry_floor_ms:
         raise NotFoundError(
             f"rows that had expired by {iso_time(state.expiry_floor_ms / 1000)} are dropped, and some of them lived at"
-            " that moment; the setting retention_ms says how long later ones are kept"
+            " that time; the setting retention_ms says how long later ones are kept"
         )
     return Look(look.view, found, at_ms)
 
 
-def time_to_seq(look: Look, state: ManifestState, samples: Sequence[SeqTime], time: Moment) -> int:
+def time_to_seq(look: Look, state: ManifestState, samples: Sequence[SeqTime], time: TimeLike) -> int:
     """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Arguments as of
-    `look_at`. Exact where the rows of that time are in the log, else as fine as the manifest's samples.
+    `as_of`. Exact where the rows of that time are in the log, else as fine as the manifest's samples.
 
     Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
     known = _known_from(state)
     first_ms = state.created_ms if known is None else min(state.created_ms, known.time_ms)
-    at_ms = _moment_ms(time, look.now_ms, first_ms)
+    at_ms = _time_ms(time, look.now_ms, first_ms)
     if known is not None and state.history_floor and at_ms < known.time_ms:
         raise NotFoundError(f"times are known from {iso_time(known.time_ms / 1000)} on, of sequence number {known.seq}")
     return min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
@@ -102,7 +102,7 @@ def _known_from(state: ManifestState) -> SeqTime | None:
     return state.seq_times[0] if state.seq_times else None
 
 
-def _moment_ms(time: Moment, now_ms: int, first_ms: int) -> int:
+def _time_ms(time: TimeLike, now_ms: int, first_ms: int) -> int:
     """Raises `InvalidError` unless it lies between the two."""
     at_ms = _milliseconds(time)
     if at_ms > now_ms:
@@ -112,7 +112,7 @@ def _moment_ms(time: Moment, now_ms: int, first_ms: int) -> int:
     return at_ms
 
 
-def _milliseconds(time: Moment) -> int:
+def _milliseconds(time: TimeLike) -> int:
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise InvalidError("a time is a datetime with a time zone, or seconds since the epoch")

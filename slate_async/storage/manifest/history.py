@@ -1,4 +1,4 @@
-"""When sequence numbers were written: samples in the manifest, for reads of the past and for retention.
+"""When sequence numbers were written: samples in the manifest, for time travel and for retention.
 
 A sample ``(seq, time)`` says: every row up to ``seq`` was written at ``time`` or before, every later one then or after.
 Any of them may be left out; that only makes answers coarser.

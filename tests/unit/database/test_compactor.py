@@ -110,8 +110,8 @@ async def test_history_is_kept_as_long_as_asked(kind: Kind) -> None:
             clock.wall_ms += 40_000
         await db.compact(full=True)  # version 1 ended 80 s ago; 2 lived until 40 s ago
         async with open_reader(store, clock=clock) as reader:
-            assert await reader.at(seq=2).get(b"a") == b"2"
-            assert await reader.at(seq=3).get(b"a") == b"3"
+            assert await reader.as_of(seq=2).get(b"a") == b"2"
+            assert await reader.as_of(seq=3).get(b"a") == b"3"
         clock.wall_ms += 600_000
         await db.put(b"b", b"")
         await db.flush(l0=True)
@@ -119,7 +119,7 @@ async def test_history_is_kept_as_long_as_asked(kind: Kind) -> None:
         async with open_reader(store, clock=clock) as reader:
             assert await reader.get(b"a") == b"3"
             with pytest.raises(slate.InvalidError):
-                reader.at(seq=2)
+                reader.as_of(seq=2)
 
 
 async def test_a_scan_begun_before_a_compaction_ends_after_it() -> None:

@@ -488,9 +488,9 @@ async def test_a_database_made_again_answers_for_its_whole_history(kind: Kind) -
         later.clock.wall_ms += 1_000  # type: ignore[attr-defined]
         await db.put(b"new", b"2")
         seq = db.status().last_seq
-        async with db.at(time=made_s) as past:
+        async with db.as_of(time=made_s) as past:
             assert await past.get(b"new") is None
-        async with db.at(seq=seq - 1) as past:
+        async with db.as_of(seq=seq - 1) as past:
             assert await past.get(b"new") == b"1"
         async with db.changes(from_seq=0, follow=False, initial="error") as feed:
             assert [change.value async for change in feed] == [b"1", b"2"]

@@ -56,7 +56,7 @@ async def test_it_shows_its_moment_whatever_happens_after(kind: Kind) -> None:
                 await reader.refresh()
             status = reader.status()
             assert (status.following, status.checkpoint, status.last_seq) == (False, str(kept.id), 4)
-            async with reader.at(seq=1) as then:
+            async with reader.as_of(seq=1) as then:
                 assert await contents(then) == {b"a": b"0"}
             with pytest.raises(slate.InvalidError, match="stays at sequence number 4"):
                 await reader.wait_for(5)

@@ -61,7 +61,7 @@ def test_reads_and_writes(db: slate.sync.Db) -> None:
         assert (snapshot.get(b"b"), db.get(b"b"), snapshot.seq) == (b"2", b"3", handle.seq + 1)
     with pytest.raises(slate.ClosedError):
         snapshot.get(b"b")
-    assert db.at(seq=1).get(b"a") == b"1"
+    assert db.as_of(seq=1).get(b"a") == b"1"
     db.flush(l0=True)
     db.compact(full=True)
     db.confirm()

@@ -136,7 +136,7 @@ class Following:
             return
         seq = self._node.rng.choice(ends)
         try:
-            async with self._reader.at(seq=seq) as snapshot:
+            async with self._reader.as_of(seq=seq) as snapshot:
                 rows = [(row.key, row.value, row.seq) async for row in snapshot.scan().rows()]
         except InvalidError:
             if self._reader._source.picture.state.history_floor <= seq:

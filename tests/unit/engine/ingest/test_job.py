@@ -92,7 +92,7 @@ async def test_a_reader_follows_and_looks_back(store: MemoryStore, kind: Any) ->
         await db.put(b"a", b"after")
         await reader.refresh()
         assert await reader.get(b"a") == b"after"
-        async with reader.at(seq=info.seq) as then, reader.at(seq=info.seq - 1) as earlier:
+        async with reader.as_of(seq=info.seq) as then, reader.as_of(seq=info.seq - 1) as earlier:
             assert (await then.get(b"a"), await earlier.get(b"a")) == (b"ingested", b"before")
 
 

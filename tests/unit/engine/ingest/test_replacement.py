@@ -75,7 +75,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
         slate.open_reader(store, name=NAME, runtime=runtime(), settings=kind.settings()) as reader,
     ):
         assert len(await contents(db)) == 6
-        async with reader.at(seq=info.seq - 1) as earlier, reader.at(seq=info.seq) as then:
+        async with reader.as_of(seq=info.seq - 1) as earlier, reader.as_of(seq=info.seq) as then:
             assert (len(await contents(earlier)), len(await contents(then))) == (8, 5)
         await db.compact(full=True)
         assert len(await contents(db)) == 6

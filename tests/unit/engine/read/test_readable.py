@@ -25,7 +25,7 @@ def test_same_parameters(kind: type, name: str) -> None:
     ("one", "other"),
     [
         (slate.Db.snapshot, slate.DbReader.snapshot),
-        (slate.Db.at, slate.DbReader.at),
+        (slate.Db.as_of, slate.DbReader.as_of),
         (slate.Db.create_checkpoint, slate.Admin.create_checkpoint),
     ],
 )
