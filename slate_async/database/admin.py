@@ -13,7 +13,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.arguments import own_path
+from slate_async.arguments import Duration, own_path
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Member
 from slate_async.database.lineage import HasLineage
@@ -37,7 +37,6 @@ from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.read_point import Look
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
-from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
 from slate_async.maintenance.inspection.log import LogInspection, inspect_log
 from slate_async.maintenance.inspection.manifest import (

@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 from typing import TypeVar
 from uuid import UUID
 
+from slate_async.arguments import Duration
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
-from slate_async.engine.write.rows import Duration
 from slate_async.errors import ClosedError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from slate_async.arguments import BytesLike, own_key
 from slate_async.database.handle import Member
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus
@@ -18,7 +19,6 @@ from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import Place
-from slate_async.engine.write.rows import BytesLike, own_key
 from slate_async.errors import ClosedError, SlateError
 from slate_async.runtime.supervisor import CANCELLED, Supervisor
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import anyio
 
+from slate_async.arguments import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Member
 from slate_async.database.metrics import shared_counters
@@ -36,7 +37,6 @@ from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.open import Opened
 from slate_async.engine.write.reopen import Reopening
-from slate_async.engine.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.runtime.idle import IdlePoll

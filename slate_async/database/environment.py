@@ -16,7 +16,7 @@ from typing import Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
+from slate_async.arguments import Duration, check_arguments, check_reader_arguments, check_standby
 from slate_async.codec.arrays import prepare
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
@@ -36,7 +36,6 @@ from slate_async.engine.follow.open import open_reading
 from slate_async.engine.ingest.open import WantedJob
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.open import open_writer
-from slate_async.engine.write.rows import Duration
 from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectStore

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Protocol
 
+from slate_async.arguments import Duration, seconds
 from slate_async.database.db import Db
 from slate_async.database.handle import Member
 from slate_async.database.metrics import shared_counters
@@ -22,7 +23,6 @@ from slate_async.engine.ingest.replacement import OpenOld
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
-from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver

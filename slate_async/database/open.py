@@ -7,7 +7,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import check_arguments, check_reader_arguments, check_standby
+from slate_async.arguments import Duration, check_arguments, check_reader_arguments, check_standby
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.environment import Environment, OpeningDb, require_loop
@@ -21,7 +21,6 @@ from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.spec import IngestSpec
-from slate_async.engine.write.rows import Duration
 from slate_async.errors import InvalidError
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime

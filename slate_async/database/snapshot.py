@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from slate_async.arguments import sought_key
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read.bounds import BytesLike, key_range
 from slate_async.engine.read.failures import about_a_read
@@ -17,7 +18,6 @@ from slate_async.engine.read.retry import RENEWALS, gave_up
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.engine.read.view import Pin
-from slate_async.engine.write.rows import sought_key
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock

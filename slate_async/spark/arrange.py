@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from slate_async.engine.write.rows import ttl_ms
+from slate_async.arguments import ttl_ms
 from slate_async.errors import InvalidError
 from slate_async.spark.options import check_choice
 

@@ -17,9 +17,9 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 import slate_async as slate
+from slate_async.arguments import Duration, seconds
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
-from slate_async.engine.write.rows import Duration, seconds
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
 from slate_async.spark.failures import plain_errors
 from slate_async.spark.feed import feed

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
+from slate_async.arguments import Duration
 from slate_async.database import admin as engine
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.read_ahead import ReadAhead
@@ -20,7 +21,6 @@ from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike
-from slate_async.engine.write.rows import Duration
 from slate_async.maintenance.inspection.log import LogInspection
 from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
 from slate_async.maintenance.inspection.sst import SstInspection

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from slate_async.arguments import BytesLike
 from slate_async.database import compactor as engine
 from slate_async.database.status import CompactorStatus
-from slate_async.engine.write.rows import BytesLike
 from slate_async.sync.handle import Handle
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as engine
 from slate_async.database.status import Status
 from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
@@ -13,7 +14,6 @@ from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
-from slate_async.engine.write.rows import BytesLike, Duration
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle

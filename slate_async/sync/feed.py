@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from slate_async.arguments import Duration
 from slate_async.engine.changes import feed as engine
 from slate_async.engine.changes.change import Change
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.subscription import FeedPlace
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.write.rows import Duration
 from slate_async.runtime.loop_thread import LoopThread
 
 

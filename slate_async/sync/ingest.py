@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from slate_async.arguments import Duration
 from slate_async.database import ingest as engine
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
-from slate_async.engine.write.rows import Duration
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.handle import Handle
 

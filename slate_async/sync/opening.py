@@ -7,6 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
+from slate_async.arguments import Duration
 from slate_async.database import environment as engine
 from slate_async.database import open as entry
 from slate_async.database.ingest import DAY_S
@@ -14,7 +15,6 @@ from slate_async.database.resources import Path
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.ingest.spec import IngestSpec
-from slate_async.engine.write.rows import Duration
 from slate_async.settings import Settings
 from slate_async.sync.admin import Admin
 from slate_async.sync.compactor import DbCompactor

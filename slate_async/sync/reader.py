@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from slate_async.arguments import Duration
 from slate_async.database import reader as engine
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.read.time_travel import TimeLike
-from slate_async.engine.write.rows import Duration
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.feed import ChangeFeed

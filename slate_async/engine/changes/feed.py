@@ -13,13 +13,13 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from slate_async.arguments import Duration
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import Change, changes_of, record_batch
 from slate_async.engine.changes.prefetch import Owner, Pull
 from slate_async.engine.changes.subscription import FeedPlace, Hold
 from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.write.rows import Duration
 from slate_async.errors import ClosedError, InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
 

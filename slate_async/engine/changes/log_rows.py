@@ -15,10 +15,10 @@ from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind
 from slate_async.engine.compaction.reading import read_batches
 from slate_async.engine.follow.tail import Position
-from slate_async.engine.write.replay import check_kind, decode_rows
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.log.rows import check_kind, decode_rows
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.reader import SstReader

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from weakref import WeakSet
 
 from metastores.protocol import Register
+from slate_async.arguments import Duration
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.history import History
 from slate_async.engine.changes.log_rows import LogRows
@@ -28,7 +29,6 @@ from slate_async.engine.follow.tail import Position
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import check_seq
-from slate_async.engine.write.rows import Duration
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.supervisor import Supervisor

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 from uuid import UUID
 
+from slate_async.arguments import Duration, seconds
 from slate_async.engine.checkpoint.info import CheckpointInfo
-from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent

@@ -19,7 +19,8 @@ from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.context import Place, close_metadata
-from slate_async.engine.write.open import Opened, follow_database
+from slate_async.engine.create import follow_database
+from slate_async.engine.write.open import Opened
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.supervisor import Supervisor

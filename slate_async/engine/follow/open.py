@@ -15,13 +15,13 @@ from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.create import follow_database
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.pins import ReaderPins
 from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.follow.source import Fixed
 from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
 from slate_async.engine.read.view import ReadView
-from slate_async.engine.write.open import follow_database
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor

@@ -21,11 +21,11 @@ from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.sources import Table
 from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
-from slate_async.engine.write.replay import check_kind, decode_rows, new_rows
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject
+from slate_async.storage.log.rows import check_kind, decode_rows, new_rows
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.locate import SstOpener

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from slate_async.arguments import Duration, seconds
 from slate_async.engine.context import Place
+from slate_async.engine.create import find_or_create
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.spec import IngestSpec
-from slate_async.engine.write.open import find_or_create
-from slate_async.engine.write.rows import Duration, seconds
 from slate_async.errors import ConflictError
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.engine.write.rows import BytesLike, Duration, own_key, own_value, ttl_ms
+from slate_async.arguments import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT, RowLimits
 
 

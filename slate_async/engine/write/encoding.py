@@ -14,17 +14,14 @@ from slate_async.settings import Compression
 from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.format.sst_builder import SstBuilder
+from slate_async.storage.log.rows import INLINE_SEGMENT_BYTES
 from slate_async.storage.memtable import Memtable, convert, sorted_columns
 
 INLINE_BYTES = 32 * 1024
-"""Less than this is sorted, encoded or decoded on the loop: that takes less time than a hand-over to a thread."""
+"""Less than this is sorted or encoded on the loop: that takes less time than a hand-over to a thread."""
 
 ROW_BYTES = 16
 """What a row costs to encode besides its keys and values, as if it were so much longer."""
-
-INLINE_SEGMENT_BYTES = 128 * 1024
-"""So much of a log segment takes less than half a millisecond, where a thread may wait for several until the loop lets
-it run."""
 
 RELEASED_BYTES = 1 << 20
 """After a log segment of so many bytes Arrow's memory is given back, which may take as long as encoding a small one."""

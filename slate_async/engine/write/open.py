@@ -12,13 +12,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 
 import anyio
 
 from metastores.protocol import Register
 from slate_async.codec.compression import Compression
 from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.create import find_or_create, follow_database
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.ingest_applier import log_references
 from slate_async.engine.write.l0_flusher import LONG_LOG
@@ -29,8 +29,6 @@ from slate_async.errors import (
     ConfigError,
     ConflictError,
     CorruptionError,
-    InvalidError,
-    NotFoundError,
     SlateError,
     UnavailableError,
 )
@@ -46,14 +44,11 @@ from slate_async.storage.log.choose import log_of
 from slate_async.storage.log.extent import read_register
 from slate_async.storage.log.missing import LogLook, judge_missing, look_at_log
 from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
-from slate_async.storage.manifest.creation import create_first, features_of
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.lifecycle import MakeAgain
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
-from slate_async.storage.manifest.marker import FoundMarker
 from slate_async.storage.manifest.marking import settle_place
-from slate_async.storage.manifest.ownership import check_belonging, head_and_marker
+from slate_async.storage.manifest.ownership import check_belonging
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import SstReader
 
@@ -288,59 +283,6 @@ def _start_heartbeat(
     heartbeat = Heartbeat(store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=place.sent)
     supervisor.spawn("heartbeat", heartbeat.run())
     return heartbeat
-
-
-async def find_or_create(
-    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
-) -> tuple[ManifestState, FoundMarker | None]:
-    """The head of the database at ``place``, which is made if it is missing and ``create``, and the marker read beside
-    it. Claims nothing, and proves nothing yet: see `settle_place`.
-
-    Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `UnavailableError`."""
-    ground = place.ground
-    state, found = await head_and_marker(ground, driver)
-    if state is None and not create:
-        if found is not None:
-            raise place.ground.unknown(found)
-        raise NotFoundError(f"there is no database at {place.name}; open it with create=True to make one")
-    if state is None or (state.removed and create):
-        if state is not None:
-            await ground.check(state, driver.load, found)
-        return await _create(place, driver, state, properties), await ground.look()
-    return state, found
-
-
-async def _create(
-    place: Place, driver: ManifestDriver, removed: ManifestState | None, properties: Mapping[str, str] | None
-) -> ManifestState:
-    """A database where there is none, or only ``removed``, what is left of a destroyed one."""
-    settings = place.settings
-    if removed is not None:
-        settings = settings.replace(log_protocol=settings.log_protocol or removed.log_protocol)
-    first = ManifestState(
-        database_id=place.runtime.ids.uuid(),
-        log_protocol=settings.log_protocol or "contiguous",
-        wal_enabled=settings.wal_enabled is not False,
-        created_ms=place.runtime.clock.now_ms(),
-        properties=MappingProxyType(dict(properties or {})),
-        required_features=features_of(place.metadata),
-    )
-    if settings.ack == "flushed" and first.log_protocol == "contiguous":
-        raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
-    if removed is not None:
-        return await driver.commit(MakeAgain(first))
-    return await create_first(first, driver, place.store, place.metadata, place.name, place.runtime.ids)
-
-
-def follow_database(settings: Settings, state: ManifestState) -> Settings:
-    """``settings`` with what was fixed at creation filled in. Raises `InvalidError` on a contradiction."""
-    for name in ("log_protocol", "wal_enabled"):
-        wanted, fixed = getattr(settings, name), getattr(state, name)
-        if wanted is not None and wanted != fixed:
-            raise InvalidError(f"{name} is fixed when a database is created: this one has {fixed!r}, not {wanted!r}")
-    if settings.log_protocol is not None and settings.wal_enabled is not None:
-        return settings
-    return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
 
 
 async def _take_over(

@@ -10,23 +10,21 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from uuid import UUID
 
 import numpy as np
 
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind
 from slate_async.engine.read.sources import Table
-from slate_async.engine.write.encoding import INLINE_SEGMENT_BYTES
 from slate_async.engine.write.memtables import Slot, TableSet
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
-from slate_async.storage.format.log_segment import decode_segment, log_object_id, stored_blocks
+from slate_async.storage.format.log_segment import stored_blocks
 from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, LogObject
+from slate_async.storage.log.rows import check_kind, decode_rows, new_rows, rows_of
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import SstReader
@@ -54,12 +52,6 @@ class Replayed:
     last_seq: int
     last_tick_ms: int
     request_s: float | None = None
-
-
-def new_rows(columns: Columns, last_seq: int) -> Columns:
-    """The rows above ``last_seq``; log objects hold rows in ascending sequence order."""
-    first = int(np.searchsorted(columns.seqs, last_seq, side="right"))
-    return columns if first == 0 else columns.slice(first, len(columns))
 
 
 class Replayer:
@@ -133,7 +125,7 @@ class Replayer:
                 if not np.any(joined.seqs[1:] <= joined.seqs[:-1]):
                     return await self._take(objects, joined)
         for one in objects:
-            await self._take([one], _rows_of(one, self._state.database_id, self._most_bytes))
+            await self._take([one], rows_of(one, self._state.database_id, self._most_bytes))
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
@@ -165,21 +157,6 @@ async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
     return await replayer.finish(kept)
 
 
-async def decode_rows(one: LogObject, database_id: UUID, offload: Offload, most_bytes: int) -> Columns:
-    """The rows of a log segment, in write order. Raises `CorruptionError`, `ConfigError` if they take more than
-    ``most_bytes``."""
-    check_kind(one, ObjectKind.LOG_SEGMENT)
-    if one.size < INLINE_SEGMENT_BYTES:
-        return _rows_of(one, database_id, most_bytes)
-    return await offload.run(partial(_rows_of, one, database_id, most_bytes))
-
-
-def _rows_of(one: LogObject, database_id: UUID, most_bytes: int) -> Columns:
-    return decode_segment(one.data, object_name=one.key, database_id=database_id, log_id=one.id, most_bytes=most_bytes)[
-        1
-    ]
-
-
 def _blocks_of(one: LogObject, most_bytes: int) -> list[StoredBlock]:
     check_kind(one, ObjectKind.LOG_SEGMENT)
     return stored_blocks(one.data, one.header, object_name=one.key, most_bytes=most_bytes)
@@ -198,11 +175,3 @@ async def _load(tables: TableSet, objects: Sequence[LogObject], columns: Columns
     slot.objects += len(objects)
     if slot.table.nbytes >= tables.table_bytes:
         tables.freeze()
-
-
-def check_kind(one: LogObject, kind: ObjectKind) -> None:
-    """Raise `CorruptionError` unless the object is of that kind, and at its own position."""
-    if one.header.kind is not kind:
-        raise CorruptionError(f"a {one.header.kind.name} where a {kind.name} belongs", object_name=one.key, offset=10)
-    if one.header.object_id != log_object_id(one.id):
-        raise CorruptionError("another log object's bytes", object_name=one.key)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from slate_async.codec.header import ObjectKind
 from slate_async.engine.clone.site import Site
 from slate_async.engine.write.encoding import Encoder
-from slate_async.engine.write.replay import Replayer, check_kind, replay
+from slate_async.engine.write.replay import Replayer, replay
 from slate_async.runtime.protocol import Offload
 from slate_async.settings import Settings
 from slate_async.storage.log.protocol import Inherited, LogObject
 from slate_async.storage.log.recovery import ContiguousWalk
+from slate_async.storage.log.rows import check_kind
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.memtable import Memtable

@@ -1,0 +1,69 @@
+"""The database at a place, found or created, and the settings that are fixed by its creation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from slate_async.engine.context import Place
+from slate_async.errors import InvalidError, NotFoundError
+from slate_async.settings import Settings
+from slate_async.storage.manifest.creation import create_first, features_of
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.marker import FoundMarker
+from slate_async.storage.manifest.ownership import head_and_marker
+from slate_async.storage.manifest.state import ManifestState
+
+
+async def find_or_create(
+    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
+) -> tuple[ManifestState, FoundMarker | None]:
+    """The head of the database at ``place``, which is made if it is missing and ``create``, and the marker read beside
+    it. Claims nothing, and proves nothing yet: see `settle_place`.
+
+    Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `UnavailableError`."""
+    ground = place.ground
+    state, found = await head_and_marker(ground, driver)
+    if state is None and not create:
+        if found is not None:
+            raise place.ground.unknown(found)
+        raise NotFoundError(f"there is no database at {place.name}; open it with create=True to make one")
+    if state is None or (state.removed and create):
+        if state is not None:
+            await ground.check(state, driver.load, found)
+        return await _create(place, driver, state, properties), await ground.look()
+    return state, found
+
+
+async def _create(
+    place: Place, driver: ManifestDriver, removed: ManifestState | None, properties: Mapping[str, str] | None
+) -> ManifestState:
+    """A database where there is none, or only ``removed``, what is left of a destroyed one."""
+    settings = place.settings
+    if removed is not None:
+        settings = settings.replace(log_protocol=settings.log_protocol or removed.log_protocol)
+    first = ManifestState(
+        database_id=place.runtime.ids.uuid(),
+        log_protocol=settings.log_protocol or "contiguous",
+        wal_enabled=settings.wal_enabled is not False,
+        created_ms=place.runtime.clock.now_ms(),
+        properties=MappingProxyType(dict(properties or {})),
+        required_features=features_of(place.metadata),
+    )
+    if settings.ack == "flushed" and first.log_protocol == "contiguous":
+        raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
+    if removed is not None:
+        return await driver.commit(MakeAgain(first))
+    return await create_first(first, driver, place.store, place.metadata, place.name, place.runtime.ids)
+
+
+def follow_database(settings: Settings, state: ManifestState) -> Settings:
+    """``settings`` with what was fixed at creation filled in. Raises `InvalidError` on a contradiction."""
+    for name in ("log_protocol", "wal_enabled"):
+        wanted, fixed = getattr(settings, name), getattr(state, name)
+        if wanted is not None and wanted != fixed:
+            raise InvalidError(f"{name} is fixed when a database is created: this one has {fixed!r}, not {wanted!r}")
+    if settings.log_protocol is not None and settings.wal_enabled is not None:
+        return settings
+    return settings.replace(log_protocol=state.log_protocol, wal_enabled=state.wal_enabled)
