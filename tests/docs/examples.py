@@ -1,0 +1,154 @@
+"""The Python examples of the documentation, found in its pages and run.
+
+Each fenced ``python`` block of a page is an example. It runs by itself, in an empty folder; ``await`` may stand at its
+top level. A comment on the line above the block says otherwise::
+
+    <!-- example: not run, because it needs Spark -->
+    <!-- example: continues -->             the names of the block before are there
+    <!-- example: given db, reader -->      these handles are open; see `GIVEN`
+    <!-- example: given db
+    seen = 0                                more lines run before the block
+    -->
+
+Stores named in examples (``s3://bucket/db``, ``file:///data/db``) stand for folders of the scratch folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import slate_async as slate
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 30.0  # seconds an example may take
+GIVEN = ("db", "reader", "admin", "env")  # of the database at s3://bucket/db
+BLOCK = re.compile(
+    r"(?:^[ ]*<!-- example: (?P<mark>[^\n]*?)[ ]*(?:-->\n|\n(?P<setup>(?:(?!-->).)*)-->\n))?"
+    r"^(?P<indent>[ ]*)```python\n(?P<code>.*?)^[ ]*```$",
+    re.MULTILINE | re.DOTALL,
+)
+STORE = re.compile(r"(?:s3|gs|az)://|file:///data/")
+NOT_RUN = re.compile(r"not run, because .{8,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A block of code in a page, and what its comment says of it."""
+
+    page: str
+    line: int
+    mark: str
+    setup: str
+    code: str
+
+    @property
+    def runs(self) -> bool:
+        return not self.mark.startswith("not run")
+
+    @property
+    def continues(self) -> bool:
+        return self.mark == "continues"
+
+    @property
+    def given(self) -> list[str]:
+        return [name.strip() for name in self.mark.removeprefix("given").split(",")] if self._gives else []
+
+    @property
+    def mark_is_known(self) -> bool:
+        """Whether the comment is one of those above, with all names and reasons it needs."""
+        if self._gives:
+            return set(self.given) <= set(GIVEN)
+        return self.mark in ("", "continues") or NOT_RUN.fullmatch(self.mark) is not None
+
+    @property
+    def _gives(self) -> bool:
+        return self.mark.startswith("given")
+
+
+def pages() -> list[Path]:
+    """All pages that have examples: the README and the documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def examples_of(page: str, text: str) -> Iterator[Example]:
+    """The examples of one page, from its top to its bottom."""
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("code"))
+        code = textwrap.dedent(found["code"])
+        yield Example(page, line, found["mark"] or "", found["setup"] or "", code)
+
+
+def stories_of(examples: list[Example]) -> list[list[Example]]:
+    """Examples that run, each with those it continues before it."""
+    stories: list[list[Example]] = []
+    for example in examples:
+        if example.continues and stories:
+            stories[-1].append(example)
+        elif example.runs:
+            stories.append([example])
+    return stories
+
+
+def run_story(story: list[Example], folder: Path) -> dict[str, Any]:
+    """Run examples that share their names, in ``folder``; returns the names. Raises whatever an example raises."""
+    names: dict[str, Any] = {"__name__": "example", "slate": slate, "asyncio": asyncio}
+    compiled = [_compiled(example, folder) for example in story]
+    if not story[0].given and not any(code.co_flags & inspect.CO_COROUTINE for code in compiled):
+        for code in compiled:
+            exec(code, names)
+        return names
+
+    async def run() -> None:
+        async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
+            await _open_given(story[0].given, names, folder, stack)
+            stack.push_async_callback(_close_what_is_left, names)
+            for code in compiled:
+                if (waiting := eval(code, names)) is not None:
+                    await waiting
+
+    asyncio.run(run())
+    return names
+
+
+def _compiled(example: Example, folder: Path) -> CodeType:
+    setup = _in_folder(example.setup, folder)
+    code = _in_folder(example.code, folder)
+    lines = setup.count("\n")
+    source = "\n" * max(0, example.line - lines) + setup + code  # so that tracebacks name the page's lines
+    return compile(source, example.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def _in_folder(code: str, folder: Path) -> str:
+    return STORE.sub(f"file://{folder}/", code)
+
+
+async def _close_what_is_left(names: dict[str, Any]) -> None:
+    for handle in names.values():
+        if isinstance(handle, slate.Db | slate.DbReader):
+            await handle.close()
+
+
+async def _open_given(given: list[str], names: dict[str, Any], folder: Path, stack: AsyncExitStack) -> None:
+    """Open the handles an example takes for granted, all in one environment."""
+    if not given:
+        return
+    url = f"file://{folder}/bucket/db"
+    env = names["env"] = await stack.enter_async_context(slate.Environment())
+    if set(given) & {"db", "reader", "admin"}:
+        db = await stack.enter_async_context(env.open(url))
+        if "db" in given:
+            names["db"] = db
+    if "reader" in given:
+        names["reader"] = await env.open_reader(url)
+    if "admin" in given:
+        names["admin"] = await stack.enter_async_context(slate.open_admin(url))
