@@ -13,14 +13,14 @@ from slate_async.storage.manifest.driver import ManifestDriver
 def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int | float]:
     """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket, ``loop.*``
     for all of the `Environment`."""
-    commits, cache, store = driver.stats, place.cache.stats(), place.store_stats
+    commits, manifest, cache, store = driver.commits.stats, driver.stats, place.cache.stats(), place.store_stats
     return {
         "manifest.commits": commits.commits,
         "manifest.conflicts": commits.conflicts,
         "manifest.unknowns": commits.unknowns,
-        "manifest.loads": commits.loads,
-        "manifest.probes": commits.probes,
-        "manifest.written_bytes": commits.bytes_written,
+        "manifest.loads": manifest.loads,
+        "manifest.probes": manifest.probes,
+        "manifest.written_bytes": manifest.bytes_written,
         **_metadata_counters(driver, register),
         "cache.hits": cache.hits,
         "cache.misses": cache.misses,

@@ -11,6 +11,7 @@ from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.errors import InvalidError
+from slate_async.metastore_errors import translating
 from slate_async.objectstore.parents import Neighbours
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -20,7 +21,6 @@ from slate_async.objectstore.url import StoreURL, open_store, parse_url
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared, Taken
 from slate_async.settings import Settings
-from slate_async.storage.manifest.driver import translating
 
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
 BESIDE_THE_DATA = (None, "put-if-absent", "if-match")

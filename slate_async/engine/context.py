@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
+from slate_async.metastore_errors import translating
 from slate_async.objectstore.costs import MonthlyRequests, by_kind, of_a_month
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.parents import Neighbours
@@ -17,7 +18,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.format.heartbeat import Sent
 from slate_async.storage.manifest.creation import kept_elsewhere
-from slate_async.storage.manifest.driver import ManifestDriver, translating
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import Ground
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.cache import BlockCache

@@ -25,11 +25,11 @@ from slate_async.engine.clone.detach import release_parents
 from slate_async.engine.clone.register import ensure_register
 from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import names
 from slate_async.storage.log.choose import log_of
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.edits.lifecycle import (
     ClaimToDestroy,
     MarkDestroyed,

@@ -11,7 +11,7 @@ import logging
 from metastores.protocol import ErasesMetadata
 from slate_async.engine.clone.site import Site
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
-from slate_async.storage.manifest.driver import translated
+from slate_async.metastore_errors import translated
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.ownership import FOLDERS
 

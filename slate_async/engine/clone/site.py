@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metastores.protocol import MetaStoreFactory, Register
+from slate_async.metastore_errors import translating
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
@@ -18,7 +19,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.manifest.creation import kept_elsewhere
-from slate_async.storage.manifest.driver import ManifestDriver, translating
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import Ground
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.ownership import existing_head, head_and_marker, proved_head

@@ -26,13 +26,14 @@ from slate_async.engine.gc.reachable import Reach, Reachable, VersionGoneError
 from slate_async.engine.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
 from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo, ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.protocol import CheckPlace, nothing_to_prove
-from slate_async.storage.manifest.driver import ManifestDriver, translated
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.compactions import work_mark
 from slate_async.storage.manifest.edits.gc import Collect
 from slate_async.storage.manifest.state import ManifestState

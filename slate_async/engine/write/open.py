@@ -134,7 +134,7 @@ async def _open(
             heartbeat.stop()
         await run_to_completion(close_metadata(driver, register))
         raise
-    driver.deadline_ms = settings.retry_deadline_ms
+    driver.commits.deadline_ms = settings.retry_deadline_ms
     return replace(opened, heartbeat=heartbeat)
 
 

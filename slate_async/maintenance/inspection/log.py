@@ -8,11 +8,11 @@ from typing import Literal
 
 from slate_async.engine.clone.site import Site
 from slate_async.maintenance.verify.log import IN_PARALLEL, CheckedObject, LogCheck
+from slate_async.metastore_errors import translated
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.object_status import Seen, Standing, standings
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
 Kind = Literal["segment", "fence", "sst", "unreadable"]

@@ -9,8 +9,8 @@ from typing import Self
 from metastores.protocol import VersionRef
 from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError
+from slate_async.metastore_errors import translated
 from slate_async.storage.format.marker import Marker
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.marker import read_marker
 from slate_async.storage.manifest.state import ManifestState, SstRef
 

@@ -27,6 +27,7 @@ from slate_async.maintenance.verify.log import IN_PARALLEL, REGISTER, CheckedObj
 from slate_async.maintenance.verify.report import Finding, Stage, VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.sst import CheckedSst, ExpectedSst, check_sst, differing, finding_of
 from slate_async.maintenance.verify.states import check_state
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, Span
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
@@ -34,7 +35,7 @@ from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.object_status import LogName
 from slate_async.storage.log.protocol import READS_IN_PARALLEL
 from slate_async.storage.log.register import WriterRegister
-from slate_async.storage.manifest.driver import Stored, translated
+from slate_async.storage.manifest.driver import Stored
 from slate_async.storage.manifest.edits.lifecycle import check_database
 from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.ownership import head_and_marker

@@ -13,6 +13,7 @@ from contextlib import aclosing
 
 from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log import register as codec
@@ -31,7 +32,6 @@ from slate_async.storage.log.protocol import (
 )
 from slate_async.storage.log.recovery import recover_epoch_prefixed
 from slate_async.storage.log.register import EMPTY, WriterRegister
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

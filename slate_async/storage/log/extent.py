@@ -12,6 +12,7 @@ from uuid import UUID
 
 from metastores.protocol import Register
 from slate_async.errors import CorruptionError, NotFoundError, UnavailableError
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.storage.log import register as codec
 from slate_async.storage.log.listing import LogMovedError, contiguous_run, has_log
@@ -20,7 +21,6 @@ from slate_async.storage.log.names import contiguous_key, epoch_key
 from slate_async.storage.log.protocol import CheckPlace, nothing_to_prove
 from slate_async.storage.log.recovery import EpochRange, owner_of
 from slate_async.storage.log.register import EMPTY, WriterRegister
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
 LOOKS = 16

@@ -1,31 +1,20 @@
-"""The commit driver: loads the head and commits edits, whatever the network does.
+"""The manifest driver: reads the versions of one database's manifest, and commits edits to it.
 
-Ordering rule: an edit is applied to a state, the result is committed as the next version, and on *any* answer but
-`Committed` the head is read again and the edit asked again. So a conflict, a lost response, a refusal by a store that
-is overloaded and a superseded success all take the same path, and the edit's own mark decides (see
-`slate_async.storage.manifest.edits.writer`).
-
-Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
+A version is stored whole, or as the changes since a full version that it names. `slate_async.commits` says how an edit
+is committed, and the docstring of `slate_async.storage.manifest.edits.writer` how its mark resolves an unknown outcome.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from metastores.errors import (
-    MetaStoreCorruptionError,
-    MetaStoreError,
-    MetaStoreInvalidError,
-    MetaStoreNotFoundError,
-    MetaStoreUnavailableError,
-)
 from metastores.protocol import Committed, MetaStore, Probed, Record, Unknown, VersionRef
-from slate_async.errors import ConfigError, CorruptionError, FencedError, NotFoundError, UnavailableError
+from slate_async.commits import CommitLoop, WriteOutcome
+from slate_async.errors import CorruptionError, NotFoundError
+from slate_async.metastore_errors import translated
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
@@ -39,11 +28,6 @@ OFFLOAD_SSTS = 500
 """Encoding or decoding more SST references than this takes over a millisecond: do it off the loop."""
 SST_BYTES = 100
 """What one takes in a manifest, at least."""
-LONGEST_PAUSE_S = 1.28
-SHORTEST_RACE_PAUSE_S = 0.01
-SHORTEST_ATTEMPT_S = 0.001
-MAX_ATTEMPTS = 1_000
-"""The deadline ends a commit; this ends one whose clock stands still."""
 SMALL_FULL_BYTES = 256 << 10
 """A full version of this size is written whenever it is due; a larger one not before the changes since the last one
 have together cost as much. So what a commit costs depends on what it changes, not on how much there is."""
@@ -66,42 +50,20 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class CommitStats:
-    """Counters of one driver."""
+class ManifestStats:
+    """Counters of one driver, beside those of its `CommitLoop`."""
 
-    commits: int = 0
-    conflicts: int = 0
-    unknowns: int = 0
     loads: int = 0
     probes: int = 0
     bytes_written: int = 0
 
 
-@contextlib.contextmanager
-def translating() -> Iterator[None]:
-    """Raise errors of metastores as this package's."""
-    try:
-        yield
-    except MetaStoreNotFoundError as error:
-        raise NotFoundError(str(error)) from error
-    except MetaStoreInvalidError as error:
-        raise ConfigError(str(error)) from error
-    except MetaStoreCorruptionError as error:
-        raise CorruptionError(str(error), object_name=error.object_name) from error
-    except MetaStoreUnavailableError as error:
-        raise UnavailableError(str(error)) from error
-    except MetaStoreError as error:
-        raise UnavailableError(f"the metastore failed: {error}") from error
-
-
-async def translated(work: Awaitable[T]) -> T:
-    """Await a metastore call under `translating`."""
-    with translating():
-        return await work
-
-
 class ManifestDriver:
-    """Reads and commits the manifest of one database. One commit at a time per driver."""
+    """Reads and commits the manifest of one database. One commit at a time per driver.
+
+    commits: commits its edits; `slate_async.commits.Versions` is what it asks of the driver
+    contact: whether the manifest's requests are answered
+    """
 
     def __init__(
         self,
@@ -114,15 +76,20 @@ class ManifestDriver:
     ) -> None:
         self.metastore = metastore
         self._runtime = runtime
-        self._supervisor = supervisor
         self._full_every = full_every
-        self.deadline_ms = deadline_ms
-        self._lock = asyncio.Lock()
         self._head: ManifestState | None = None
         self._quiet = False  # whether the last load brought nothing new
         self._base: Base | None = None  # the newest full version this driver has seen
-        self.stats = CommitStats()
+        self.stats = ManifestStats()
         self.contact = Contact(runtime.clock)
+        self.commits: CommitLoop[ManifestState] = CommitLoop(
+            self,
+            runtime,
+            supervisor,
+            what="manifest",
+            missing="there is no database here any more",
+            deadline_ms=deadline_ms,
+        )
 
     @property
     def head(self) -> ManifestState | None:
@@ -251,123 +218,33 @@ class ManifestDriver:
         return await self._runtime.offload.run(work) if large else work()
 
     async def commit(self, edit: Edit) -> ManifestState:
-        """Commit ``edit`` and return a committed state that holds it and was the head at some moment of this call.
-
-        Raises what the edit raises, or `UnavailableError` past the deadline, which the wait for commits before it
-        counts towards: with outcome ``"not_applied"`` if its own turn did not come, else ``"unknown"``."""
-        return await self._supervisor.run(f"commit {type(edit).__name__}", self._commit(edit))
+        """As `CommitLoop.commit`."""
+        return await self.commits.commit(edit)
 
     async def create(self, state: ManifestState) -> ManifestState:
         """Commit ``state`` as version 1 unless a database is there already; returns the head either way."""
-        async with self._turn() as deadline:
-            for attempt in range(MAX_ATTEMPTS):
-                cause: UnavailableError | None = None
-                began = self._runtime.clock.monotonic()
-                try:
-                    head = await self.load()
-                    if head is not None:
-                        return head
-                    if (committed := await self._attempt(None, state)) is not None:
-                        return committed
-                except UnavailableError as error:
-                    cause = error
-                await self._pause(attempt, began, deadline, cause)
-        raise UnavailableError("creating the manifest kept failing", outcome="unknown")
+        return await self.commits.create(state)
 
-    async def _commit(self, edit: Edit) -> ManifestState:
-        async with self._turn() as deadline:
-            known = self._head
-            for attempt in range(MAX_ATTEMPTS):
-                cause: Exception | None = None
-                began = self._runtime.clock.monotonic()
-                try:
-                    async with asyncio.timeout(max(SHORTEST_ATTEMPT_S, deadline - began)):
-                        if (committed := await self._judge_and_attempt(edit, known)) is not None:
-                            return committed
-                except (UnavailableError, TimeoutError) as error:
-                    cause = error  # whatever was written, or could not be read: the edit's mark will tell
-                known = None
-                await self._pause(attempt, began, deadline, cause)
-        raise UnavailableError("a manifest commit kept losing", outcome="unknown")
-
-    async def _judge_and_attempt(self, edit: Edit, known: ManifestState | None) -> ManifestState | None:
-        """Apply ``edit`` to ``known``, or to the real head, and try to commit it; ``None`` if that must be repeated."""
-        state = await self.load() if known is None else known
-        if state is None:
-            raise NotFoundError("there is no database here any more")
-        try:
-            new = edit.apply(state)
-        except FencedError:
-            raise
-        except Exception:
-            if known is None:
-                raise
-            return await self._judge_and_attempt(edit, None)  # judged on a cached head: judge again on the real one
-        if new is None:
-            if known is not None:
-                return await self._judge_and_attempt(edit, None)  # in already, but the head may be newer than this
-            return state
-        check_successor(state, new)
-        return await self._attempt(state, new)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[float]:
-        """The body commits, nobody else of this driver. When it must have ended."""
-        deadline = self._runtime.clock.monotonic() + self.deadline_ms / 1000
-        try:
-            async with asyncio.timeout(self.deadline_ms / 1000):
-                await self._lock.acquire()
-        except TimeoutError as error:
-            raise UnavailableError(
-                f"a manifest commit waited for {self.deadline_ms} ms for those before it", outcome="not_applied"
-            ) from error
-        try:
-            yield deadline
-        finally:
-            self._lock.release()
-
-    async def _pause(self, attempt: int, began: float, deadline: float, cause: Exception | None) -> None:
-        """Wait before a try that follows number ``attempt``, which began at ``began``.
-
-        Without an answer (``cause``) longer each time: the store may be overloaded. After a lost race about as long as
-        a try takes, and less the more were lost: somebody wins every race, and whoever waits leaves it to newcomers."""
-        now = self._runtime.clock.monotonic()
-        if now >= deadline:
-            said = f": {cause}" if cause is not None and str(cause) else ""
-            raise UnavailableError(
-                f"a manifest commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
-            ) from cause
-        if attempt == 0:
-            return  # at once: the head that was known was old
-        if cause is None:
-            limit = max(SHORTEST_RACE_PAUSE_S, 2 * (now - began) / attempt)
-        else:
-            limit = min(LONGEST_PAUSE_S, 0.01 * 2.0 ** min(attempt, 16))
-        await self._runtime.clock.sleep(self._runtime.rng.uniform(0, min(limit, deadline - now)))
-
-    async def _attempt(self, old: ManifestState | None, new: ManifestState) -> ManifestState | None:
-        """Commit ``new`` after ``old``; ``None`` if another version took its place.
-
-        Raises `UnavailableError` if that is not known, or nothing was written."""
+    async def write(self, old: ManifestState | None, new: ManifestState) -> WriteOutcome[ManifestState]:
+        """See `slate_async.commits.Versions`. Raises `InternalError` for a state that must not follow ``old``."""
+        if old is not None:
+            check_successor(old, new)
         ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
         new = settle(new, ref)
         payload, full = await self._encode(new, ref)
         with self.contact.asking("manifest", len(payload)):
             outcome = await translated(self.metastore.commit(ref, payload))
         if isinstance(outcome, Committed):
-            self.stats.commits += 1
             self.stats.bytes_written += len(payload)
             state = replace(new, ref=ref)
             if full:
                 self._see_full(Base(state, len(payload)))
             self._see(state)
-            return state
+            return Committed(state)
         if isinstance(outcome, Unknown):
-            self.stats.unknowns += 1
             logger.info("manifest version %d: outcome unknown (%s); reading the head again", ref.version, outcome.cause)
-            raise UnavailableError(f"no answer to the commit of manifest version {ref.version}: {outcome.cause}")
-        self.stats.conflicts += 1
-        return None
+            return Unknown(f"no answer to the commit of manifest version {ref.version}: {outcome.cause}")
+        return outcome
 
     async def _encode(self, new: ManifestState, ref: VersionRef) -> tuple[bytes, bool]:
         """``new`` as the bytes of version ``ref``, and whether they are a full version."""

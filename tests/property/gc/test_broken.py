@@ -15,7 +15,7 @@ from slate_async.engine.gc import collector, log, reachable
 from slate_async.engine.gc.collector import Collector
 from slate_async.engine.gc.reachable import Reach
 from slate_async.errors import CorruptionError
-from slate_async.storage.manifest.driver import translated
+from slate_async.metastore_errors import translated
 from slate_async.storage.manifest.edits import gc as collection
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.compactions import CommitCompaction

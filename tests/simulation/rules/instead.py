@@ -8,19 +8,20 @@ from typing import Any
 
 from metastores import names
 from metastores.envelope import Kind, unseal
-from metastores.protocol import Committed, Conflict, Record, VersionRef
+from metastores.protocol import Committed, Conflict, Record, Unknown, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.engine.write.memtables import Slot
 from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
-from slate_async.errors import FencedError, InternalError, UnavailableError
+from slate_async.errors import FencedError, InternalError
+from slate_async.metastore_errors import translated
 from slate_async.storage.log import register as codec
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.log.listing import contiguous_ids
 from slate_async.storage.log.protocol import Backoff, Inherited, LogObject, Replay
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
-from slate_async.storage.manifest.driver import ManifestDriver, translated
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit, PassFences
 from slate_async.storage.manifest.state import ManifestState, settle
 from tests.simulation.history import Write
@@ -50,21 +51,18 @@ def unchecked(*_: object) -> None:
 
 # ---- the manifest
 
-_attempt = ManifestDriver._attempt
+_write = ManifestDriver.write
 
 
 async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, new: ManifestState) -> Any:
     """Rule 1: whoever is not refused believes to have won."""
-    before = self.stats.unknowns
-    try:
-        return await _attempt(self, old, new)
-    except UnavailableError:
-        if self.stats.unknowns == before:
-            raise
+    outcome = await _write(self, old, new)
+    if not isinstance(outcome, Unknown):
+        return outcome
     ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
     state = replace(settle(new, ref), ref=ref)
     self._see(state)
-    return state
+    return Committed(state)
 
 
 _append = TinyDb.append

@@ -74,7 +74,7 @@ SWITCHES: Sequence[Switch] = (
         "1-unknown-is-success",
         "1",
         "a commit whose outcome is unknown is taken for a success",
-        (Patch(ManifestDriver, "_attempt", instead.unknown_is_success),),
+        (Patch(ManifestDriver, "write", instead.unknown_is_success),),
         {**WAL, **ROUGH, **MOVING},
         within=200,
     ),

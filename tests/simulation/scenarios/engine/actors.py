@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import SlateError
+from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo
 from slate_async.storage.log.names import PREFIX, parse_contiguous, parse_epoch_prefixed
 from slate_async.storage.log.register import EMPTY, WriterRegister, decode
 from slate_async.storage.manifest import codec
-from slate_async.storage.manifest.driver import translated
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.site import Handle, Site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from dataclasses import replace
 from threading import get_ident
 from uuid import UUID
@@ -220,46 +219,12 @@ async def test_past_the_deadline_the_outcome_is_unknown(store: MemoryStore) -> N
     assert caught.value.outcome == "unknown"
 
 
-class Slow:
-    """A clock on which every look at it takes a second, and sleeping nothing; ``slept``: the sleeps asked for."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-        self._looks = 0
-
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        self._looks += 1
-        return float(self._looks)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-
-
-class Longest(random.Random):
-    """Draws the upper bound."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return b
-
-
-async def pauses(store: MemoryStore, mood: str) -> list[float]:
-    """Of an edit whose first six tries end in ``mood``."""
-    state = await grown(store, 1)
-    driver, clock = driver_of(store, *[mood] * 6, deadline_ms=100_000), Slow()
-    driver._runtime = replace(driver._runtime, clock=clock, rng=Longest())
-    await driver.commit(add(2, state))
-    return clock.slept
-
-
 async def test_the_deadline_counts_from_the_call_though_another_commit_goes_before(store: MemoryStore) -> None:
     state = await grown(store, 1)
     driver = driver_of(store, *["silent"] * 2, deadline_ms=50)
     await driver.load()
     async with asyncio.timeout(20):
-        async with driver._lock:  # as a commit has it whose requests are not answered
+        async with driver.commits._lock:  # as a commit has it whose requests are not answered
             with pytest.raises(UnavailableError) as caught:
                 await driver.commit(add(2, state))
             assert caught.value.outcome == "not_applied"
@@ -284,15 +249,6 @@ async def test_the_deadline_holds_though_no_request_is_ever_answered(store: Memo
         await silent.commit(ClaimWriter("token", 1))
     assert caught.value.outcome == "unknown"
     assert silent.contact.last_ms >= 0
-
-
-async def test_who_lost_many_races_goes_again_sooner_than_newcomers(store: MemoryStore) -> None:
-    assert await pauses(store, "raced") == [2.0 / losses for losses in range(1, 6)]
-
-
-@pytest.mark.parametrize("mood", ["throttled", "lost request"])
-async def test_who_gets_no_answer_waits_longer_and_longer(store: MemoryStore, mood: str) -> None:
-    assert await pauses(store, mood) == [0.01 * 2**tries for tries in range(1, 6)]
 
 
 async def test_a_cancelled_caller_abandons_the_wait_not_the_commit(store: MemoryStore) -> None:
