@@ -26,7 +26,7 @@ from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.compaction.progress import CompactionEvent
-from slate_async.engine.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
+from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport
 from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
 from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -68,8 +68,8 @@ __all__ = [
     "CheckpointInfo",
     "CloneInfo",
     "ClosedError",
-    "CollectionProgress",
-    "CollectionReport",
+    "GcProgress",
+    "GcReport",
     "CompactionEvent",
     "CompactorStatus",
     "ConfigError",
@@ -81,9 +81,9 @@ __all__ = [
     "Environment",
     "FencedError",
     "Finding",
-    "Garbage",
+    "GarbageObject",
     "GarbageCollector",
-    "HoldingCompaction",
+    "BlockingCompaction",
     "IngestInfo",
     "IngestJob",
     "IngestObject",

@@ -13,7 +13,7 @@ from slate_async.cli.failures import OK, exit_code
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.database.garbage_collector import GarbageCollector
-from slate_async.engine.gc.report import CollectionReport
+from slate_async.engine.gc.report import GcReport
 from slate_async.errors import InvalidError, SlateError
 
 
@@ -87,7 +87,7 @@ async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: b
                 session.output.line(f"{path}: {line}")
 
 
-def deeds(report: CollectionReport) -> list[str]:
+def deeds(report: GcReport) -> list[str]:
     """What a round did, in words; nothing if there was nothing to do."""
     told: list[str] = []
     if report.objects or report.manifest_versions or report.expired_checkpoints:
@@ -106,7 +106,7 @@ def deeds(report: CollectionReport) -> list[str]:
     return told
 
 
-def _list_objects(session: Session, path: str, report: CollectionReport) -> None:
+def _list_objects(session: Session, path: str, report: GcReport) -> None:
     if session.output.as_json:
         for one in report.objects:
             session.output.json({"path": path, **asdict(one)})
@@ -115,7 +115,7 @@ def _list_objects(session: Session, path: str, report: CollectionReport) -> None
         session.output.table(path, ("object", "bytes", "why it would go"), rows)
 
 
-def summary(path: str, report: CollectionReport) -> dict[str, Any]:
+def summary(path: str, report: GcReport) -> dict[str, Any]:
     """A round in a few numbers."""
     return {
         "path": path,
@@ -125,7 +125,7 @@ def summary(path: str, report: CollectionReport) -> dict[str, Any]:
         "manifest_versions": report.manifest_versions,
         "expired_checkpoints": [str(one) for one in report.expired_checkpoints],
         "waiting": report.waiting,
-        "held_by": [str(one) for one in report.held_by],
+        "blocked_by": [str(one) for one in report.blocked_by],
         "evicted": [str(one) for one in report.evicted],
         "truncated": report.truncated,
         "detached": report.detached,

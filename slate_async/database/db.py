@@ -21,7 +21,7 @@ from slate_async.engine.changes.open import Feeds, HasFeeds, WriterNews
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
-from slate_async.engine.clone.housekeeping import BesideWriter
+from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import resident_beside
 from slate_async.engine.compaction.progress import EventSink
@@ -88,7 +88,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         )
         HasFeeds.__init__(self, feeds)
         self._compaction = resident_beside(place, opened, self._poll_due)
-        self._garbage = BesideWriter(place, opened.driver, opened.register, supervisor, self._fail)
+        self._garbage = EmbeddedGc(place, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
         idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, place.runtime.clock)
         self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)

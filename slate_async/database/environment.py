@@ -21,7 +21,7 @@ from slate_async.codec.arrays import prepare
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
-from slate_async.database.garbage_collector import GarbageCollector, open_collector
+from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.handle import Member, close_all
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.database.opening import Opening
@@ -33,6 +33,7 @@ from slate_async.engine.compaction.open import open_compaction
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import Place
 from slate_async.engine.follow.open import open_reading
+from slate_async.engine.gc.open import open_gc
 from slate_async.engine.ingest.open import WantedJob
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.write.open import open_writer
@@ -203,7 +204,7 @@ class Environment:
         check_arguments(path, metastore, settings, True, None, name)
 
         async def begin(part: Part) -> GarbageCollector:
-            opened = await open_collector(part.place, part.supervisor)
+            opened = await open_gc(part.place, part.supervisor)
             return GarbageCollector(part.place, opened, part.supervisor, part.release, periodic=periodic)
 
         return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
@@ -222,7 +223,7 @@ class Environment:
 
         checkpoint: id or name of the one to read, as it was; by default the reader follows the database
         pin: a follower makes checkpoints of its own, in the manifest, that keep what it reads from being deleted.
-        Without, it writes nothing and needs no permission to; a scan that is overtaken by compaction and collection
+        Without, it writes nothing and needs no permission to; a scan that is overtaken by compaction and GC
         then fails
 
         Other arguments as of `open`. Raises `InvalidError` (no database, no such checkpoint), `UnavailableError`,

@@ -13,28 +13,15 @@ from uuid import UUID
 
 from slate_async.database.handle import Member
 from slate_async.database.metrics import shared_counters
-from slate_async.engine.clone.housekeeping import SPREAD, OpenedCollector, Rounds, collector_of
+from slate_async.engine.clone.embedded_gc import SPREAD
+from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.engine.context import Place
-from slate_async.engine.gc.report import CollectionProgress, CollectionReport, HoldingCompaction
+from slate_async.engine.gc.open import OpenedGc
+from slate_async.engine.gc.report import BlockingCompaction, GcProgress, GcReport
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.ownership import check_belonging, proved_head
 
 logger = logging.getLogger(__name__)
-
-
-async def open_collector(place: Place, supervisor: Supervisor) -> OpenedCollector:
-    """See `Environment.open_gc`."""
-    driver = place.driver(supervisor)
-    try:
-        head = await proved_head(place.ground, driver)
-        await check_belonging(place.store, head, driver.load)  # by another's manifest all that is here is garbage
-        register = place.register(head)
-    except BaseException:
-        await run_to_completion(driver.close())
-        raise
-    return collector_of(place, driver, register)
 
 
 class GarbageCollector(Member):
@@ -48,7 +35,7 @@ class GarbageCollector(Member):
     def __init__(
         self,
         place: Place,
-        opened: OpenedCollector,
+        opened: OpenedGc,
         supervisor: Supervisor,
         release: Callable[[], Awaitable[None]],
         *,
@@ -60,21 +47,21 @@ class GarbageCollector(Member):
         self._runtime = place.runtime
         self._interval_s = place.settings.gc_interval_ms / 1000
         self._one_at_a_time = asyncio.Lock()
-        self._last: CollectionReport | None = None
+        self._last: GcReport | None = None
         self._warned_of: set[UUID] = set()
-        self._collecting = Rounds(place, opened, supervisor)
+        self._collecting = GcRounds(place, opened, supervisor)
         self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
 
     @property
-    def last(self) -> CollectionReport | None:
+    def last(self) -> GcReport | None:
         """What the last round did; ``None`` before the first one."""
         return self._last
 
     async def collect(
-        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
-    ) -> CollectionReport:
+        self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None
+    ) -> GcReport:
         """Do one round now. ``dry_run`` changes nothing and tells what a round would do, and why.
 
         ``on_progress`` is called after each request that deletes. A cancelled caller abandons the wait, not the round.
@@ -83,12 +70,12 @@ class GarbageCollector(Member):
         cannot be read (then nothing was deleted), `UnavailableError`, and what a closed collector raises."""
         self._check()
         try:
-            return await self._supervisor.run("one collection", self._round(dry_run, on_progress))
+            return await self._supervisor.run("one GC round", self._round(dry_run, on_progress))
         except ClosedError:
             self._check()  # says why it closed
             raise
 
-    async def rounds(self) -> AsyncIterator[CollectionReport]:
+    async def rounds(self) -> AsyncIterator[GcReport]:
         """The report of each round that ends from now on, until the collector is closed; who is slow misses some.
 
         Raises what the collector closed itself with."""
@@ -101,18 +88,16 @@ class GarbageCollector(Member):
         if self._cause is not None:
             raise self._closed_failure()
 
-    async def _round(
-        self, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
-    ) -> CollectionReport:
+    async def _round(self, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None) -> GcReport:
         async with self._one_at_a_time:
             report = await self._collecting.collect(dry_run=dry_run, on_progress=on_progress)
         if not dry_run:
-            self._warn_of(report.held_by)
+            self._warn_of(report.blocked_by)
             self._last = report
             self._tell()
         return report
 
-    def _warn_of(self, holding: Sequence[HoldingCompaction]) -> None:
+    def _warn_of(self, holding: Sequence[BlockingCompaction]) -> None:
         """Once of each: it may as well be long, and under way."""
         for one in holding:
             if one.id not in self._warned_of:
@@ -130,7 +115,7 @@ class GarbageCollector(Member):
             try:
                 more = (await self._round()).truncated
             except (UnavailableError, InvalidError) as error:
-                self._opened.collector.stats.failures += 1
+                self._opened.sweeper.stats.failures += 1
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
                 more = False
             if not more:
@@ -142,7 +127,7 @@ class GarbageCollector(Member):
 
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
         opened = self._opened
-        return {**opened.collector.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
+        return {**opened.sweeper.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
 
     def _halt(self, cause: BaseException | None) -> None:
         self._tell()

@@ -10,7 +10,7 @@ from slate_async.errors import InvalidError, NotFoundError
 from slate_async.settings import Settings
 from slate_async.storage.manifest.creation import create_first, features_of
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.lifecycle import Recreate
 from slate_async.storage.manifest.marker import FoundMarker
 from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState
@@ -54,7 +54,7 @@ async def _create(
     if settings.ack == "flushed" and first.log_protocol == "contiguous":
         raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
     if removed is not None:
-        return await driver.commit(MakeAgain(first))
+        return await driver.commit(Recreate(first))
     return await create_first(first, driver, place.store, place.metadata, place.name, place.runtime.ids)
 
 

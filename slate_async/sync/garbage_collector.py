@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from slate_async.database import garbage_collector as engine
-from slate_async.engine.gc.report import CollectionProgress, CollectionReport
+from slate_async.engine.gc.report import GcProgress, GcReport
 from slate_async.sync.handle import Handle
 
 
@@ -14,21 +14,19 @@ class GarbageCollector(Handle[engine.GarbageCollector]):
     `slate_async.GarbageCollector`."""
 
     @property
-    def last(self) -> CollectionReport | None:
+    def last(self) -> GcReport | None:
         """What the last round did; ``None`` before the first one."""
         return self._member.last
 
-    def collect(
-        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
-    ) -> CollectionReport:
+    def collect(self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None) -> GcReport:
         """Do one round now. ``on_progress`` is called in the loop's thread."""
         return self._loop.run(self._member.collect, dry_run=dry_run, on_progress=on_progress)
 
-    def rounds(self) -> Iterator[CollectionReport]:
+    def rounds(self) -> Iterator[GcReport]:
         """The report of each round that ends from now on, until the collector is closed."""
         rounds = self._loop.call(self._member.rounds)
 
-        async def step() -> CollectionReport | None:
+        async def step() -> GcReport | None:
             return await anext(rounds, None)
 
         while (report := self._loop.run(step)) is not None:

@@ -76,7 +76,7 @@ async def clone_holds(environment: slate.Environment, place: Place) -> list[str]
         return [str(info.id) for info in await one.list_checkpoints() if info.owner == "clone"]
 
 
-async def collect(environment: slate.Environment, place: Place) -> slate.CollectionReport:
+async def collect(environment: slate.Environment, place: Place) -> slate.GcReport:
     settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0, gc_destroy_grace_ms=0)
     async with environment.open_gc(
         place.path, metastore=place.metastore, settings=settings, periodic=False

@@ -82,7 +82,7 @@ async def test_a_folder_that_is_not_mounted(log: tuple[str, bool], s3_endpoint: 
         assert db.status().epoch == epoch + 1
 
 
-async def test_a_collector_with_no_patience_leaves_the_marker(s3_endpoint: str) -> None:
+async def test_a_gc_with_no_patience_leaves_the_marker(s3_endpoint: str) -> None:
     place = await make_place("s3+dynamodb", LOGS[0], None, s3_endpoint)
     async with place.open() as db:
         for key, value in ROWS.items():

@@ -14,7 +14,7 @@ from slate_async.storage.log.extent import find_extent, read_register
 from slate_async.storage.log.listing import has_log
 from slate_async.storage.log.missing import judge_missing, look_at_log
 from slate_async.storage.manifest.marking import adopt_place, settle_place
-from slate_async.storage.manifest.ownership import FOLDERS, LOOKS, check_belonging
+from slate_async.storage.manifest.ownership import FOLDERS, LOOKS, check_ownership
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ async def _check_objects(site: Site, state: ManifestState) -> None:
     """What the database is known to need is here: the log as far as it is known to have gone on, and the SSTs."""
     try:
         await _check_log(site, state)
-        await check_belonging(site.store, state, site.driver.load)
+        await check_ownership(site.store, state, site.driver.load)
         await _check_ssts(site, state)
     except CorruptionError as error:
         if await _has_objects(site):

@@ -28,7 +28,7 @@ from slate_async.settings import Settings
 from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import check_usable
-from slate_async.storage.manifest.ownership import check_belonging, proved_head
+from slate_async.storage.manifest.ownership import check_ownership, proved_head
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.reader import SstReader
 
@@ -87,7 +87,7 @@ async def open_compaction(
         state = await proved_head(place.ground, driver)
         settings = follow_database(place.settings, state)
         check_usable(state)
-        await check_belonging(place.store, state, driver.load)
+        await check_ownership(place.store, state, driver.load)
         if not state.wal_enabled:
             register = place.register(state)
         stats, listeners = CompactorStats(), Listeners()

@@ -33,7 +33,7 @@ from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import find_checkpoint
 from slate_async.storage.manifest.edits.writer import check_usable
-from slate_async.storage.manifest.ownership import check_belonging, proved_head
+from slate_async.storage.manifest.ownership import check_ownership, proved_head
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 WITHOUT_PIN = "to read where nothing may be written, open it with pin=False"
@@ -60,7 +60,7 @@ async def open_reading(
         head = await proved_head(place.ground, driver)
         settings = follow_database(place.settings, head)
         yield_budget = YieldBudget(place.runtime.clock)
-        await check_belonging(place.store, head, driver.load)
+        await check_ownership(place.store, head, driver.load)
         source: Follower | Fixed
         if checkpoint is not None:
             found = find_checkpoint(head, checkpoint, place.runtime.clock.now_ms())

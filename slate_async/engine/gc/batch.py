@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slate_async.engine.gc.report import CollectionProgress, Garbage, Stage
+from slate_async.engine.gc.report import GarbageObject, GcProgress, Stage
 from slate_async.objectstore.protocol import ObjectStore
 
 BATCH_KEYS = 500
@@ -20,20 +20,20 @@ class Batch:
         limit: int,
         *,
         dry_run: bool,
-        on_progress: Callable[[CollectionProgress], None] | None = None,
+        on_progress: Callable[[GcProgress], None] | None = None,
     ) -> None:
         self._store = store
         self._limit = limit
         self._dry_run = dry_run
         self._on_progress = on_progress
         self._stage: Stage = "log"
-        self._taken: list[Garbage] = []
+        self._taken: list[GarbageObject] = []
         self._deleted = 0
         self._deleted_bytes = 0
         self.truncated = False
 
     @property
-    def taken(self) -> tuple[Garbage, ...]:
+    def taken(self) -> tuple[GarbageObject, ...]:
         """Everything taken so far."""
         return tuple(self._taken)
 
@@ -42,7 +42,7 @@ class Batch:
         await self.flush()
         self._stage = stage
 
-    async def take(self, garbage: Garbage) -> bool:
+    async def take(self, garbage: GarbageObject) -> bool:
         """Delete it with one of the next requests. ``False`` if the round has had enough; then it stays."""
         if len(self._taken) >= self._limit:
             self.truncated = True
@@ -62,4 +62,4 @@ class Batch:
         self._deleted += len(due)
         self._deleted_bytes += sum(one.size for one in due)
         if self._on_progress is not None:
-            self._on_progress(CollectionProgress(self._stage, self._deleted, self._deleted_bytes))
+            self._on_progress(GcProgress(self._stage, self._deleted, self._deleted_bytes))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slate_async.engine.gc.head_history import Sighting
-from slate_async.storage.manifest.edits.gc import Collect, registered_bases
+from slate_async.storage.manifest.edits.gc import AdvanceGc, registered_bases
 from slate_async.storage.manifest.state import ManifestState
 
 
@@ -27,7 +27,7 @@ class UnnamedSst:
     size: int
 
 
-def with_floor(edit: Collect, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> Collect:
+def with_floor(edit: AdvanceGc, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> AdvanceGc:
     """``edit`` with a floor that frees what of ``unnamed`` it can. ``trial``: the head with ``edit`` applied."""
     bases = [one.base_version for one in unnamed if one.base_version >= trial.sst_floor]
     limit = min([aged.version, trial.version, *registered_bases(trial)])

@@ -1,4 +1,4 @@
-"""What a collection did, or would do: plain values, safe to print or export."""
+"""What a GC round did, or would do: plain values, safe to print or export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = Literal["log", "ssts", "leftovers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
+class GarbageObject:
     """An object that went, or would go. ``size`` in bytes."""
 
     key: str
@@ -20,7 +20,7 @@ class Garbage:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingCompaction:
+class BlockingCompaction:
     """A registered compaction that is old: what was made for ``base_version`` or later stays until it has ended.
 
     since_ms: wall clock when it was begun; about, if ``retention_ms`` was changed after it
@@ -40,7 +40,7 @@ class HoldingCompaction:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionProgress:
+class GcProgress:
     """A round on its way: what it is at, and what is deleted so far."""
 
     stage: Stage
@@ -49,7 +49,7 @@ class CollectionProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionReport:
+class GcReport:
     """One round.
 
     dry_run: nothing was changed; everything below is what would be
@@ -61,7 +61,7 @@ class CollectionReport:
     objects: log objects, SSTs and leftovers deleted
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
     truncated: more was found than one round deletes
-    held_by: compactions begun more than ``gc_min_age_ms`` ago that are still registered: they hold ``sst_floor`` down
+    blocked_by: compactions begun more than ``gc_min_age_ms`` ago, still registered: they hold ``sst_floor`` down
     evicted: compactions that nobody went on with, given up: what they wrote is garbage now
     detached: a clone gave its parents up, since nothing names their SSTs any more
     removed: a database destroyed before was removed for good
@@ -73,10 +73,10 @@ class CollectionReport:
     sst_floor: int
     expired_checkpoints: tuple[UUID, ...]
     manifest_versions: int
-    objects: tuple[Garbage, ...]
+    objects: tuple[GarbageObject, ...]
     waiting: int
     truncated: bool
-    held_by: tuple[HoldingCompaction, ...] = ()
+    blocked_by: tuple[BlockingCompaction, ...] = ()
     evicted: tuple[UUID, ...] = ()
     detached: bool = False
     removed: bool = False

@@ -48,7 +48,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
 from slate_async.storage.manifest.marking import settle_place
-from slate_async.storage.manifest.ownership import check_belonging
+from slate_async.storage.manifest.ownership import check_ownership
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import SstReader
 
@@ -195,7 +195,7 @@ async def _checked(
             check_usable(state)
             held = None if register is None else await read_register(place.store, register, state.log_start)
             look, _ = await gather_pair(
-                look_at_log(place.store, state, held), check_belonging(place.store, state, driver.load)
+                look_at_log(place.store, state, held), check_ownership(place.store, state, driver.load)
             )
             if look.missing is None:
                 await _check_newest(place, state, look)

@@ -22,7 +22,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.codec import NewerReleaseError
 from slate_async.storage.manifest.edits.skipped import SkipSeqs
 from slate_async.storage.manifest.edits.writer import ClaimWriter, WriterPin, overtaken
-from slate_async.storage.manifest.ownership import check_belonging
+from slate_async.storage.manifest.ownership import check_ownership
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class Reopening:
                         f"{key}, which was acknowledged, is not there: is this the store?"
                     ) from error
         try:
-            await check_belonging(store, head, opened.driver.load)
+            await check_ownership(store, head, opened.driver.load)
         except CorruptionError as error:
             raise UnavailableError(f"this is not the store that went away: {error}") from error
 

@@ -21,7 +21,7 @@ from uuid import UUID
 from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.engine.clone.register import ensure_register
 from slate_async.engine.clone.site import Site
-from slate_async.engine.gc.collector import Collector, Limits
+from slate_async.engine.gc.sweeper import Limits, Sweeper
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from slate_async.maintenance.mirror.copy import SstCopier, Tally
 from slate_async.maintenance.mirror.logged import Logged, take_out, write_tables
@@ -162,9 +162,9 @@ async def _prune(target: Site, state: ManifestState) -> int:
     pruned = 0
     async with target.register(state.log_protocol) as register:
         check = partial(target.ground.check_again, load_head=target.driver.load)
-        collector = Collector(target.store, target.driver, register, target.runtime, limits, check_place=check)
+        sweeper = Sweeper(target.store, target.driver, register, target.runtime, limits, check_place=check)
         for _ in range(PRUNE_ROUNDS):
-            report = await collector.collect()
+            report = await sweeper.sweep()
             pruned += len(report.objects) + report.manifest_versions
             if not report.truncated:
                 break

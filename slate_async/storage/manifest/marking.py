@@ -29,7 +29,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.ingests import without_registered
 from slate_async.storage.manifest.edits.lifecycle import check_database
 from slate_async.storage.manifest.marker import MARKER, FoundMarker, Ground, is_of, read_marker
-from slate_async.storage.manifest.ownership import check_belonging, prove_place
+from slate_async.storage.manifest.ownership import check_ownership, prove_place
 from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
 
 logger = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ async def adopt_place(
     Raises `InvalidError` if it is another database's, or an object that the database needs is not here: an SST that
     its manifest names. `ConflictError` if another place was adopted meanwhile, or the database changed.
     `CorruptionError`, `UnavailableError`."""
-    await check_belonging(ground.store, state, driver.load)
+    await check_ownership(ground.store, state, driver.load)
     met: set[UUID] = set()  # store ids of the markers that were here
     for _ in range(ATTEMPTS):
         found, etag = await _marker_or_damaged(ground)

@@ -74,12 +74,12 @@ async def prove_place(
     Raises `InvalidError` for another place, or one that nothing proves; `CorruptionError`, `UnavailableError`."""
     if state.has_marker or not ground.elsewhere:
         return await ground.check(state, load_head, found)
-    if not await check_belonging(ground.store, state, load_head):
+    if not await check_ownership(ground.store, state, load_head):
         raise ground.wrong_place(state, found)
     return state
 
 
-async def check_belonging(store: ObjectStore, state: ManifestState, load_head: LoadHead) -> bool:
+async def check_ownership(store: ObjectStore, state: ManifestState, load_head: LoadHead) -> bool:
     """Read the header of one SST that ``state`` names, if it names any of its own: one request. Whether there was one.
 
     Raises `CorruptionError` if that is another database's, naming both ids, or is missing while the head still names

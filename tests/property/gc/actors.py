@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from slate_async.engine.gc.collector import Collector, Limits
+from slate_async.engine.gc.sweeper import Limits, Sweeper
 from slate_async.errors import ConflictError, FencedError, InvalidError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError
 from slate_async.runtime.protocol import Runtime
@@ -225,7 +225,7 @@ async def collector(world: World) -> None:
     """Rounds with various ages; an impatient one takes compactions from compactors that are at work."""
     min_age = world.random.choice([0, 0, MIN_AGE_MS])
     stalled = world.random.choice([0, STALLED_MS, STALLED_MS])
-    one = Collector(
+    one = Sweeper(
         world.store,
         world.driver(),
         None,
@@ -233,5 +233,5 @@ async def collector(world: World) -> None:
         Limits(min_age, SKEW_MS, max_deletes=world.random.choice([2, 1_000]), stalled_ms=stalled),
     )
     for _ in range(world.random.randint(2, 6)):
-        await one.collect(dry_run=world.random.random() < 0.1)
+        await one.sweep(dry_run=world.random.random() < 0.1)
         world.risk()

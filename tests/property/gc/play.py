@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from slate_async.engine.gc.collector import Collector, Limits
+from slate_async.engine.gc.sweeper import Limits, Sweeper
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import InlineOffload, ManualClock, memory_store
@@ -61,10 +61,10 @@ async def _play(seed: int) -> int:
     head = await world.driver().load()
     assert head is not None
     await world.put_sst(head.version, (b"a", b"z"), (1, 1))  # a flush dies, and nothing happens any more
-    last = Collector(world.store, world.driver(), None, runtime, Limits(MIN_AGE_MS, SKEW_MS, 1_000, STALLED_MS))
+    last = Sweeper(world.store, world.driver(), None, runtime, Limits(MIN_AGE_MS, SKEW_MS, 1_000, STALLED_MS))
     for _ in range(LAST_ROUNDS):
         clock.wall_ms += MIN_AGE_MS
-        await last.collect()
+        await last.sweep()
     head = await world.driver().load()
     assert head is not None
     assert not head.compactions, "registered for ever"

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from slate_async.engine.gc import collector, log, reachable
-from slate_async.engine.gc.collector import Collector
+from slate_async.engine.gc import log, reachable, sweeper
 from slate_async.engine.gc.reachable import Reach
+from slate_async.engine.gc.sweeper import Sweeper
 from slate_async.errors import CorruptionError
 from slate_async.metastore_errors import translated
 from slate_async.storage.manifest.edits import gc as collection
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.compactions import CommitCompaction
-from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import ManifestState
 from tests.property.gc.play import play
@@ -44,9 +44,9 @@ def ignore_checkpoints(patch: Patch) -> None:
 
 def ignore_running_compactions(patch: Patch) -> None:
     """Neither do they hold the floor, nor do their finished outputs count, nor does their commit look at the floor."""
-    collect, plan, commit = Collect.apply, collector.with_floor, CommitCompaction.apply
+    collect, plan, commit = AdvanceGc.apply, sweeper.with_floor, CommitCompaction.apply
 
-    def without(self: Collect, state: Any) -> Any:
+    def without(self: AdvanceGc, state: Any) -> Any:
         made = collect(self, replace(state, compactions=()))
         return None if made is None else replace(made, compactions=state.compactions)
 
@@ -54,21 +54,21 @@ def ignore_running_compactions(patch: Patch) -> None:
         made = commit(self, replace(state, sst_floor=0))
         return None if made is None else replace(made, sst_floor=state.sst_floor)
 
-    patch.setattr(Collect, "apply", without)
-    patch.setattr(collector, "with_floor", lambda e, trial, a, u: plan(e, replace(trial, compactions=()), a, u))
+    patch.setattr(AdvanceGc, "apply", without)
+    patch.setattr(sweeper, "with_floor", lambda e, trial, a, u: plan(e, replace(trial, compactions=()), a, u))
     patch.setattr(reachable, "finished_ssts", lambda state: frozenset())
     patch.setattr(CommitCompaction, "apply", committed)
 
 
 def ignore_the_floor(patch: Patch) -> None:
     """Rule 26: whatever nothing names goes, work in progress included."""
-    judge_by = Collector._judge_by
+    judge_by = Sweeper._judge_by
 
-    async def judged(self: Collector, *given: Any) -> Any:
+    async def judged(self: Sweeper, *given: Any) -> Any:
         found = await judge_by(self, *given)
         return replace(found, state=replace(found.state, sst_floor=ENOUGH))
 
-    patch.setattr(Collector, "_judge_by", judged)
+    patch.setattr(Sweeper, "_judge_by", judged)
 
 
 def add_below_the_floor(patch: Patch) -> None:
@@ -88,18 +88,18 @@ def evict_and_keep_the_epoch(patch: Patch) -> None:
 
 def never_evict(patch: Patch) -> None:
     """Safe, but what a dead compactor left holds the floor down for ever."""
-    patch.setattr(Collector, "_stalled", lambda *given: "")
+    patch.setattr(Sweeper, "_stalled", lambda *given: "")
 
 
 def judge_by_the_state_before(patch: Patch) -> None:
     """Rule 26: what is reachable is found out before the commit, not from the state it made."""
-    judge_by = Collector._judge_by
+    judge_by = Sweeper._judge_by
 
-    async def judged(self: Collector, head: Any, dry_run: bool) -> Any:
+    async def judged(self: Sweeper, head: Any, dry_run: bool) -> Any:
         before = await self._reach.of(head)
         return replace(await judge_by(self, head, dry_run), reachable=before)
 
-    patch.setattr(Collector, "_judge_by", judged)
+    patch.setattr(Sweeper, "_judge_by", judged)
 
 
 def forget_the_bases(patch: Patch) -> None:
@@ -116,10 +116,10 @@ def forget_the_bases(patch: Patch) -> None:
 def collect_versions_as_of_now(patch: Patch) -> None:
     """Rule 6: versions above the state judged by go, too."""
 
-    async def collect(self: Collector, judged: Any, dry_run: bool) -> int:
+    async def collect(self: Sweeper, judged: Any, dry_run: bool) -> int:
         return await translated(self._driver.metastore.collect(sorted(judged.reachable.versions)))
 
-    patch.setattr(Collector, "_collect_versions", collect)
+    patch.setattr(Sweeper, "_sweep_versions", collect)
 
 
 def copy_a_checkpoint_that_is_gone(patch: Patch) -> None:
@@ -150,13 +150,13 @@ def collect_fences(patch: Patch) -> None:
 
 def never_raise_the_floor(patch: Patch) -> None:
     """Safe, but then orphans survive for ever."""
-    patch.setattr(collector, "with_floor", lambda edit, trial, aged, unnamed: edit)
+    patch.setattr(sweeper, "with_floor", lambda edit, trial, aged, unnamed: edit)
 
 
 def never_tick(patch: Patch) -> None:
     """Orphans made for the very head of a database that came to rest survive."""
-    plan = collector.with_floor
-    patch.setattr(collector, "with_floor", lambda *given: replace(plan(*given), above=0))
+    plan = sweeper.with_floor
+    patch.setattr(sweeper, "with_floor", lambda *given: replace(plan(*given), above=0))
 
 
 BREAKAGES: tuple[Callable[[Patch], None], ...] = (

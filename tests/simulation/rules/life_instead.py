@@ -12,16 +12,16 @@ from slate_async.engine.follow.follower import Follower
 from slate_async.engine.gc import log as judging
 from slate_async.engine.gc import plan
 from slate_async.engine.gc.batch import Batch
-from slate_async.engine.gc.collector import UNNAMED, Collector
 from slate_async.engine.gc.reachable import Reach, Reachable
-from slate_async.engine.gc.report import Garbage
+from slate_async.engine.gc.report import GarbageObject
+from slate_async.engine.gc.sweeper import UNNAMED, Sweeper
 from slate_async.errors import ConflictError
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.log.names import PREFIX, parse_contiguous
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.compactions import CommitCompaction
-from slate_async.storage.manifest.edits.gc import Collect
-from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.gc import AdvanceGc
+from slate_async.storage.manifest.edits.lifecycle import Recreate
 from slate_async.storage.manifest.edits.writer import AddL0, check_usable
 from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, Parent
 
@@ -57,15 +57,15 @@ def nothing_finished(state: ManifestState) -> frozenset[str]:
 _with_floor = plan.with_floor
 
 
-def with_any_floor(edit: Collect, trial: ManifestState, aged: Any, unnamed: Any) -> Collect:
+def with_any_floor(edit: AdvanceGc, trial: ManifestState, aged: Any, unnamed: Any) -> AdvanceGc:
     """Registered compactions do not hold the floor."""
     return _with_floor(edit, replace(trial, compactions=()), aged, unnamed)
 
 
-_collect = Collect.apply
+_collect = AdvanceGc.apply
 
 
-def collect_over_compactions(self: Collect, state: ManifestState) -> ManifestState | None:
+def collect_over_compactions(self: AdvanceGc, state: ManifestState) -> ManifestState | None:
     """The same in the edit."""
     done = _collect(self, replace(state, compactions=()))
     return None if done is None else replace(done, compactions=state.compactions)
@@ -76,21 +76,21 @@ def evict_without_the_role(state: ManifestState) -> ManifestState:
     return replace(state, compactions=())
 
 
-_judge_by = Collector._judge_by
+_judge_by = Sweeper._judge_by
 
 
-async def judge_before_commit(self: Collector, head: ManifestState, dry_run: bool) -> Any:
+async def judge_before_commit(self: Sweeper, head: ManifestState, dry_run: bool) -> Any:
     """Rules 6 and 26: what is kept is found before the commit, from the head it began with."""
     before = await self._reach.of(head)
     return replace(await _judge_by(self, head, dry_run), reachable=before)
 
 
-async def all_unnamed(self: Collector, judged: Any, batch: Batch) -> None:
+async def all_unnamed(self: Sweeper, judged: Any, batch: Batch) -> None:
     """Rule 26: whatever nothing names goes, at any age."""
     await batch.begin("ssts")
     for one in judged.unnamed:
         if one.key not in judged.reachable.keys:
-            await batch.take(Garbage(one.key, one.size, UNNAMED))
+            await batch.take(GarbageObject(one.key, one.size, UNNAMED))
     await batch.flush()
 
 
@@ -193,10 +193,10 @@ async def pin_now(parent: Site, origin: Parent) -> None:
     await parent.driver.commit(CreateCheckpoint(origin.checkpoint_id, "clone", 0, None, log_end=extent.end))
 
 
-_make_again = MakeAgain.apply
+_make_again = Recreate.apply
 
 
-def from_the_start(self: MakeAgain, state: ManifestState) -> ManifestState | None:
+def from_the_start(self: Recreate, state: ManifestState) -> ManifestState | None:
     """Rule 29: epochs and log positions begin anew."""
     made = _make_again(self, state)
     return None if made is None else replace(self.first, ref=made.ref)

@@ -11,18 +11,18 @@ from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.reader_state import Picture
-from slate_async.engine.gc import collector as collecting
 from slate_async.engine.gc import log as judging
 from slate_async.engine.gc import reachable
-from slate_async.engine.gc.collector import Collector
+from slate_async.engine.gc import sweeper as sweeping
 from slate_async.engine.gc.reachable import Reach
+from slate_async.engine.gc.sweeper import Sweeper
 from slate_async.storage.manifest import driver
 from slate_async.storage.manifest.edits import compactions
 from slate_async.storage.manifest.edits import gc as collection
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.compactions import CommitCompaction
-from slate_async.storage.manifest.edits.gc import Collect
-from slate_async.storage.manifest.edits.lifecycle import MakeAgain
+from slate_async.storage.manifest.edits.gc import AdvanceGc
+from slate_async.storage.manifest.edits.lifecycle import Recreate
 from slate_async.storage.manifest.edits.writer import AddL0
 from tests.simulation.rules import instead, life_instead
 from tests.simulation.rules.feed_table import FEED_SWITCHES
@@ -82,8 +82,8 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "a collector forgets registered compactions and what they have finished",
         (
             Patch(reachable, "finished_ssts", life_instead.nothing_finished),
-            Patch(collecting, "with_floor", life_instead.with_any_floor),
-            Patch(Collect, "apply", life_instead.collect_over_compactions),
+            Patch(sweeping, "with_floor", life_instead.with_any_floor),
+            Patch(AdvanceGc, "apply", life_instead.collect_over_compactions),
         ),
         within=100,
         stage=_life(**_COLLECTED, compactors=2, sst_bytes=150),
@@ -125,7 +125,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "6-before",
         "6, 26",
         "what a collector keeps is found before its commit",
-        (Patch(Collector, "_judge_by", life_instead.judge_before_commit),),
+        (Patch(Sweeper, "_judge_by", life_instead.judge_before_commit),),
         within=60,
         stage=_life(**_COLLECTED, **_COMPACTED, keepers=2, readers=1),
     ),
@@ -181,7 +181,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "26-floor",
         "26",
         "a collector deletes what nothing names, below sst_floor or not",
-        (Patch(Collector, "_collect_ssts", life_instead.all_unnamed),),
+        (Patch(Sweeper, "_sweep_ssts", life_instead.all_unnamed),),
         within=40,
         stage=_life(**_COLLECTED, **_COMPACTED),
     ),
@@ -208,7 +208,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "29-remade",
         "29",
         "a database that is made again begins with epoch 1 and log position 1",
-        (Patch(MakeAgain, "apply", life_instead.from_the_start),),
+        (Patch(Recreate, "apply", life_instead.from_the_start),),
         within=20,
         stage=_SCRIPTS["remade"],
         behind=(UNASSERTED,),

@@ -45,7 +45,7 @@ def test_what_cannot_be_is_refused_in_words(slate: Run, tmp_path: Path) -> None:
     assert "there is no checkpoint" in slate("clone", str(tmp_path / "child"), "-s", "nightly", path=parent).err
 
 
-def test_softly_destroyed_it_is_closed_and_a_collector_removes_it(slate: Run, tmp_path: Path) -> None:
+def test_softly_destroyed_it_is_closed_and_gc_removes_it(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     assert slate("put", "k", "v", path=path).code == 0
     assert slate("destroy", "--yes", "--soft", "--json", path=path).objects == [{"destroyed": True, "removed": False}]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from slate_async import CollectionReport, HoldingCompaction
+from slate_async import BlockingCompaction, GcReport
 from slate_async.cli.gc import deeds, summary
 from tests.unit.cli.conftest import Run
 
@@ -75,14 +75,14 @@ def test_once(slate: Run, path: str, tmp_path: Path) -> None:
 
 
 def test_an_abandoned_compaction_is_in_the_summary() -> None:
-    holding = HoldingCompaction(UUID(int=7), 12, 0)
-    shown = summary("db", CollectionReport(False, 20, 12, (), 0, (), 1, False, held_by=(holding,)))
-    [said] = shown["held_by"]
+    holding = BlockingCompaction(UUID(int=7), 12, 0)
+    shown = summary("db", GcReport(False, 20, 12, (), 0, (), 1, False, blocked_by=(holding,)))
+    [said] = shown["blocked_by"]
     assert all(part in said for part in (str(holding.id), "1970-01-01T00:00:00", "`slate compact`"))
 
 
 def test_a_round_is_told_in_words_if_it_did_anything() -> None:
-    idle = CollectionReport(False, 20, 12, (), 0, (), 1, False)
+    idle = GcReport(False, 20, 12, (), 0, (), 1, False)
     assert deeds(idle) == []
     busy = replace(idle, manifest_versions=1, abandoned=("memory://clone",), detached=True, removed=True)
     assert deeds(busy) == [

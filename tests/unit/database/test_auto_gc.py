@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
-from slate_async.engine.clone.housekeeping import Rounds
+from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
@@ -145,13 +145,13 @@ async def test_what_is_damaged_ends_the_collecting_and_not_the_writer() -> None:
 async def test_an_error_that_nobody_expects_is_logged_and_ends_the_collecting_and_not_the_writer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    calls: list[Rounds] = []
+    calls: list[GcRounds] = []
 
-    async def broken(self: Rounds) -> Any:
+    async def broken(self: GcRounds) -> Any:
         calls.append(self)
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(Rounds, "collect", broken)
+    monkeypatch.setattr(GcRounds, "collect", broken)
     async with open_db(memory_store(), **SOON) as db:
         await rewrite(db, 2)
         await until(lambda: db.metrics()["gc.failures"] > 0, "the error")
@@ -165,14 +165,14 @@ async def test_an_error_that_nobody_expects_is_logged_and_ends_the_collecting_an
 
 
 async def test_a_round_that_could_not_come_to_its_end_is_counted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    collect, failed = Rounds.collect, [slate.UnavailableError("no answer"), slate.InvalidError("not now")]
+    collect, failed = GcRounds.collect, [slate.UnavailableError("no answer"), slate.InvalidError("not now")]
 
-    async def collect_in_the_end(self: Rounds) -> Any:
+    async def collect_in_the_end(self: GcRounds) -> Any:
         if failed:
             raise failed.pop()
         return await collect(self)
 
-    monkeypatch.setattr(Rounds, "collect", collect_in_the_end)
+    monkeypatch.setattr(GcRounds, "collect", collect_in_the_end)
     async with open_db(memory_store(), **SOON) as db:
         await rewrite(db, 2)
         await until(lambda: db.metrics()["gc.rounds"] > 0, "a round")

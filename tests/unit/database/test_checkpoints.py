@@ -124,7 +124,7 @@ async def test_on_a_path_it_holds_what_is_acknowledged_and_leaves_the_writer_alo
         assert info.log_end == db.status().log_end - 1
 
 
-async def test_beside_writes_compaction_and_collection_it_is_a_prefix_that_has_all_acknowledged(
+async def test_beside_writes_compaction_and_gc_it_is_a_prefix_that_has_all_acknowledged(
     kind: Kind, memory: MemoryStore
 ) -> None:
     issued = acknowledged = 0

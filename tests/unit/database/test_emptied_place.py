@@ -1,4 +1,4 @@
-"""A writer whose objects are removed while it is open ends once its own collector meets that: see `BesideWriter`."""
+"""A writer whose objects are removed while it is open ends once its own GC meets that: see `EmbeddedGc`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from slate_async.engine.clone.housekeeping import Rounds
+from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from slate_async.storage.manifest.marker import MARKER, WrongPlaceError
@@ -29,13 +29,13 @@ SOON: dict[str, Any] = {
 @pytest.fixture
 def emptied(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Rounds begin once it is set."""
-    collect, event = Rounds.collect, asyncio.Event()
+    collect, event = GcRounds.collect, asyncio.Event()
 
-    async def later(self: Rounds, **options: Any) -> Any:
+    async def later(self: GcRounds, **options: Any) -> Any:
         await event.wait()
         return await collect(self, **options)
 
-    monkeypatch.setattr(Rounds, "collect", later)
+    monkeypatch.setattr(GcRounds, "collect", later)
     return event
 
 
@@ -95,13 +95,13 @@ class _Silent(MemoryStore):
 async def test_a_writer_whose_place_is_not_found_to_be_wrong_by_a_second_look_goes_on(
     silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds: list[Rounds] = []
+    rounds: list[GcRounds] = []
 
-    async def wrong(self: Rounds, **_: Any) -> Any:
+    async def wrong(self: GcRounds, **_: Any) -> Any:
         rounds.append(self)
         raise WrongPlaceError("not the place")
 
-    monkeypatch.setattr(Rounds, "collect", wrong)
+    monkeypatch.setattr(GcRounds, "collect", wrong)
     town, store = Town(CONTIGUOUS, MemoryFactory()), _Silent(ManualClock())
     async with town.open(store, **SOON, retry_deadline_ms=100, request_timeout_ms=50) as db:
         store.silent = silent
@@ -112,7 +112,7 @@ async def test_a_writer_whose_place_is_not_found_to_be_wrong_by_a_second_look_go
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_folder_that_vanished_is_an_outage_for_the_collector_too(elsewhere: bool, tmp_path: Path) -> None:
+async def test_a_folder_that_vanished_is_an_outage_for_gc_too(elsewhere: bool, tmp_path: Path) -> None:
     root, away = tmp_path / "db", tmp_path / "away"
     settings = CONTIGUOUS.settings(**SHORT, **SOON)
     async with slate.open(root, metastore=MemoryFactory() if elsewhere else None, settings=settings) as db:

@@ -10,7 +10,7 @@ import slate_async as slate
 from slate_async.engine.changes.source import ChangeSource
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
-from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
 from tests.unit.database.manifests import collect, commit, head
@@ -174,7 +174,7 @@ async def test_a_hold_that_expired_and_was_collected_is_told() -> None:
             await taken(feed, 2)
             await feed.acknowledge(1)
         clock.wall_ms += 61_000
-        await commit(store, Collect(clock.wall_ms, skew_ms=0))
+        await commit(store, AdvanceGc(clock.wall_ms, skew_ms=0))
         await db.compact(full=True)
         with pytest.raises(slate.InvalidError, match="no hold 'copy'"):
             await all_of(db.changes(hold="copy", hold_lifetime=60))

@@ -169,7 +169,7 @@ async def test_a_dry_run_counts_the_versions_that_a_round_deletes() -> None:
     assert counted[:2] == [0, 2]
 
 
-async def collect_all(reports: Any) -> list[slate.CollectionReport]:
+async def collect_all(reports: Any) -> list[slate.GcReport]:
     return [report async for report in reports]
 
 
@@ -182,7 +182,7 @@ async def test_more_than_a_round_may_delete_goes_in_rounds_that_follow_at_once()
         assert collector.metrics()["gc.rounds"] > 3
 
 
-async def test_one_collector_process_for_several_databases(tmp_path: Path) -> None:
+async def test_one_gc_process_for_several_databases(tmp_path: Path) -> None:
     stores = [memory_store(), LocalStore(tmp_path / "db", runtime())]
     for store in stores:
         async with open_db(store, compactor=False) as db:
@@ -305,15 +305,15 @@ async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(cap
     l0 = tuple(sst.object_id for sst in state.l0)
     begun = Compaction(left, 1, state.version, clock.now_ms(), 0, True, l0, (), state.last_run_id + 1, 0)
     await driver.commit(RegisterCompaction(begun))
-    holding = slate.HoldingCompaction(left, state.version, clock.now_ms())
+    holding = slate.BlockingCompaction(left, state.version, clock.now_ms())
     async with open_gc(store, clock, gc_min_age_ms=age, version_keep_ms=0) as collector:
         clock.wall_ms += age
-        assert (await collector.collect()).held_by == ()
+        assert (await collector.collect()).blocked_by == ()
         clock.wall_ms += 1
-        assert [(await collector.collect()).held_by for _ in range(2)] == [(holding,)] * 2
+        assert [(await collector.collect()).blocked_by for _ in range(2)] == [(holding,)] * 2
         assert [one.message for one in caplog.records if str(left) in one.message] == [f"{NAME}: {holding}"]
         async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), automatic=False) as compactor:
             await compactor.compact()
-        assert (await collector.collect()).held_by == ()
+        assert (await collector.collect()).blocked_by == ()
     async with open_db(store, CONTIGUOUS, clock=clock) as db:
         assert await contents(db) == rows

@@ -9,7 +9,7 @@ import pytest
 import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
-from slate_async.storage.manifest.ownership import check_belonging
+from slate_async.storage.manifest.ownership import check_ownership
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind, StoreInHand, contents, memory_store, open_db
 
@@ -83,11 +83,11 @@ async def test_an_sst_compacted_and_collected_under_the_look_is_no_harm() -> Non
         state = db._writer.state
     newest, oldest = state.l0
     await store.delete([newest.location])
-    await check_belonging(store, state, Head(replace(state, l0=(oldest,))).load)
-    await check_belonging(store, state, Head(None).load)
+    await check_ownership(store, state, Head(replace(state, l0=(oldest,))).load)
+    await check_ownership(store, state, Head(None).load)
     with pytest.raises(slate.CorruptionError, match="missing, though the manifest names it") as caught:
-        await check_belonging(store, state, Head(state).load)
+        await check_ownership(store, state, Head(state).load)
     assert caught.value.object_name == newest.location
     await store.put(newest.location, b"")
     with pytest.raises(slate.CorruptionError, match="too few"):
-        await check_belonging(store, state, Head(state).load)
+        await check_ownership(store, state, Head(state).load)

@@ -130,7 +130,7 @@ async def test_a_flush_pins_what_it_adds_in_its_one_commit(kind: Kind) -> None:
 
 
 @WITH_WAL
-async def test_a_scan_outlives_compaction_and_collection(kind: Kind) -> None:
+async def test_a_scan_outlives_compaction_and_gc(kind: Kind) -> None:
     store = memory_store()
     db = await filled(store, kind)
     rows = aiter(db.scan())

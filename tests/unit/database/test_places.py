@@ -198,7 +198,7 @@ async def test_a_place_that_is_lost_under_an_opening_is_not_fenced(town: Town) -
     assert gone or town.kind.log_protocol == "epoch_prefixed"
 
 
-async def test_a_collector_leaves_the_marker(town: Town) -> None:
+async def test_gc_leaves_the_marker(town: Town) -> None:
     store = memory_store()
     await fill(town, store, l0=True)
     settings = town.kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0)

@@ -402,7 +402,7 @@ async def test_an_expired_or_moving_checkpoint_is_no_source() -> None:
                 await opened.mirror(own.id, MIRROR)
 
 
-async def test_the_edit_asks_for_another_look_when_a_collector_was_there() -> None:
+async def test_the_edit_asks_for_another_look_when_gc_was_there() -> None:
     town = await settled(Town(CONTIGUOUS))
     await mirror(town)
     state = await town.state(MIRROR)

@@ -273,7 +273,7 @@ async def test_a_clones_ssts_are_read_where_they_are(town: Town) -> None:
     assert about(await verified(town, CLONE)) == {shared.location}
 
 
-async def test_beside_a_writer_a_compactor_and_a_collector_it_is_clean(town: Town) -> None:
+async def test_beside_a_writer_a_compactor_and_gc_it_is_clean(town: Town) -> None:
     """What goes while it is looked at is not missed."""
     ended = asyncio.Event()
 

@@ -57,7 +57,7 @@ async def test_all_of_it_together_is_sound(whole: Town) -> None:
         assert [one for one in report.notes if one.object_name.startswith("sst/")] == [], name
 
 
-async def test_verification_and_collection_keep_the_same(whole: Town) -> None:
+async def test_verification_and_gc_keep_the_same(whole: Town) -> None:
     """The state of this database has something of every kind, so none of them can be forgotten by one of the two."""
     async with whole.process() as open_at, open_at(PARENT) as site:
         head = await site.head()

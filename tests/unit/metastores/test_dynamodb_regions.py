@@ -210,7 +210,7 @@ async def test_a_replica_that_has_the_head_before_its_body_is_not_asked_for_it()
     assert (await regions.store(AWAY).latest()).payload == b"y"
 
 
-async def test_a_replica_that_lags_behind_a_collection_is_not_asked_either() -> None:
+async def test_a_replica_that_lags_behind_gc_is_not_asked_either() -> None:
     regions = Regions(EVENTUAL)
     writer = regions.store(HOME)
     await commit(writer, 1, b"x")

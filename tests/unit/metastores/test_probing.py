@@ -122,7 +122,7 @@ async def test_without_the_keep_nothing_is_probed(objects: TimedObjects, clocks:
         assert not await store.unchanged(getattr(head, "ref", head))
 
 
-async def test_collectors_leave_young_versions(objects: TimedObjects, clocks: Clocks) -> None:
+async def test_gc_leaves_young_versions(objects: TimedObjects, clocks: Clocks) -> None:
     store = PutIfAbsentMetaStore(objects, clocks.runtime())
     reader = PutIfAbsentMetaStore(objects, clocks.runtime())
     first = await commit(store, 1, b"x")

@@ -1,4 +1,4 @@
-"""The edit of a garbage collection (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""The edit of a GC round (see `slate_async.storage.manifest.edits.writer` for what an edit is).
 
 It decides, by a commit, what may be deleted after it: no edit that adds an SST made for a version below ``sst_floor``
 applies any more, and a checkpoint or an ingest that is gone cannot come back. So whatever the state it made does not
@@ -15,7 +15,7 @@ from slate_async.storage.manifest.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class AdvanceGc:
     """Take out expired checkpoints and ingests, and raise ``sst_floor``. Applies to destroyed databases, too.
 
     Registered compactions stay, but for those of a compactor that stands still: see `evicted`.

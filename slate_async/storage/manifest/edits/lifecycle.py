@@ -275,7 +275,7 @@ class RemoveContents:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeAgain:
+class Recreate:
     """A new database, ``first``, in a removed one's place. It continues versions, epochs, log positions and sequence
     numbers, so nothing a writer, compactor or collector of the old one still does is taken for its own (rule 29). Its
     history is whole from the start, for no row of the old one is part of it."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from slate_async import CollectionReport
-from slate_async.engine.gc.collector import PROBED_MS
+from slate_async import GcReport
+from slate_async.engine.gc.sweeper import PROBED_MS
 from slate_async.errors import InvalidError, UnavailableError
 from tests.live_set import live_set
 from tests.simulation.checkers import Violation, check_history
@@ -179,7 +179,7 @@ class LifePlay(Play):
             async with self.estate.compactor(node, site) as compactor:
                 await compactor.compact(full=self.world.rng.random() < 0.5)
             async with self.estate.collector(node, site) as collector:
-                report: CollectionReport | None = None
+                report: GcReport | None = None
                 for _ in range(ROUNDS):
                     try:
                         report = await collector.collect()

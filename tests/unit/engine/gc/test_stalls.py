@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from slate_async.engine.gc.report import CollectionReport
+from slate_async.engine.gc.report import GcReport
 from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.errors import FencedError
 from slate_async.storage.manifest.edits.compactions import (
@@ -19,7 +19,7 @@ from slate_async.storage.manifest.edits.compactions import (
 )
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from tests.engine import START_MS
-from tests.unit.engine.gc.test_collector import MIN_AGE, STALLED, Place
+from tests.unit.engine.gc.test_sweeper import MIN_AGE, STALLED, Place
 
 ONE = UUID(int=1)
 A, B = "0" * 20 + "." + "a" * 16, "0" * 20 + "." + "b" * 16
@@ -64,10 +64,10 @@ async def finish(place: Place, index: int) -> str:
     return key
 
 
-async def later(place: Place, ms: int) -> CollectionReport:
+async def later(place: Place, ms: int) -> GcReport:
     """A round of another process, ``ms`` later."""
     place.clock.wall_ms += ms
-    return await place.collector().collect()
+    return await place.collector().sweep()
 
 
 async def test_who_stands_still_loses_the_work_and_the_role(place: Place) -> None:
@@ -126,16 +126,16 @@ async def test_what_was_put_down_before_the_commit_saves_it(place: Place) -> Non
         return await commit(edit)  # type: ignore[arg-type]
 
     collector._driver.commit = after_a_part  # type: ignore[method-assign, assignment]
-    assert (await collector.collect()).evicted == ()
+    assert (await collector.sweep()).evicted == ()
     assert len(outputs) == 1
     assert outputs[0] in await place.keys("sst/")
     assert work_mark(await place.head())
 
 
 async def test_a_dry_run_notes_nothing(place: Place) -> None:
-    await place.collector().collect(dry_run=True)
+    await place.collector().sweep(dry_run=True)
     assert await place.keys("gc/") == []
     await later(place, 0)
     place.clock.wall_ms += STALLED
-    assert (await place.collector().collect(dry_run=True)).evicted == (ONE,)
+    assert (await place.collector().sweep(dry_run=True)).evicted == (ONE,)
     assert (await place.head()).compactor_token == "t"

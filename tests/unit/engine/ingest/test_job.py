@@ -357,7 +357,7 @@ async def test_the_administration_withdraws_what_nobody_goes_on_with(store: Memo
             await admin.withdraw_ingest("another")
 
 
-async def test_collectors_spare_a_job_while_it_lives_and_then_take_what_it_left(store: MemoryStore) -> None:
+async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store: MemoryStore) -> None:
     clock = ManualClock()
     settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from metastores.protocol import VersionRef
-from slate_async.storage.manifest.edits.lifecycle import CopyContents, MakeAgain, RemoveContents
+from slate_async.storage.manifest.edits.lifecycle import CopyContents, Recreate, RemoveContents
 from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.manifest.state import (
     AppBatch,
@@ -159,7 +159,7 @@ def removed() -> tuple[ManifestState, ManifestState, ManifestState | None]:
 
 def again() -> tuple[ManifestState, ManifestState, ManifestState | None]:
     source, own = state(3), state(2, parents=())
-    return source, own, MakeAgain(source).apply(own)
+    return source, own, Recreate(source).apply(own)
 
 
 @pytest.mark.parametrize("change", [mirrored, cloned, removed, again], ids=lambda change: change.__name__)

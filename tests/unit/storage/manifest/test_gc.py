@@ -9,7 +9,7 @@ import pytest
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError
-from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, check_successor
 from tests.unit.storage.manifest.test_codec import sst
@@ -34,7 +34,7 @@ def compaction(base: int) -> Compaction:
     return Compaction(UUID(int=base), 3, base, 0, 0, False, (), (), 1, 0)
 
 
-def applied(edit: Collect, state: ManifestState = STATE) -> ManifestState:
+def applied(edit: AdvanceGc, state: ManifestState = STATE) -> ManifestState:
     """What the edit makes of the state; applied again it changes nothing."""
     new = edit.apply(state)
     assert new is not None
@@ -45,8 +45,8 @@ def applied(edit: Collect, state: ManifestState = STATE) -> ManifestState:
 
 def test_expired_checkpoints_go_once_every_clock_agrees() -> None:
     state = replace(STATE, checkpoints=(checkpoint(1, 1_000), checkpoint(2, None), checkpoint(3, 1_200)))
-    assert Collect(1_099, skew_ms=100).apply(state) is None
-    assert [one.id.int for one in applied(Collect(1_100, skew_ms=100), state).checkpoints] == [2, 3]
+    assert AdvanceGc(1_099, skew_ms=100).apply(state) is None
+    assert [one.id.int for one in applied(AdvanceGc(1_100, skew_ms=100), state).checkpoints] == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_expired_checkpoints_go_once_every_clock_agrees() -> None:
 def test_the_floor_rises_as_far_as_compactions_let_it(wanted: int, bases: list[int], floor: int | None) -> None:
     state = replace(STATE, compactions=tuple(map(compaction, bases)))
     if floor is None:
-        assert Collect(0, 0, floor=wanted).apply(state) is None
+        assert AdvanceGc(0, 0, floor=wanted).apply(state) is None
     else:
-        assert applied(Collect(0, 0, floor=wanted), state).sst_floor == floor
+        assert applied(AdvanceGc(0, 0, floor=wanted), state).sst_floor == floor
 
 
 def test_a_version_above_is_made_though_nothing_changes() -> None:
-    assert Collect(0, 0, above=19).apply(STATE) is None
-    assert applied(Collect(0, 0, above=20)) == STATE
+    assert AdvanceGc(0, 0, above=19).apply(STATE) is None
+    assert applied(AdvanceGc(0, 0, above=20)) == STATE
 
 
 def test_it_collects_what_was_destroyed_too() -> None:
-    assert applied(Collect(0, 0, floor=9), replace(STATE, destroyed_at_ms=1)).sst_floor == 9
+    assert applied(AdvanceGc(0, 0, floor=9), replace(STATE, destroyed_at_ms=1)).sst_floor == 9
 
 
 def test_a_flush_begun_below_the_floor_is_refused() -> None:
     flush = AddL0(1, 1, 1, sst(1), last_seq=19, last_tick_ms=0, log_floor=1, base_version=9)
     assert flush.apply(STATE) is not None
     with pytest.raises(ConflictError):
-        flush.apply(applied(Collect(0, 0, floor=10)))
+        flush.apply(applied(AdvanceGc(0, 0, floor=10)))

@@ -10,7 +10,7 @@ import pytest
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
     AdmitIngests,
@@ -173,7 +173,11 @@ def test_asked_twice_the_first_answer_stands() -> None:
             "withdrawn",
             "not_applied",
         ),
-        (lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), Collect(10, 5)), "expired", "not_applied"),
+        (
+            lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), AdvanceGc(10, 5)),
+            "expired",
+            "not_applied",
+        ),
     ],
     ids=["never begun", "withdrawn", "expired"],
 )
@@ -204,11 +208,11 @@ def test_overlapping_ssts_are_refused() -> None:
 
 def test_a_registered_job_holds_the_floor_and_a_committed_one_needs_not() -> None:
     begun = applied(replace(BASE, ref=BASE.ref._replace(version=7)), RegisterIngest("job", 100, 200))
-    raised = Collect(150, 0, floor=50).apply(replace(begun, ref=begun.ref._replace(version=60)))
+    raised = AdvanceGc(150, 0, floor=50).apply(replace(begun, ref=begun.ref._replace(version=60)))
     assert raised is not None
     assert raised.sst_floor == 7
     pending = applied(begun, CommitIngest(DATABASE, "job", 7, (sst(1, "ab", base=7),), 1))
-    free = Collect(10_000, 0, floor=50).apply(replace(pending, ref=begun.ref._replace(version=60)))
+    free = AdvanceGc(10_000, 0, floor=50).apply(replace(pending, ref=begun.ref._replace(version=60)))
     assert free is not None
     assert free.sst_floor == 50
     assert find_ingest(free, "job") is not None  # what is committed does not expire
@@ -217,8 +221,8 @@ def test_a_registered_job_holds_the_floor_and_a_committed_one_needs_not() -> Non
 def test_a_renewed_job_lives_on() -> None:
     begun = applied(BASE, RegisterIngest("job", 100, 200))
     renewed = applied(begun, RenewIngest("job", 400))
-    assert Collect(300, 0).apply(renewed) is None
-    assert Collect(300, 0).apply(begun) is not None
+    assert AdvanceGc(300, 0).apply(renewed) is None
+    assert AdvanceGc(300, 0).apply(begun) is not None
 
 
 def test_who_goes_on_with_a_job_late_lengthens_it() -> None:
@@ -327,7 +331,7 @@ def test_it_is_lengthened_with_its_job() -> None:
         CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150),
         CommitIngest(DATABASE, "job", 1, (), 150),
         WithdrawIngest("job", 150),
-        Collect(200, 0),
+        AdvanceGc(200, 0),
     ],
 )
 def test_it_goes_with_what_ends_the_need_for_it(edit: object) -> None:

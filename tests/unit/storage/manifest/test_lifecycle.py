@@ -16,8 +16,8 @@ from slate_async.storage.manifest.edits.lifecycle import (
     DetachParents,
     FinishClone,
     ForgetParent,
-    MakeAgain,
     MarkDestroyed,
+    Recreate,
     RemoveContents,
     unfinished_clone,
 )
@@ -201,7 +201,7 @@ def test_a_database_made_again_continues_what_must_not_be_repeated() -> None:
     removed = applied(RemoveContents(SOURCE, NOW), destroyed(replace(claimed(), l0=(sst(5),), fence_width=4)))
     assert (removed.l0, removed.log_start) == ((), 41)
     first = ManifestState(AGAIN, "contiguous", wal_enabled=False, created_ms=NOW + 5, properties={"mine": "now"})
-    again = applied(MakeAgain(first), removed)
+    again = applied(Recreate(first), removed)
     assert (again.database_id, again.wal_enabled, again.properties) == (AGAIN, False, {"mine": "now"})
     assert (again.destroyed_at_ms, again.removed, again.writer_token) == (None, False, "")
     assert (again.writer_epoch, again.compactor_epoch) == (removed.writer_epoch, removed.compactor_epoch + 1)
@@ -214,13 +214,13 @@ def test_a_database_made_again_continues_what_must_not_be_repeated() -> None:
 def test_what_is_made_again_keeps_its_log_as_the_fences_are() -> None:
     removed = applied(RemoveContents(SOURCE, NOW), destroyed())
     with pytest.raises(InvalidError, match="contiguous"):
-        MakeAgain(ManifestState(AGAIN, "epoch_prefixed", wal_enabled=True, created_ms=NOW)).apply(removed)
+        Recreate(ManifestState(AGAIN, "epoch_prefixed", wal_enabled=True, created_ms=NOW)).apply(removed)
 
 
 def test_a_removed_clone_gives_its_checkpoint_back_before_another_is_made() -> None:
     held = replace(claimed(), parents=(Parent(GRAND, "memory://grand", PIN),))
     removed = applied(RemoveContents(SOURCE, NOW), destroyed(held))
-    again = MakeAgain(ManifestState(AGAIN, "contiguous", wal_enabled=True, created_ms=NOW))
+    again = Recreate(ManifestState(AGAIN, "contiguous", wal_enabled=True, created_ms=NOW))
     with pytest.raises(InvalidError, match="destroy it once more"):
         again.apply(removed)
     applied(again, applied(ForgetParent(SOURCE, PIN), removed))

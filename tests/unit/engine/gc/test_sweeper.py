@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from metastores.names import manifest_key
-from slate_async.engine.gc.collector import PROBED_MS, Collector, Limits
-from slate_async.engine.gc.report import CollectionProgress
+from slate_async.engine.gc.report import GcProgress
+from slate_async.engine.gc.sweeper import PROBED_MS, Limits, Sweeper
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -65,10 +65,10 @@ class Place:
         await driver.load()
         return await driver.commit(edit)
 
-    def collector(self, store: Any = None, *, min_age: int = MIN_AGE, most: int = 100) -> Collector:
+    def collector(self, store: Any = None, *, min_age: int = MIN_AGE, most: int = 100) -> Sweeper:
         found = self.store if store is None else store
         driver = driver_of(found, runtime(self.clock))
-        return Collector(found, driver, None, runtime(self.clock), Limits(min_age, SKEW, most, STALLED))
+        return Sweeper(found, driver, None, runtime(self.clock), Limits(min_age, SKEW, most, STALLED))
 
     async def orphan(self, base: int) -> str:
         """What a producer leaves that read version ``base`` and died."""
@@ -103,19 +103,19 @@ async def test_an_orphan_goes_once_work_of_its_age_may_be_refused(place: Place) 
     collector = place.collector()
     for waited in (0, MIN_AGE - 1):
         place.clock.wall_ms = START_MS + waited
-        report = await collector.collect()
+        report = await collector.sweep()
         assert (report.waiting, [one.key for one in report.objects if one.key == orphan]) == (1, [])
     assert len(await place.keys("gc/heads/")) > 0
     place.clock.wall_ms = START_MS + MIN_AGE
-    assert [one.key for one in (await place.collector().collect()).objects] == [orphan]  # another process
+    assert [one.key for one in (await place.collector().sweep()).objects] == [orphan]  # another process
     assert await place.keys("gc/") == []
     assert await place.read(b"a", b"b", b"c") == [b"value of a", b"value of b", b"value of c"]
 
 
 async def test_nothing_to_do_commits_nothing(place: Place) -> None:
-    await place.collector(min_age=0).collect()
+    await place.collector(min_age=0).sweep()
     before, puts = await place.head(), place.store._data.writes
-    report = await place.collector(min_age=0).collect()
+    report = await place.collector(min_age=0).sweep()
     assert (report.objects, report.manifest_versions, report.waiting) == ((), 0, 0)
     assert await place.head() == before
     assert place.store._data.writes == puts
@@ -126,22 +126,22 @@ async def test_an_orphan_of_the_very_head_goes_in_the_end(place: Place) -> None:
     collector = place.collector()
     for _ in range(3):
         assert orphan in await place.keys("sst/")
-        await collector.collect()
+        await collector.sweep()
         place.clock.wall_ms += MIN_AGE
-    await collector.collect()
+    await collector.sweep()
     assert orphan not in await place.keys("sst/")
     settled = (await place.head()).version
     place.clock.wall_ms += 10 * MIN_AGE
-    await collector.collect()
+    await collector.sweep()
     assert (await place.head()).version == settled
 
 
 async def test_a_dry_run_changes_nothing_and_tells_what_the_next_round_does(place: Place) -> None:
     await place.orphan(1)
     before = dict(place.store._data.objects)
-    dry = await place.collector(min_age=0).collect(dry_run=True)
+    dry = await place.collector(min_age=0).sweep(dry_run=True)
     assert place.store._data.objects == before
-    real = await place.collector(min_age=0).collect()
+    real = await place.collector(min_age=0).sweep()
     assert dry.dry_run
     assert dry.objects == real.objects != ()
     assert 0 < dry.manifest_versions <= real.manifest_versions  # the round's own commit outdates what it found
@@ -153,11 +153,11 @@ async def test_what_a_checkpoint_holds_goes_when_every_clock_says_that_it_expire
     await place.put(b"d")
     log, pinned = await place.keys("log/"), manifest_key(held.version)
     place.clock.wall_ms += 1_000 + SKEW - 1
-    report = await place.collector().collect()
+    report = await place.collector().sweep()
     assert report.expired_checkpoints == ()
     assert pinned in await place.keys("manifest/")
     place.clock.wall_ms += 1
-    report = await place.collector().collect()
+    report = await place.collector().sweep()
     assert report.expired_checkpoints == (ONE,)
     assert pinned not in await place.keys("manifest/")
     assert (await place.head()).checkpoint(ONE) is None
@@ -167,10 +167,10 @@ async def test_what_a_checkpoint_holds_goes_when_every_clock_says_that_it_expire
 async def test_a_round_deletes_so_much_and_says_that_there_is_more(place: Place) -> None:
     for base in range(1, 6):
         await place.orphan(base)
-    await place.collector(min_age=0).collect(dry_run=True)
-    seen: list[CollectionProgress] = []
+    await place.collector(min_age=0).sweep(dry_run=True)
+    seen: list[GcProgress] = []
     rounds = 0
-    while (report := await place.collector(min_age=0, most=3).collect(on_progress=seen.append)).truncated:
+    while (report := await place.collector(min_age=0, most=3).sweep(on_progress=seen.append)).truncated:
         assert len(report.objects) == 3
         rounds += 1
     assert rounds > 1
@@ -196,7 +196,7 @@ async def test_a_slow_flush_is_refused_and_done_again_under_another_name(place: 
         await until(lambda: bool(slow), "the upload")
         for number in range(2):  # somebody else moves the head, and the floor with it
             await place.commit(CreateCheckpoint(UUID(int=number), "user", 0, None, log_end=0))
-        await place.collector(min_age=0).collect()
+        await place.collector(min_age=0).sweep()
         named = parse_sst_key(slow[0])
         assert named is not None
         assert named.base_version < (await place.head()).sst_floor
@@ -205,7 +205,7 @@ async def test_a_slow_flush_is_refused_and_done_again_under_another_name(place: 
         assert await db.get(b"slow") == b"1"
         await place.commit(DeleteCheckpoints(frozenset({UUID(int=0), UUID(int=1)})))
         assert slow[0] in await place.keys("sst/")
-        report = await place.collector(min_age=0).collect()
+        report = await place.collector(min_age=0).sweep()
         assert slow[0] in [one.key for one in report.objects]
         assert orphan not in await place.keys("sst/")
         assert await db.get(b"slow") == b"1"
@@ -220,16 +220,16 @@ async def test_a_registered_compaction_holds_the_floor_however_slow(place: Place
     output = await place.orphan(claimed.version)
     for _ in range(5):
         place.clock.wall_ms += 10 * MIN_AGE
-        await place.collector().collect()
+        await place.collector().sweep()
     assert output in await place.keys("sst/")
     await place.commit(DropCompaction(1, ONE))
     for _ in range(3):
-        await place.collector().collect()
+        await place.collector().sweep()
         place.clock.wall_ms += MIN_AGE
     assert output not in await place.keys("sst/")
 
 
-async def test_two_sleeping_collectors_delete_nothing_that_came_to_life(place: Place) -> None:
+async def test_two_sleeping_rounds_delete_nothing_that_came_to_life(place: Place) -> None:
     """Each is stopped at its first deletion, in turn, while the database goes on."""
     sleepers = []
     for number in range(2):
@@ -241,11 +241,11 @@ async def test_two_sleeping_collectors_delete_nothing_that_came_to_life(place: P
             await gate.wait()
 
         store.before_delete = sleep
-        sleepers.append((asyncio.ensure_future(place.collector(store, min_age=0).collect()), gate))
+        sleepers.append((asyncio.ensure_future(place.collector(store, min_age=0).sweep()), gate))
         await asleep.wait()
         await place.put(b"d%d" % number)
         await place.commit(CreateCheckpoint(UUID(int=number), "user", START_MS, None, log_end=0))
-    await place.collector(min_age=0).collect()
+    await place.collector(min_age=0).sweep()
     await place.put(b"e")
     for round_, gate in sleepers:
         gate.set()
@@ -272,7 +272,7 @@ async def test_a_lost_commit_is_found_out(place: Place, when: str) -> None:
         return await put(key, *given, **more)
 
     place.store.put = losing  # type: ignore[method-assign]
-    await place.collector(min_age=0).collect()
+    await place.collector(min_age=0).sweep()
     assert lost
     assert orphan not in await place.keys("sst/")
     assert await place.read(b"a") == [b"value of a"]
@@ -289,11 +289,11 @@ async def test_a_lost_version_stops_everything(place: Place) -> None:
     await place.store.delete([manifest_key(changes[0].version)])
     before = await place.keys("")
     with pytest.raises(CorruptionError, match="nothing was deleted"):
-        await place.collector(min_age=0).collect()
+        await place.collector(min_age=0).sweep()
     assert await place.keys("") == before
 
 
-async def test_a_round_overtaken_by_another_collector_begins_anew(place: Place) -> None:
+async def test_a_round_overtaken_by_another_begins_anew(place: Place) -> None:
     """The checkpoint it saw was deleted, and its version collected, before it could read it."""
     held = await place.commit(CreateCheckpoint(ONE, "user", START_MS, None, log_end=0))
     await place.put(b"d")
@@ -305,12 +305,12 @@ async def test_a_round_overtaken_by_another_collector_begins_anew(place: Place) 
             overtaken.append(key)
             place.store.get = get  # type: ignore[method-assign]
             await place.commit(DeleteCheckpoints(frozenset({ONE})))
-            await other.collect()
+            await other.sweep()
         return await get(key, *given, **more)
 
     collector = place.collector(min_age=0)
     place.store.get = late  # type: ignore[method-assign]
-    report = await collector.collect()
+    report = await collector.sweep()
     assert overtaken
     assert report.manifest_version == (await place.head()).version
 
@@ -319,16 +319,16 @@ async def test_leftovers_of_a_creation_go_when_they_are_old(place: Place) -> Non
     await place.store.put("gc/probe/0123", b"x")
     place.clock.wall_ms += PROBED_MS + SKEW
     for impatient in (0, MIN_AGE):
-        await place.collector(min_age=impatient).collect()
+        await place.collector(min_age=impatient).sweep()
         assert "gc/probe/0123" in await place.keys("gc/"), "whoever probes would find it gone"
     place.clock.wall_ms += 1
-    await place.collector().collect()
+    await place.collector().sweep()
     assert await place.keys("gc/") == []
 
 
 async def test_there_must_be_a_database() -> None:
     with pytest.raises(InvalidError, match="no database"):
-        await Place().collector().collect()
+        await Place().collector().sweep()
 
 
 async def test_an_unfinished_clone_is_left_alone() -> None:
@@ -337,5 +337,5 @@ async def test_an_unfinished_clone_is_left_alone() -> None:
     await place.driver().create(unfinished)
     await place.orphan(0)
     with pytest.raises(InvalidError, match="not finished"):
-        await place.collector(min_age=0).collect()
+        await place.collector(min_age=0).sweep()
     assert len(await place.keys("sst/")) == 1

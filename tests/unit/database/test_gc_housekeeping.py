@@ -41,7 +41,7 @@ class Town:
                 await db.put(b"key %d" % number, value)
                 await db.flush(l0=True)
 
-    async def collect(self, path: str, **how: bool) -> slate.CollectionReport:
+    async def collect(self, path: str, **how: bool) -> slate.GcReport:
         async with self.environment.open_gc(path, settings=self.settings, periodic=False) as collector:
             return await collector.collect(**how)
 
@@ -126,7 +126,7 @@ async def test_a_clone_that_was_compacted_lets_its_parent_go(town: Town) -> None
         assert [await db.get(b"key %d" % number) for number in range(3)] == [b"v"] * 3
 
 
-async def test_a_damaged_parent_does_not_end_the_collection_of_its_clone(town: Town) -> None:
+async def test_a_damaged_parent_does_not_end_the_gc_of_its_clone(town: Town) -> None:
     await town.fill(town.parent, b"v")
     async with town.environment.open(town.parent, settings=town.settings) as db:
         await db.compact(full=True)
@@ -195,7 +195,7 @@ async def test_a_clone_that_was_never_finished_goes_with_what_it_held(
     assert await held_for_clones(town) == 0
 
 
-async def test_its_own_collector_removes_it_too(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_its_own_gc_removes_it_too(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     await town.fill(town.parent, b"v")
     await begin_clone(town, monkeypatch)
     with pytest.raises(slate.InvalidError, match="not finished"):

@@ -1,4 +1,4 @@
-"""One collection round: read, decide, commit, delete.
+"""One round of garbage collection: read, decide, commit, delete.
 
 Ordering rule (rules 6, 8, 25 and 26)::
 
@@ -23,7 +23,7 @@ from slate_async.engine.gc.head_history import Sighting, newest_until, parse_sig
 from slate_async.engine.gc.log import LogJudge
 from slate_async.engine.gc.plan import UnnamedSst, with_floor
 from slate_async.engine.gc.reachable import Reach, Reachable, VersionGoneError
-from slate_async.engine.gc.report import CollectionProgress, CollectionReport, Garbage, HoldingCompaction
+from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport
 from slate_async.engine.gc.stalls import Stall, parse_stall, revise_stalls, stands_since
 from slate_async.errors import InvalidError, NotFoundError, UnavailableError
 from slate_async.metastore_errors import translated
@@ -35,7 +35,7 @@ from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.protocol import CheckPlace, nothing_to_prove
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.compactions import work_mark
-from slate_async.storage.manifest.edits.gc import Collect
+from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 
@@ -64,8 +64,8 @@ class Limits:
 
 
 @dataclass(slots=True)
-class CollectorStats:
-    """Counters of one collector. failures: rounds of its own accord that did not come to their end"""
+class GcStats:
+    """Counters of one sweeper. failures: rounds of its own accord that did not come to their end"""
 
     rounds: int = 0
     failures: int = 0
@@ -102,7 +102,7 @@ class _Judged:
         return sum(one.base_version >= floor and one.key not in keys for one in self.unnamed)
 
 
-class Collector:
+class Sweeper:
     """Collects the garbage of one database. ``register``: the writer's, of an epoch-prefixed log; ``check_place``: see
     `slate_async.storage.log.protocol.CheckPlace`, asked before each round."""
 
@@ -123,21 +123,21 @@ class Collector:
         self._runtime = runtime
         self._limits = limits
         self._reach = Reach(driver, runtime)
-        self.stats = CollectorStats()
+        self.stats = GcStats()
 
-    async def collect(
-        self, *, dry_run: bool = False, on_progress: Callable[[CollectionProgress], None] | None = None
-    ) -> CollectionReport:
+    async def sweep(
+        self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None
+    ) -> GcReport:
         """Do one round. ``dry_run`` changes nothing and tells what a round would do.
 
         Raises `InvalidError` if there is no database, `CorruptionError` if something that lives cannot be read (then
         nothing was deleted), `UnavailableError`."""
         judged = await self._judge(dry_run)
         batch = Batch(self._store, self._limits.max_deletes, dry_run=dry_run, on_progress=on_progress)
-        versions = await self._collect_versions(judged, dry_run)
-        await self._collect_log(judged, batch)
-        await self._collect_ssts(judged, batch)
-        await self._collect_leftovers(judged, batch)
+        versions = await self._sweep_versions(judged, dry_run)
+        await self._sweep_log(judged, batch)
+        await self._sweep_ssts(judged, batch)
+        await self._sweep_leftovers(judged, batch)
         if not dry_run:
             await self._revise_notes(judged)
         report = _report(judged, versions, batch, self._limits, dry_run=dry_run)
@@ -171,7 +171,7 @@ class Collector:
         notes = [info.key async for info in self._listed(NOTES_PREFIX)]
         now = Sighting(head.version, now_ms)
         aged = newest_until([*_sightings(notes), now], now_ms - limits.min_age_ms)
-        edit = Collect(now_ms, limits.skew_ms, stalled=self._stalled(head, notes, now_ms))
+        edit = AdvanceGc(now_ms, limits.skew_ms, stalled=self._stalled(head, notes, now_ms))
         trial = edit.apply(head) or head
         unnamed = await self._unnamed(await self._reach.of(trial))
         edit = with_floor(edit, trial, aged, unnamed)
@@ -205,12 +205,12 @@ class Collector:
 
     # ---- deleting
 
-    async def _collect_versions(self, judged: _Judged, dry_run: bool) -> int:
+    async def _sweep_versions(self, judged: _Judged, dry_run: bool) -> int:
         retained, most = sorted(judged.reachable.versions), self._limits.max_deletes
         collecting = self._driver.metastore.collect(retained, as_of=judged.state.ref, limit=most, dry_run=dry_run)
         return await translated(collecting)
 
-    async def _collect_log(self, judged: _Judged, batch: Batch) -> None:
+    async def _sweep_log(self, judged: _Judged, batch: Batch) -> None:
         register = None
         if self._register is not None:
             cell = await translated(self._register.read())
@@ -219,19 +219,19 @@ class Collector:
         await batch.begin("log")
         async for info in self._listed(LOG_PREFIX):
             why = judge.why_garbage(info)
-            if why is not None and not await batch.take(Garbage(info.key, info.size, why)):
+            if why is not None and not await batch.take(GarbageObject(info.key, info.size, why)):
                 break
         await batch.flush()
 
-    async def _collect_ssts(self, judged: _Judged, batch: Batch) -> None:
+    async def _sweep_ssts(self, judged: _Judged, batch: Batch) -> None:
         await batch.begin("ssts")
         for one in judged.unnamed:
             dead = one.base_version < judged.state.sst_floor and one.key not in judged.reachable.keys
-            if dead and not await batch.take(Garbage(one.key, one.size, UNNAMED)):
+            if dead and not await batch.take(GarbageObject(one.key, one.size, UNNAMED)):
                 break
         await batch.flush()
 
-    async def _collect_leftovers(self, judged: _Judged, batch: Batch) -> None:
+    async def _sweep_leftovers(self, judged: _Judged, batch: Batch) -> None:
         """What is under ``gc/`` besides the notes of collectors, once it is old."""
         age_ms = max(self._limits.min_age_ms, PROBED_MS)
         before_ms = judged.now_ms - age_ms - self._limits.skew_ms
@@ -239,7 +239,7 @@ class Collector:
         async for info in self._listed(NOTES_PREFIX):
             noted = parse_sighting(info.key) is not None or parse_stall(info.key) is not None
             old = not noted and info.last_modified_ms < before_ms
-            if old and not await batch.take(Garbage(info.key, info.size, LEFT_OVER)):
+            if old and not await batch.take(GarbageObject(info.key, info.size, LEFT_OVER)):
                 break
         await batch.flush()
 
@@ -266,7 +266,7 @@ class Collector:
                 await yield_budget.yield_now()
             yield info
 
-    def _count(self, report: CollectionReport) -> None:
+    def _count(self, report: GcReport) -> None:
         self.stats.rounds += 1
         self.stats.manifest_versions += report.manifest_versions
         self.stats.objects += len(report.objects)
@@ -283,9 +283,9 @@ class Collector:
             )
 
 
-def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry_run: bool) -> CollectionReport:
+def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry_run: bool) -> GcReport:
     head, state = judged.head, judged.state
-    return CollectionReport(
+    return GcReport(
         dry_run=dry_run,
         manifest_version=state.version,
         sst_floor=state.sst_floor,
@@ -294,7 +294,7 @@ def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry
         objects=batch.taken,
         waiting=judged.waiting,
         truncated=batch.truncated or versions >= limits.max_deletes,
-        held_by=_old_compactions(state, judged.now_ms - limits.min_age_ms),
+        blocked_by=_old_compactions(state, judged.now_ms - limits.min_age_ms),
         evicted=_evicted(head, state),
     )
 
@@ -313,9 +313,10 @@ def _evicted(head: ManifestState, state: ManifestState) -> tuple[UUID, ...]:
     return tuple(one.id for one in head.compactions) if taken else ()
 
 
-def _old_compactions(state: ManifestState, before_ms: int) -> tuple[HoldingCompaction, ...]:
+def _old_compactions(state: ManifestState, before_ms: int) -> tuple[BlockingCompaction, ...]:
     """Those registered before then: a compaction notes when it was begun, less the retention."""
     begun = [
-        HoldingCompaction(one.id, one.base_version, one.expired_at_ms + state.retention_ms) for one in state.compactions
+        BlockingCompaction(one.id, one.base_version, one.expired_at_ms + state.retention_ms)
+        for one in state.compactions
     ]
     return tuple(one for one in begun if one.since_ms < before_ms)

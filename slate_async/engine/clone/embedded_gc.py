@@ -1,0 +1,130 @@
+"""`EmbeddedGc`: garbage collection in the writer's process, when the manifest says that there is something to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from metastores.protocol import Register
+from slate_async.engine.clone.housekeeping import GcRounds
+from slate_async.engine.clone.sites import sites_of
+from slate_async.engine.context import Place
+from slate_async.engine.gc.due import ended, held_back, made_garbage
+from slate_async.engine.gc.open import OpenedGc
+from slate_async.errors import CorruptionError, SlateError
+from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.marker import WrongPlaceError
+from slate_async.storage.manifest.state import ManifestState
+
+logger = logging.getLogger(__name__)
+SPREAD = 0.1
+"""Pauses vary by this share, so that garbage collectors started together do not list together for ever."""
+FIRST_PAUSE_MS = 30_000
+"""What earlier openings left is looked for soon, but not before this one has had its time to begin."""
+
+
+class EmbeddedGc:
+    """Collects the database's garbage beside its writer, of which ``driver`` and ``register`` are.
+
+    It looks at what the writer knows of the manifest, which costs nothing, and at the store only if something was made
+    garbage since its last round (`engine.gc.due`), or waits to be old enough, or compactions are registered and
+    may be nobody's by now. What goes wrong is logged and counted: it does not end the writer. A round that fails is
+    repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too.
+
+    ``gone`` is told why the database is not in its place any more, if a round met that, and the collecting ends:
+    nobody could open what the writer goes on to acknowledge."""
+
+    def __init__(
+        self,
+        place: Place,
+        driver: ManifestDriver,
+        register: Register | None,
+        supervisor: Supervisor,
+        gone: Callable[[BaseException], None],
+    ) -> None:
+        opened = OpenedGc.of(place, driver, register)
+        self._name = place.name
+        self._driver = driver
+        self._open_site = sites_of(place, supervisor)
+        self._gone = gone
+        self._runtime = place.runtime
+        self._settings = place.settings
+        self._rounds = GcRounds(place, opened, supervisor)
+        self._looked: ManifestState | None = None
+        self._looked_at = self._runtime.clock.monotonic()
+        self._waiting = False
+        self.stats = opened.sweeper.stats
+
+    def start(self, tasks: Supervisor) -> None:
+        """Begin, as one of ``tasks``, unless the setting ``auto_gc`` is off."""
+        if self._settings.auto_gc:
+            tasks.part(self._failed).spawn("garbage collector", self._run())
+
+    def _failed(self, cause: BaseException) -> None:
+        """The task ended as it never should. Garbage costs space only, so that is no reason to end the writer."""
+        self.stats.failures += 1
+        logger.error("%s: garbage is no longer collected until it is opened again", self._name, exc_info=cause)
+
+    async def _run(self) -> None:
+        """For ever, or until something is found damaged."""
+        interval_ms = self._settings.gc_interval_ms
+        pause_ms = min(interval_ms, FIRST_PAUSE_MS)
+        while True:
+            spread = self._runtime.rng.uniform(1 - SPREAD, 1)
+            await self._runtime.clock.sleep(pause_ms * spread / 1000)
+            pause_ms = interval_ms
+            if not self._due():
+                continue
+            try:
+                await self._collect()
+            except CorruptionError as error:
+                self.stats.failures += 1
+                logger.warning("%s: garbage is no longer collected: %s; run verify", self._name, error)
+                if (cause := await self._found_gone(error)) is not None:
+                    self._gone(cause)
+                return
+            except SlateError as error:
+                self.stats.failures += 1
+                logger.warning("%s: garbage was not collected: %s", self._name, error)
+                if isinstance(error, WrongPlaceError) and (cause := await self._found_gone(error)) is not None:
+                    return self._gone(cause)
+
+    async def _found_gone(self, met: SlateError) -> SlateError | None:
+        """Why the database cannot be found any more, if so, by a look that remembers nothing, as of who opens it next.
+        ``met``: what a round said. Not that another owner has it, or destroyed it: polls tell."""
+        try:
+            async with self._open_site(self._name) as site:
+                head = await site.driver.load()
+                if head is None:
+                    return met if isinstance(met, CorruptionError) else None
+                known = self._driver.head
+                if known is not None and head.writer_token != known.writer_token:
+                    return None
+                await site.ground.check_again(head, site.driver.load)
+        except (CorruptionError, WrongPlaceError) as error:
+            return error
+        except SlateError as error:
+            logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+        return None
+
+    def _due(self) -> bool:
+        head, looked = self._driver.head, self._looked
+        if head is None or head.destroyed_at_ms is not None:
+            return False
+        if looked is None or self._waiting or made_garbage(looked, head):
+            return True
+        looked_ago_s = self._runtime.clock.monotonic() - self._looked_at
+        if head.compactions and looked_ago_s * 1000 >= self._settings.gc_stalled_compaction_ms:
+            return True
+        return ended(head, self._runtime.clock.now_ms() - self._settings.gc_clock_skew_ms)
+
+    async def _collect(self) -> None:
+        more = True
+        while more:
+            before = self._driver.head
+            report = await self._rounds.collect()
+            more = report.truncated
+        head = self._driver.head
+        self._looked, self._looked_at = before, self._runtime.clock.monotonic()
+        self._waiting = bool(report.waiting) and head is not None and not held_back(head)
