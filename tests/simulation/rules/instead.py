@@ -51,12 +51,12 @@ def unchecked(*_: object) -> None:
 
 # ---- the manifest
 
-_write = ManifestDriver.write
+_write_version = ManifestDriver.write
 
 
 async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, new: ManifestState) -> Any:
     """Rule 1: whoever is not refused believes to have won."""
-    outcome = await _write(self, old, new)
+    outcome = await _write_version(self, old, new)
     if not isinstance(outcome, Unknown):
         return outcome
     ref = VersionRef((0 if old is None else old.version) + 1, self._runtime.ids.token())
