@@ -41,7 +41,7 @@ from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
-from slate_async.runtime.loop_lag import Lateness, timed
+from slate_async.runtime.loop_lag import LoopLag, timed
 from slate_async.runtime.polling import PollScheduler, StorePolls
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Taken
@@ -94,8 +94,8 @@ class Environment:
         self._own_runtime = runtime is None
         self._cache_bytes = block_cache_bytes
         self._machine = system_runtime(threads) if runtime is None else runtime
-        self._lateness = Lateness()
-        self.runtime = timed(self._machine, self._lateness)
+        self._loop_lag = LoopLag()
+        self.runtime = timed(self._machine, self._loop_lag)
         self._cache: BlockCache | None = None
         self._polls = PollScheduler(self.runtime)
         self._clients = Clients(self.runtime, dict(stores or {}))
@@ -352,7 +352,7 @@ class Environment:
             neighbours = self._clients.neighbours(path, settings, taken)
             cache = self._shared_cache(settings)
             place = Place(
-                display, store, store_stats, factory, settings, self.runtime, cache, neighbours, self._lateness
+                display, store, store_stats, factory, settings, self.runtime, cache, neighbours, self._loop_lag
             )
             supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
             where = (root_of(path), metastore)

@@ -33,7 +33,7 @@ def shared_counters(place: Place, driver: ManifestDriver, register: Register | N
         "store.read_bytes": store.bytes_in,
         "store.written_bytes": store.bytes_out,
         **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
-        **place.lateness.metrics(),
+        **place.loop_lag.metrics(),
     }
 
 

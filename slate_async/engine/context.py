@@ -12,7 +12,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.parents import Neighbours
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
-from slate_async.runtime.loop_lag import Lateness
+from slate_async.runtime.loop_lag import LoopLag
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
@@ -29,7 +29,7 @@ from slate_async.storage.sst.locate import SstOpener
 class Place:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
     metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
-    ``neighbours`` are the folders of other databases, a clone's parents; ``lateness`` is the event loop's."""
+    ``neighbours`` are the folders of other databases, a clone's parents; ``loop_lag`` is the event loop's."""
 
     name: str
     store: ObjectStore
@@ -39,7 +39,7 @@ class Place:
     runtime: Runtime
     cache: BlockCache
     neighbours: Neighbours
-    lateness: Lateness
+    loop_lag: LoopLag
 
     def ssts(self, database_id: UUID) -> SstOpener:
         """What opens the SSTs of the database here."""

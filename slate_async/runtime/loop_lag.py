@@ -1,7 +1,7 @@
-"""How late the event loop is: measured where work comes back from another thread, so it costs an idle loop nothing.
+"""Event-loop lag: measured where work comes back from another thread, so it costs an idle loop nothing.
 
 Such work goes on while tables are flushed and merged, which is when a loop is late if it ever is. A function's end is
-noted in its thread; what passes until the loop goes on with its result is how late the loop was.
+noted in its thread; what passes until the loop goes on with its result is the loop's lag.
 """
 
 from __future__ import annotations
@@ -13,52 +13,50 @@ from typing import TypeVar
 from slate_async.runtime.protocol import Clock, Offload, Runtime
 
 T = TypeVar("T")
-LATE_S = 0.002
-VERY_LATE_S = 0.020
 
 
-class Lateness:
-    """Of one loop. ``wakes``: how often it was measured; ``late`` and ``very_late``: how often it was late by more than
-    `LATE_S` and `VERY_LATE_S`; ``most_s``: the latest it was, in seconds."""
+class LoopLag:
+    """Of one loop. ``samples``: how often it was measured; ``over_2ms`` and ``over_20ms``: how often it was more than that;
+    ``max_s``: the longest, in seconds."""
 
-    __slots__ = ("late", "most_s", "very_late", "wakes")
+    __slots__ = ("max_s", "over_2ms", "over_20ms", "samples")
 
     def __init__(self) -> None:
-        self.wakes = 0
-        self.late = 0
-        self.very_late = 0
-        self.most_s = 0.0
+        self.samples = 0
+        self.over_2ms = 0
+        self.over_20ms = 0
+        self.max_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """The loop was so late."""
-        self.wakes += 1
-        self.late += seconds > LATE_S
-        self.very_late += seconds > VERY_LATE_S
-        self.most_s = max(self.most_s, seconds)
+        """The loop went on so late."""
+        self.samples += 1
+        self.over_2ms += seconds > 0.002
+        self.over_20ms += seconds > 0.020
+        self.max_s = max(self.max_s, seconds)
 
     def metrics(self) -> dict[str, int | float]:
         """By dotted name."""
         return {
-            "loop.wakes": self.wakes,
-            "loop.late_2ms": self.late,
-            "loop.late_20ms": self.very_late,
-            "loop.most_late_seconds": self.most_s,
+            "loop.lag_samples": self.samples,
+            "loop.lag_over_2ms": self.over_2ms,
+            "loop.lag_over_20ms": self.over_20ms,
+            "loop.lag_max_seconds": self.max_s,
         }
 
 
-def timed(runtime: Runtime, lateness: Lateness) -> Runtime:
-    """``runtime``, whose work away from the loop tells ``lateness`` how long its results wait for the loop."""
-    offload, blocking = (_Timed(inner, runtime.clock, lateness) for inner in (runtime.offload, runtime.blocking))
+def timed(runtime: Runtime, lag: LoopLag) -> Runtime:
+    """``runtime``, whose work away from the loop tells ``lag`` how long its results wait for the loop."""
+    offload, blocking = (_Timed(inner, runtime.clock, lag) for inner in (runtime.offload, runtime.blocking))
     return replace(runtime, offload=offload, blocking=blocking)
 
 
 class _Timed:
     """An `Offload` that measures how long the results of another one wait."""
 
-    def __init__(self, inner: Offload, clock: Clock, lateness: Lateness) -> None:
+    def __init__(self, inner: Offload, clock: Clock, lag: LoopLag) -> None:
         self._inner = inner
         self._clock = clock
-        self._lateness = lateness
+        self._lag = lag
 
     async def run(self, function: Callable[[], T]) -> T:
         """See `Offload.run`."""
@@ -75,4 +73,4 @@ class _Timed:
             return await self._inner.run(noted)
         finally:
             if ended is not None:
-                self._lateness.add(self._clock.monotonic() - ended)
+                self._lag.add(self._clock.monotonic() - ended)

@@ -1,4 +1,4 @@
-"""Lateness: the time between a function's end elsewhere and the loop's going on is what counts."""
+"""Loop lag: the time between a function's end elsewhere and the loop's going on is what counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 import slate_async as slate
-from slate_async.runtime.loop_lag import Lateness, timed
+from slate_async.runtime.loop_lag import LoopLag, timed
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
 from tests.engine import memory_store, runtime
@@ -49,30 +49,30 @@ class Slow:
             self._clock.seconds += self._loop_s
 
 
-def slow(loop_s: float, lateness: Lateness) -> Runtime:
+def slow(loop_s: float, lag: LoopLag) -> Runtime:
     clock = Hand()
     offload = Slow(clock, loop_s)
-    return timed(Runtime(clock, random.Random(1), SystemIds(), offload, offload), lateness)
+    return timed(Runtime(clock, random.Random(1), SystemIds(), offload, offload), lag)
 
 
 async def test_what_the_loop_was_late_is_counted_and_what_the_work_took_is_not() -> None:
-    lateness = Lateness()
+    lag = LoopLag()
     for loop_s in (0.001, 0.003, 0.030):
-        assert await slow(loop_s, lateness).offload.run(lambda: 7) == 7
-        assert await slow(loop_s / 2, lateness).blocking.run(lambda: 8) == 8
-    assert lateness.metrics() == {
-        "loop.wakes": 6,
-        "loop.late_2ms": 3,
-        "loop.late_20ms": 1,
-        "loop.most_late_seconds": pytest.approx(0.030),
+        assert await slow(loop_s, lag).offload.run(lambda: 7) == 7
+        assert await slow(loop_s / 2, lag).blocking.run(lambda: 8) == 8
+    assert lag.metrics() == {
+        "loop.lag_samples": 6,
+        "loop.lag_over_2ms": 3,
+        "loop.lag_over_20ms": 1,
+        "loop.lag_max_seconds": pytest.approx(0.030),
     }
 
 
 async def test_failures_count_and_are_raised() -> None:
-    lateness = Lateness()
+    lag = LoopLag()
     with pytest.raises(ZeroDivisionError):
-        await slow(0.003, lateness).offload.run(lambda: 1 // 0)
-    assert lateness.late == 1
+        await slow(0.003, lag).offload.run(lambda: 1 // 0)
+    assert lag.over_2ms == 1
 
 
 async def test_work_that_never_began_does_not_count() -> None:
@@ -80,11 +80,11 @@ async def test_work_that_never_began_does_not_count() -> None:
         async def run(self, function: Callable[[], T]) -> T:
             return await asyncio.Future()
 
-    lateness = Lateness()
-    whole = timed(Runtime(Hand(), random.Random(1), SystemIds(), Never(), Never()), lateness)
+    lag = LoopLag()
+    whole = timed(Runtime(Hand(), random.Random(1), SystemIds(), Never(), Never()), lag)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(whole.offload.run(lambda: None), 0)
-    assert lateness.wakes == 0
+    assert lag.samples == 0
 
 
 async def test_a_database_tells() -> None:
@@ -94,4 +94,4 @@ async def test_a_database_tells() -> None:
     async with slate.open(memory_store(), name="memory://test", runtime=runtime()) as db:
         await db.write(batch)
         await db.flush(l0=True)
-        assert db.metrics()["loop.wakes"] > 0
+        assert db.metrics()["loop.lag_samples"] > 0
