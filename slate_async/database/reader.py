@@ -240,7 +240,7 @@ class DbReader(Member, ViewReads, HasFeeds):
             log_start=state.log_start,
             log_end=picture.position.next_id - 1,
             last_seq=picture.last_seq,
-            behind_ms=None if follower is None else max(0, self._clock.now_ms() - follower.caught_up_ms),
+            lag_ms=None if follower is None else max(0, self._clock.now_ms() - follower.caught_up_ms),
             failed_polls=self._failed_polls,
             memtables=len(tables),
             memtable_bytes=sum(table.nbytes for table in tables),

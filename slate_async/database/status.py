@@ -83,7 +83,7 @@ class ReaderStatus:
     manifest_version: the manifest version it reads
     log_start, log_end: first log position not in L0 or runs; last position replayed
     last_seq: highest sequence number it sees
-    behind_ms: age of what it shows: everything durable so long ago is in; ``None`` for a checkpoint
+    lag_ms: age of what it shows: everything durable so long ago is in; ``None`` for a checkpoint
     failed_polls: polls in a row that got no answer
     memtables, memtable_bytes: tables of replayed rows; estimated bytes held
     l0_ssts, sorted_runs: SSTs the log and L0 hold; sorted runs
@@ -104,7 +104,7 @@ class ReaderStatus:
     log_start: int
     log_end: int
     last_seq: int
-    behind_ms: int | None
+    lag_ms: int | None
     failed_polls: int
     memtables: int
     memtable_bytes: int
