@@ -114,16 +114,15 @@ class DbReader(Member, ViewReads, HasFeeds):
         await self._source.look_past(missing)
         self._check()
 
-    def snapshot(self, *, durable: bool = False) -> Snapshot:
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
 
-        ``durable`` is taken as `Db.snapshot` takes it and changes nothing: all that a reader shows is durable."""
-        return Snapshot(self._look(True), self._clock, self._yield_budget, self._check, self._same_look)
-
-    def stored_snapshot(self) -> Snapshot:
-        """As `snapshot`, with the rows that have expired, as long as they are stored: to other clocks they may be
-        there."""
-        look = self._look(True)._replace(now_ms=0)
+        durable: taken as `Db.snapshot` takes it, and without effect: all that a reader shows is durable
+        include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
+        """
+        look = self._look(True)
+        if include_expired:
+            look = look._replace(now_ms=0)
         return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:

@@ -22,13 +22,10 @@ class DbReader(Handle[engine.DbReader], Reads):
         Handle.__init__(self, loop, reader)
         Reads.__init__(self, loop, reader)
 
-    def snapshot(self, *, durable: bool = False) -> Snapshot:
-        """A stable view of what the reader shows now."""
-        return Snapshot(self._loop, self._loop.call(self._member.snapshot, durable=durable))
-
-    def stored_snapshot(self) -> Snapshot:
-        """As `snapshot`, with the rows that have expired, as long as they are stored."""
-        return Snapshot(self._loop, self._loop.call(self._member.stored_snapshot))
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
+        """A stable view of what the reader shows now, with ``include_expired`` also of rows that have expired."""
+        snapshot = self._loop.call(self._member.snapshot, durable=durable, include_expired=include_expired)
+        return Snapshot(self._loop, snapshot)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""

@@ -48,8 +48,8 @@ class OldRows(Protocol):
 class OldDatabase(Protocol):
     """A reader at a checkpoint."""
 
-    def stored_snapshot(self) -> AbstractAsyncContextManager[OldRows]:
-        """What it shows, and rows that have expired."""
+    def snapshot(self, *, include_expired: bool) -> AbstractAsyncContextManager[OldRows]:
+        """What it shows; with ``include_expired`` also rows that have expired."""
 
 
 OpenOld = Callable[[UUID], AbstractAsyncContextManager[OldDatabase]]
@@ -68,7 +68,7 @@ async def old_rows(open_old: OpenOld, spec: IngestSpec) -> AsyncGenerator[OldRow
                 f"what ingest {spec.job_id!r} replaces is kept no longer: it was committed, withdrawn, or it expired",
                 outcome="not_applied",
             ) from error
-        yield await stack.enter_async_context(reader.stored_snapshot())
+        yield await stack.enter_async_context(reader.snapshot(include_expired=True))
 
 
 async def over_deletes(

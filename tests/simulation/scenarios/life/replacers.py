@@ -143,9 +143,9 @@ class Contended:
         self._reader = reader
 
     @asynccontextmanager
-    async def stored_snapshot(self) -> AsyncGenerator[ContendedRows, None]:
+    async def snapshot(self, *, include_expired: bool) -> AsyncGenerator[ContendedRows, None]:
         """See `OldDatabase`."""
-        async with self._reader.stored_snapshot() as snapshot:
+        async with self._reader.snapshot(include_expired=include_expired) as snapshot:
             yield ContendedRows(snapshot)
 
 
