@@ -141,19 +141,19 @@ class ViewReads:
         end: BytesLike | None = None,
         *,
         prefix: BytesLike | None = None,
-        nbytes: int = SPLIT_BYTES,
+        target_bytes: int = SPLIT_BYTES,
         durable: bool = False,
     ) -> list[Split]:
-        """Key ranges that cover those of `scan` once, in order, with about ``nbytes`` of SSTs each: for readers in
-        parallel, each with a scan of one range.
+        """Key ranges that cover those of `scan` once, in order, with about ``target_bytes`` of SSTs each: for readers
+        in parallel, each with a scan of one range.
 
         Judged by what manifest and indexes say, at most `MOST_SPLITS` of them; rows in memory count for nothing.
-        Raises `InvalidError` unless ``nbytes`` is positive."""
-        if type(nbytes) is not int or nbytes < 1:
-            raise InvalidError(f"nbytes is a positive number of bytes, not {nbytes!r}")
+        Raises `InvalidError` unless ``target_bytes`` is positive."""
+        if type(target_bytes) is not int or target_bytes < 1:
+            raise InvalidError(f"target_bytes is a positive number of bytes, not {target_bytes!r}")
         span = key_range(start, end, prefix)
         return await self._stored(
-            self._look(durable), durable, lambda now: split_view(now.view, span, nbytes, self._yield_budget)
+            self._look(durable), durable, lambda now: split_view(now.view, span, target_bytes, self._yield_budget)
         )
 
     async def row_statistics(

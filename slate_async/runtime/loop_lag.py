@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class LoopLag:
-    """Of one loop. ``samples``: how often it was measured; ``over_2ms`` and ``over_20ms``: how often it was more than that;
+    """Of one loop. ``samples``: how often it was measured; ``over_2ms`` and ``over_20ms``: how often it was more;
     ``max_s``: the longest, in seconds."""
 
     __slots__ = ("max_s", "over_2ms", "over_20ms", "samples")

@@ -58,7 +58,7 @@ async def plan_partitions(options: ReadOptions, span: KeyRange, environment: sla
 
 async def _cut(plan: ReadPlan, span: KeyRange) -> list[KeyPartition]:
     async with _open_seen(plan) as seen:
-        splits = await seen.splits(span.start, span.end, nbytes=plan.options.partition_bytes)
+        splits = await seen.splits(span.start, span.end, target_bytes=plan.options.partition_bytes)
     return [KeyPartition(plan, split.start, split.end) for split in splits]
 
 

@@ -174,7 +174,8 @@ class Planner:
             return [EVERY_KEY]
         if self._splits is None:
             reader = await self._own_reader()
-            self._splits = await reader.splits(nbytes=max(1, self._options.partition_bytes // SPLITS_PER_PARTITION))
+            target = max(1, self._options.partition_bytes // SPLITS_PER_PARTITION)
+            self._splits = await reader.splits(target_bytes=target)
         splits = self._splits
         firsts = sorted({len(splits) * number // count for number in range(count)})
         bounds = [None, *(splits[first].start for first in firsts[1:]), None]

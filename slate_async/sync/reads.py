@@ -45,10 +45,10 @@ class Readable(Protocol):
         end: BytesLike | None = None,
         *,
         prefix: BytesLike | None = None,
-        nbytes: int = SPLIT_BYTES,
+        target_bytes: int = SPLIT_BYTES,
         durable: bool = False,
     ) -> list[Split]:
-        """Key ranges of about ``nbytes`` each that cover those of `scan` once, in key order."""
+        """Key ranges of about ``target_bytes`` each that cover those of `scan` once, in key order."""
 
 
 class Reads:
@@ -94,11 +94,11 @@ class Reads:
         end: BytesLike | None = None,
         *,
         prefix: BytesLike | None = None,
-        nbytes: int = SPLIT_BYTES,
+        target_bytes: int = SPLIT_BYTES,
         durable: bool = False,
     ) -> list[Split]:
-        """Key ranges that cover those of `scan` once, in order, with about ``nbytes`` of SSTs each."""
-        return self._loop.run(self._reads.splits, start, end, prefix=prefix, nbytes=nbytes, durable=durable)
+        """Key ranges that cover those of `scan` once, in order, with about ``target_bytes`` of SSTs each."""
+        return self._loop.run(self._reads.splits, start, end, prefix=prefix, target_bytes=target_bytes, durable=durable)
 
     def row_statistics(
         self,

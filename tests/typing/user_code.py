@@ -80,11 +80,11 @@ class Cached:
         end: bytes | bytearray | memoryview | None = None,
         *,
         prefix: bytes | bytearray | memoryview | None = None,
-        nbytes: int = 64 << 20,
+        target_bytes: int = 64 << 20,
         durable: bool = False,
     ) -> list[slate.Split]:
         """As they are below."""
-        return await self._below.splits(start, end, prefix=prefix, nbytes=nbytes, durable=durable)
+        return await self._below.splits(start, end, prefix=prefix, target_bytes=target_bytes, durable=durable)
 
 
 class Service:

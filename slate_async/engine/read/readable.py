@@ -49,7 +49,7 @@ class Readable(Protocol):
         end: BytesLike | None = None,
         *,
         prefix: BytesLike | None = None,
-        nbytes: int = SPLIT_BYTES,
+        target_bytes: int = SPLIT_BYTES,
         durable: bool = False,
     ) -> Coroutine[Any, Any, list[Split]]:
-        """Key ranges of about ``nbytes`` each that cover those of `scan` once, in key order."""
+        """Key ranges of about ``target_bytes`` each that cover those of `scan` once, in key order."""

@@ -25,18 +25,18 @@ class Split(NamedTuple):
     nbytes: int
 
 
-async def split_view(view: ReadView, span: KeyRange, nbytes: int, yield_budget: YieldBudget) -> list[Split]:
-    """Ranges that cover ``span`` once, in key order, each of about ``nbytes`` of SSTs, at most `MOST_SPLITS`.
+async def split_view(view: ReadView, span: KeyRange, target_bytes: int, yield_budget: YieldBudget) -> list[Split]:
+    """Ranges that cover ``span`` once, in key order, each of about ``target_bytes`` of SSTs, at most `MOST_SPLITS`.
 
     Rows in memory count for nothing. None for an empty span. Raises what reading an index raises."""
     if span.empty:
         return []
     pin = view.pin()
     try:
-        samples, total = await _samples(view, span, nbytes, yield_budget)
+        samples, total = await _samples(view, span, target_bytes, yield_budget)
     finally:
         del pin
-    bounds = await balanced_bounds(samples, _count(total, nbytes), yield_budget)
+    bounds = await balanced_bounds(samples, _count(total, target_bytes), yield_budget)
     each = total // (len(bounds) + 1)
     splits: list[Split] = []
     for start, end in pairwise((span.start, *bounds, span.end)):
@@ -46,11 +46,13 @@ async def split_view(view: ReadView, span: KeyRange, nbytes: int, yield_budget: 
     return splits
 
 
-async def _samples(view: ReadView, span: KeyRange, nbytes: int, yield_budget: YieldBudget) -> tuple[list[Samples], int]:
+async def _samples(
+    view: ReadView, span: KeyRange, target_bytes: int, yield_budget: YieldBudget
+) -> tuple[list[Samples], int]:
     """Where the bytes of ``span`` lie, and how many they are."""
     runs = [await _sized(run, run.within(*span), yield_budget) for run in view.levels]
     total = total_bytes(run.ssts for run in runs)
-    most = _count(total, nbytes)
+    most = _count(total, target_bytes)
     samples = [one.within(*span) for one in await sample(runs, most)] if most > 1 else []
     return samples, total_bytes(samples) or total
 
@@ -63,5 +65,5 @@ async def _sized(run: Run, numbers: range, yield_budget: YieldBudget) -> SizedRu
     return await sized_run(len(numbers), lambda low, high: run.extents(first + low, first + high), load, yield_budget)
 
 
-def _count(total: int, nbytes: int) -> int:
-    return max(1, min(MOST_SPLITS, -(-total // nbytes)))
+def _count(total: int, target_bytes: int) -> int:
+    return max(1, min(MOST_SPLITS, -(-total // target_bytes)))

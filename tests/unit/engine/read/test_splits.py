@@ -47,7 +47,7 @@ async def test_splits_cover_everything_in_even_parts(kind: Kind) -> None:
         await filled(db, random.Random(1))
         whole = (await db.splits())[0]
         assert whole[:2] == (None, None)
-        splits = await db.splits(nbytes=whole.nbytes // 8)
+        splits = await db.splits(target_bytes=whole.nbytes // 8)
         check_cover(splits, None, None)
         assert 7 <= len(splits) <= 9
         counts = [len([1 async for _ in db.scan(one.start, one.end)]) for one in splits]
@@ -58,21 +58,21 @@ async def test_splits_cover_everything_in_even_parts(kind: Kind) -> None:
 async def test_splits_of_a_part_stay_inside_it() -> None:
     async with slate.open(memory_store(), settings=KINDS[0].settings(sst_bytes=64_000)) as db:
         await filled(db, random.Random(2))
-        check_cover(await db.splits(b"01000", b"02000", nbytes=20_000), b"01000", b"02000")
-        inside = await db.splits(prefix=b"01", nbytes=1)
+        check_cover(await db.splits(b"01000", b"02000", target_bytes=20_000), b"01000", b"02000")
+        inside = await db.splits(prefix=b"01", target_bytes=1)
         check_cover(inside, b"01", b"02")
         assert len(inside) > 1
         assert await db.splits(b"2", b"1") == []
-        assert await db.splits(b"x", b"y", nbytes=1) == [(b"x", b"y", 0)]
+        assert await db.splits(b"x", b"y", target_bytes=1) == [(b"x", b"y", 0)]
 
 
 async def test_splits_of_nothing_and_of_rows_in_memory() -> None:
     async with slate.open(memory_store(), settings=KINDS[0].settings()) as db:
         assert await db.splits() == [(None, None, 0)]
         await db.put(b"k", b"v")
-        assert await db.splits(nbytes=1) == [(None, None, 0)]
+        assert await db.splits(target_bytes=1) == [(None, None, 0)]
         with pytest.raises(slate.InvalidError, match="positive number of bytes"):
-            await db.splits(nbytes=0)
+            await db.splits(target_bytes=0)
 
 
 async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
