@@ -13,11 +13,12 @@ from slate_async import sync as sync
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
-from slate_async.database.environment import Environment, OpeningDb
+from slate_async.database.environment import Environment
 from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.ingest import IngestJob, IngestTask
 from slate_async.database.open import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.database.open import open_database as open
+from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import CompactorStatus, ReaderStatus, Status
@@ -99,7 +100,7 @@ __all__ = [
     "MirrorReport",
     "NotAdmittedError",
     "NotFoundError",
-    "OpeningDb",
+    "Opening",
     "Readable",
     "ReaderStatus",
     "RecordBatch",

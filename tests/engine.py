@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.database.environment import OpeningDb
-from slate_async.database.opening import Opening
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
@@ -92,7 +90,7 @@ def memory_store(objects: MemoryObjects | None = None) -> MemoryStore:
     return MemoryStore(ManualClock(), objects)
 
 
-def open_db(store: ObjectStore, kind: Kind = CONTIGUOUS, **settings: Any) -> OpeningDb:
+def open_db(store: ObjectStore, kind: Kind = CONTIGUOUS, **settings: Any) -> slate.Opening[slate.Db]:
     """Open the database in the root of ``store``. ``clock``, ``create`` and ``metastore`` are not settings."""
     clock = settings.pop("clock", None)
     passed = {name: settings.pop(name) for name in ("create", "metastore", "properties", "standby") if name in settings}
@@ -229,7 +227,7 @@ async def contents(db: slate.Readable) -> dict[bytes, bytes]:
     return {key: value async for key, value in db.scan()}
 
 
-def open_reader(store: ObjectStore, **options: Any) -> Opening[slate.DbReader]:
+def open_reader(store: ObjectStore, **options: Any) -> slate.Opening[slate.DbReader]:
     """Open a reader of the database in the root of ``store``, which polls only when told to. ``clock``, ``checkpoint``,
     ``pin``, ``metastore`` and ``environment`` are not settings."""
     clock = options.pop("clock", None)

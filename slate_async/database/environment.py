@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
@@ -119,7 +119,7 @@ class Environment:
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         standby: bool = False,
-    ) -> OpeningDb:
+    ) -> Opening[Db]:
         """Open a database as its writer: ``async with env.open(...) as db``, or ``db = await env.open(...)``.
 
         path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` whose
@@ -147,7 +147,7 @@ class Environment:
         properties: Mapping[str, str] | None = None,
         if_free: bool = False,
         standby: bool = False,
-    ) -> OpeningDb:
+    ) -> Opening[Db]:
         async def begin(part: Part) -> Db:
             if standby:
                 claimed = await stand_by(part.place, part.supervisor, create=create, properties=properties)
@@ -434,6 +434,3 @@ async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaita
             await supervisor.close()
     finally:
         await release()
-
-
-OpeningDb: TypeAlias = Opening[Db]

@@ -10,7 +10,8 @@ from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import Duration, check_arguments, check_reader_arguments, check_standby
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
-from slate_async.database.environment import Environment, OpeningDb, require_loop
+from slate_async.database.db import Db
+from slate_async.database.environment import Environment, require_loop
 from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.handle import Member
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask
@@ -40,7 +41,7 @@ def open_database(
     standby: bool = False,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
-) -> OpeningDb:
+) -> Opening[Db]:
     """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
     check_arguments(path, metastore, settings, create, properties, name)
     check_standby(standby)

@@ -13,7 +13,6 @@ import boto3
 
 import slate_async as slate
 from metastores.dynamodb import DynamoDBMetaStore
-from slate_async.database.environment import OpeningDb
 
 STORES = ("local", "s3", "s3+dynamodb")
 LOGS = tuple(itertools.product(("contiguous", "epoch_prefixed"), (True, False)))
@@ -28,7 +27,7 @@ class Place:
     metastore: str | None
     settings: dict[str, object]
 
-    def open(self, environment: slate.Environment | None = None, **more: object) -> OpeningDb:
+    def open(self, environment: slate.Environment | None = None, **more: object) -> slate.Opening[slate.Db]:
         settings = slate.Settings(**{**self.settings, **more})
         return slate.open(self.path, metastore=self.metastore, settings=settings, environment=environment)
 

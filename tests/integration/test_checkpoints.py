@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from tests.integration.places import LOGS, Place, make_place
 
 
-def reader(place: Place, checkpoint: str) -> Opening[slate.DbReader]:
+def reader(place: Place, checkpoint: str) -> slate.Opening[slate.DbReader]:
     settings = slate.Settings(**place.settings)
     return slate.open_reader(place.path, checkpoint=checkpoint, metastore=place.metastore, settings=settings)
 

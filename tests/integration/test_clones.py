@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.url import open_store, parse_url
 from slate_async.runtime.system import system_runtime
@@ -52,7 +51,7 @@ async def environment() -> AsyncIterator[slate.Environment]:
         yield found
 
 
-def admin(environment: slate.Environment, place: Place) -> Opening[slate.Admin]:
+def admin(environment: slate.Environment, place: Place) -> slate.Opening[slate.Admin]:
     return environment.open_admin(place.path, metastore=place.metastore)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from tests.integration.at_rest import check_exact
 from tests.integration.places import Place, make_place
 
@@ -39,7 +38,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, aws_environment:
     return await make_place(store, log, tmp_path, endpoint, client, **SMALL)
 
 
-def open_gc(place: Place, *, periodic: bool) -> Opening[slate.GarbageCollector]:
+def open_gc(place: Place, *, periodic: bool) -> slate.Opening[slate.GarbageCollector]:
     settings = slate.Settings(
         **{name: value for name, value in place.settings.items() if name.startswith(("gc_", "version_"))}
     )

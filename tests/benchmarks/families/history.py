@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import slate_async as slate
-from slate_async.database.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryObjects
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import OURS, Goal
@@ -31,7 +30,7 @@ def modelled(objects: MemoryObjects) -> SlowStore:
     return SlowStore(LATENCY_S, objects, bytes_per_s=BYTES_PER_S, in_flight=IN_FLIGHT)
 
 
-def open_db(store: SlowStore, **settings: Any) -> OpeningDb:
+def open_db(store: SlowStore, **settings: Any) -> slate.Opening[slate.Db]:
     return slate.open(store, name="memory://history", settings=slate.Settings(**settings))
 
 

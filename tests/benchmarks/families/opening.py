@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.database.environment import OpeningDb
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.runtime.supervisor import Supervisor
@@ -69,7 +68,7 @@ def reference(number: int) -> SstRef:
     return SstRef(sst_key(1, object_id), object_id, SST_BYTES, rows, 0, first, last, number + 1, number + 1, 1)
 
 
-def open_db(store: SlowStore) -> OpeningDb:
+def open_db(store: SlowStore) -> slate.Opening[slate.Db]:
     return slate.open(store, name="memory://opening", settings=SETTINGS)
 
 

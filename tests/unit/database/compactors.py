@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import ManualClock, runtime
 
 
 def open_compactor(
     store: ObjectStore, clock: ManualClock | None = None, **options: object
-) -> Opening[slate.DbCompactor]:
+) -> slate.Opening[slate.DbCompactor]:
     """A compactor of the database in the root of ``store``; ``progress`` is no setting."""
     progress = options.pop("progress", None)
     settings = slate.Settings(**{"manifest_poll_interval_ms": 5, **options})

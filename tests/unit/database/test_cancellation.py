@@ -18,7 +18,6 @@ from metastores.if_match import ObjectRegister
 from metastores.protocol import ConditionalObjects, MetaStore, Register
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.database.environment import Environment
-from slate_async.database.opening import Opening
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
@@ -153,7 +152,7 @@ class Metadata(PutIfAbsentFactory):
         return WriterRegister(objects, "writer/current")
 
 
-OPENINGS: dict[str, Callable[..., Opening[Any]]] = {
+OPENINGS: dict[str, Callable[..., slate.Opening[Any]]] = {
     "writer": slate.open,
     "standby": partial(slate.open, standby=True),
     "reader": slate.open_reader,
@@ -198,5 +197,5 @@ async def test_an_opening_cancelled_at_any_of_its_waits_gives_everything_back(wh
     assert turns > 1
 
 
-async def _opened(opening: Opening[Any]) -> Any:
+async def _opened(opening: slate.Opening[Any]) -> Any:
     return await opening

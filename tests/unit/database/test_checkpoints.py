@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 
 import slate_async as slate
-from slate_async.database.opening import Opening
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.state import ManifestState
@@ -21,7 +20,7 @@ from tests.unit.engine.checkpoint.past import found, manifest_of, rows_of
 DAY = 86_400
 
 
-def open_admin(store: ObjectStore, clock: ManualClock | None = None) -> Opening[slate.Admin]:
+def open_admin(store: ObjectStore, clock: ManualClock | None = None) -> slate.Opening[slate.Admin]:
     return slate.open_admin(store, name="memory://test", runtime=runtime(clock))
 
 

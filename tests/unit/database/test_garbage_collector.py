@@ -11,7 +11,6 @@ import pytest
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from metastores.names import manifest_key
-from slate_async.database.opening import Opening
 from slate_async.objectstore.local.store import LocalStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints
@@ -39,7 +38,7 @@ NAME = "memory://test"
 
 def open_gc(
     store: Any, clock: ManualClock | None = None, *, periodic: bool = False, **settings: int
-) -> Opening[slate.GarbageCollector]:
+) -> slate.Opening[slate.GarbageCollector]:
     chosen = slate.Settings(**{"gc_min_age_ms": 0, "version_keep_ms": 0, "gc_clock_skew_ms": 0, **settings})
     return slate.open_gc(store, name=NAME, periodic=periodic, settings=chosen, runtime=runtime(clock))
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from slate_async.database.environment import OpeningDb
 from slate_async.errors import UnavailableError
 from tests.engine import (
     CONTIGUOUS,
@@ -164,7 +163,7 @@ async def test_a_cancelled_opening_leaves_nothing_behind(kind: Kind) -> None:
         assert await contents(db) == {b"a": b"1"}
 
 
-async def _opened(opening: OpeningDb) -> slate.Db:
+async def _opened(opening: slate.Opening[slate.Db]) -> slate.Db:
     return await opening
 
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 import slate_async as slate
-from slate_async.database.environment import OpeningDb
 from slate_async.engine.write.errors import TWO_WRITERS
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
@@ -23,7 +22,7 @@ def standby(store: ObjectStore, kind: Kind, **settings: int) -> asyncio.Future[s
     return asyncio.ensure_future(_opened(open_db(store, kind, standby=True, **{**SETTINGS, **settings})))
 
 
-async def _opened(opening: OpeningDb) -> slate.Db:
+async def _opened(opening: slate.Opening[slate.Db]) -> slate.Db:
     return await opening
 
 
