@@ -38,20 +38,20 @@ class OpenSession(Session):
     """A session whose database is open, as its writer or to be read."""
 
     loop: LoopThread
-    member: Any
+    handle: Any
     writes: bool
 
     def writing(self, *, create: bool) -> AbstractAsyncContextManager[WritableDatabase]:
         """The writer, if it is open as one."""
         if not self.writes:
             raise InvalidError("this shell reads; start it with --write, which takes the database over")
-        return nullcontext(self.member)
+        return nullcontext(self.handle)
 
     def reading(self, *, checkpoint: str | None = None, pin: bool = False) -> AbstractAsyncContextManager[Any]:
         """The one that is open, or a reader on a checkpoint."""
         if checkpoint is not None:
             return Session.reading(self, checkpoint=checkpoint, pin=pin)
-        return nullcontext(self.member)
+        return nullcontext(self.handle)
 
     def scanning(self, *, checkpoint: str | None = None, pin: bool = False) -> AbstractAsyncContextManager[Any]:
         """As `reading`."""
@@ -59,7 +59,7 @@ class OpenSession(Session):
 
     def reader(self) -> AbstractAsyncContextManager[Any]:
         """The one that is open: a writer has a change feed, too."""
-        return nullcontext(self.member)
+        return nullcontext(self.handle)
 
     def explain(self, error: BaseException) -> str:
         """The database stays as it is: closed, if somebody else took over."""
@@ -70,7 +70,7 @@ class OpenSession(Session):
 
         async def refreshed() -> int:
             if not self.writes:
-                await self.member.refresh()
+                await self.handle.refresh()
             return await command
 
         try:
@@ -88,9 +88,9 @@ def shell(session: Session, group: Any, *, write: bool) -> int:
     path, settings = session.database(), session.settings()
     begin: Any = partial(slate_async.open, create=True) if write else partial(slate_async.open_reader, pin=False)
     with interruptible():
-        loop, member = opened(partial(begin, path, metastore=session.metastore, settings=settings))
+        loop, handle = opened(partial(begin, path, metastore=session.metastore, settings=settings))
         held = OpenSession(
-            session.path, session.metastore, session.settings_file, session.verbose, session.output, loop, member, write
+            session.path, session.metastore, session.settings_file, session.verbose, session.output, loop, handle, write
         )
         code = OK
         try:
@@ -98,7 +98,7 @@ def shell(session: Session, group: Any, *, write: bool) -> int:
                 code = _run(held, group, line)
                 sys.stdout.flush()
         finally:
-            loop.run(member.close)
+            loop.run(handle.close)
     return code
 
 

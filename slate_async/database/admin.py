@@ -15,7 +15,7 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import Duration, own_path
 from slate_async.database.checkpoints import KeepsCheckpoints
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.lineage import HasLineage
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.open import read_changes
@@ -62,7 +62,7 @@ OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], Abstra
 """Opens the database at any URL, with its metadata in any metastore."""
 
 
-class Admin(Member, KeepsCheckpoints, HasLineage):
+class Admin(Handle, KeepsCheckpoints, HasLineage):
     """Made by `slate_async.open_admin` or `Environment.open_admin`, never directly. Opening it sends nothing.
 
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
@@ -73,7 +73,7 @@ class Admin(Member, KeepsCheckpoints, HasLineage):
     def __init__(
         self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]], elsewhere: OpenElsewhere
     ) -> None:
-        Member.__init__(self, place.name, supervisor, release)
+        Handle.__init__(self, place.name, supervisor, release)
         KeepsCheckpoints.__init__(self, place.name, place.driver(supervisor), place.runtime)
         HasLineage.__init__(self, place.name, sites_of(place, supervisor))
         self._place = place

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.arguments import BytesLike, own_key
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus
 from slate_async.engine.compaction.manual import Manual
@@ -27,7 +27,7 @@ CLOSE_LIMIT_S = 10.0
 """Closing waits no longer for the role to be released; the next compactor then waits a little for its turn."""
 
 
-class DbCompactor(Member):
+class DbCompactor(Handle):
     """Made by `slate_async.open_compactor` or `Environment.open_compactor`, never directly.
 
     It claims the role when it is opened, goes on with what an earlier compactor left, and compacts for as long as it is
@@ -108,7 +108,7 @@ class DbCompactor(Member):
         opened = self._opened
         return {**opened.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
 
-    # ---- its life (see `Member`)
+    # ---- its life (see `Handle`)
 
     def _halt(self, cause: BaseException | None) -> None:
         self._compactor.close(self._closed_failure)

@@ -13,7 +13,7 @@ import anyio
 
 from slate_async.arguments import BytesLike, Duration, own_key, own_value, ttl_ms
 from slate_async.database.checkpoints import KeepsCheckpoints
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.snapshot import Snapshot, ViewReads
 from slate_async.database.status import Status
@@ -51,7 +51,7 @@ POLL_LIMIT_S = 10.0
 """A poll without an answer gives its turn back to the other databases after this long."""
 
 
-class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
+class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -66,7 +66,7 @@ class Db(Member, ViewReads, KeepsCheckpoints, HasFeeds):
         polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        Member.__init__(self, place.name, supervisor, release)
+        Handle.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.writer.yield_budget)
         KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
         self._place, self._opened = place, opened

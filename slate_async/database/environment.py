@@ -22,7 +22,7 @@ from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
 from slate_async.database.garbage_collector import GarbageCollector
-from slate_async.database.handle import Member, close_all
+from slate_async.database.handle import Handle, close_all
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
@@ -50,13 +50,13 @@ from slate_async.runtime.system import end_threads, system_runtime
 from slate_async.settings import Settings
 from slate_async.storage.sst.cache import BlockCache
 
-M = TypeVar("M", bound=Member)
+H = TypeVar("H", bound=Handle)
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a member of an environment is made of. ``release`` gives everything back."""
+class HandleResources:
+    """What a handle of an environment is made of. ``release`` gives everything back."""
 
     place: Place
     supervisor: Supervisor
@@ -102,12 +102,12 @@ class Environment:
         self._opening = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_deadline_s = close_deadline_ms / 1000
-        self._members: dict[int, tuple[Hashable, Member]] = {}
+        self._handles: dict[int, tuple[Hashable, Handle]] = {}
         """With the stores they are in."""
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<Environment {'closed' if self._closed else 'open'}, members={len(self._members)}>"
+        return f"<Environment {'closed' if self._closed else 'open'}, handles={len(self._handles)}>"
 
     def open(
         self,
@@ -148,16 +148,16 @@ class Environment:
         if_free: bool = False,
         standby: bool = False,
     ) -> Opening[Db]:
-        async def begin(part: Part) -> Db:
+        async def begin(resources: HandleResources) -> Db:
             if standby:
-                claimed = await stand_by(part.place, part.supervisor, create=create, properties=properties)
+                claimed = await stand_by(resources.place, resources.supervisor, create=create, properties=properties)
             else:
                 claimed = await open_writer(
-                    part.place, part.supervisor, create=create, properties=properties, if_free=if_free
+                    resources.place, resources.supervisor, create=create, properties=properties, if_free=if_free
                 )
-            return Db(part.place, claimed, part.supervisor, part.polls, part.release)
+            return Db(resources.place, claimed, resources.supervisor, resources.polls, resources.release)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_compactor(
         self,
@@ -181,11 +181,13 @@ class Environment:
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, True, None, name)
 
-        async def begin(part: Part) -> DbCompactor:
-            opened = await open_compaction(part.place, part.supervisor, automatic=automatic, executor=executor)
-            return DbCompactor(part.place, opened, part.supervisor, part.release, progress=progress)
+        async def begin(resources: HandleResources) -> DbCompactor:
+            opened = await open_compaction(
+                resources.place, resources.supervisor, automatic=automatic, executor=executor
+            )
+            return DbCompactor(resources.place, opened, resources.supervisor, resources.release, progress=progress)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_gc(
         self,
@@ -203,11 +205,11 @@ class Environment:
         Raises `InvalidError`, `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, True, None, name)
 
-        async def begin(part: Part) -> GarbageCollector:
-            opened = await open_gc(part.place, part.supervisor)
-            return GarbageCollector(part.place, opened, part.supervisor, part.release, periodic=periodic)
+        async def begin(resources: HandleResources) -> GarbageCollector:
+            opened = await open_gc(resources.place, resources.supervisor)
+            return GarbageCollector(resources.place, opened, resources.supervisor, resources.release, periodic=periodic)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_reader(
         self,
@@ -231,11 +233,11 @@ class Environment:
         check_arguments(path, metastore, settings, False, None, name)
         check_reader_arguments(checkpoint, pin)
 
-        async def begin(part: Part) -> DbReader:
-            opened = await open_reading(part.place, part.supervisor, checkpoint=checkpoint, pin=pin)
-            return DbReader(part.place, opened, part.supervisor, part.polls, part.release)
+        async def begin(resources: HandleResources) -> DbReader:
+            opened = await open_reading(resources.place, resources.supervisor, checkpoint=checkpoint, pin=pin)
+            return DbReader(resources.place, opened, resources.supervisor, resources.polls, resources.release)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_admin(
         self,
@@ -250,10 +252,10 @@ class Environment:
         It claims no role, and sends nothing before it is asked to do something. Raises `InvalidError`."""
         check_arguments(path, metastore, settings, False, None, name)
 
-        async def begin(part: Part) -> Admin:
-            return Admin(part.place, part.supervisor, part.release, partial(self._open_site, part))
+        async def begin(resources: HandleResources) -> Admin:
+            return Admin(resources.place, resources.supervisor, resources.release, partial(self._open_site, resources))
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_ingest(
         self,
@@ -279,13 +281,13 @@ class Environment:
         check_arguments(path, metastore, settings, create, None, name)
         wanted = WantedJob.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 
-        async def begin(part: Part) -> IngestJob:
-            own = part.place.settings.replace(compactor=False)
+        async def begin(resources: HandleResources) -> IngestJob:
+            own = resources.place.settings.replace(compactor=False)
             writer = partial(self._open_writer, path, metastore, own, name)
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return await begin_ingest(part.place, part.supervisor, part.release, wanted, writer, old)
+            return await begin_ingest(resources.place, resources.supervisor, resources.release, wanted, writer, old)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     def open_ingest_task(
         self,
@@ -301,46 +303,48 @@ class Environment:
         check_arguments(path, metastore, settings, False, None, name)
         told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
 
-        async def begin(part: Part) -> IngestTask:
+        async def begin(resources: HandleResources) -> IngestTask:
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return IngestTask(part.place, told, part.supervisor, part.release, old=old)
+            return IngestTask(resources.place, told, resources.supervisor, resources.release, old=old)
 
-        return Opening(lambda: self._open_member(path, metastore, settings, name, begin))
+        return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     @asynccontextmanager
-    async def _open_site(self, part: Part, path: str, metastore: str | MetaStoreFactory | None) -> AsyncIterator[Site]:
-        """Another database than that of ``part``, in any store, for work on both; given back at the end."""
-        settings = part.place.settings
+    async def _open_site(
+        self, resources: HandleResources, path: str, metastore: str | MetaStoreFactory | None
+    ) -> AsyncIterator[Site]:
+        """Another database than that of ``resources``, in any store, for work on both; given back at the end."""
+        settings = resources.place.settings
         check_arguments(path, metastore, settings, True, None, None)
         taken = Taken()
         try:
             factory = self._clients.factory(metastore, settings, taken)
             store, name = self._clients.store_at(path, settings, metastore, taken)
-            async with open_site(name, store, factory, part.supervisor, self.runtime, settings) as site:
+            async with open_site(name, store, factory, resources.supervisor, self.runtime, settings) as site:
                 yield site
         finally:
             await run_to_completion(taken.give_back())
 
-    async def _open_member(
+    async def _open_handle(
         self,
         path: Path,
         metastore: str | MetaStoreFactory | None,
         settings: Settings | None,
         name: str | None,
-        begin: Callable[[Part], Awaitable[M]],
-    ) -> M:
-        """What ``begin`` makes of its part; what was taken for it is given back when it closes or fails to open."""
+        begin: Callable[[HandleResources], Awaitable[H]],
+    ) -> H:
+        """What ``begin`` makes of its resources, which are given back when it closes or fails to open."""
         self._require_own_loop()
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
         taken = Taken()
-        opened: list[M] = []
+        opened: list[H] = []
         supervisor: Supervisor | None = None
 
         async def release() -> None:
             if opened:
-                self._members.pop(id(opened[0]), None)
+                self._handles.pop(id(opened[0]), None)
             await taken.give_back()
 
         self._opening += 1
@@ -356,15 +360,15 @@ class Environment:
             )
             supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
             where = (root_of(path), metastore)
-            member = await begin(Part(place, supervisor, self._polls.of_store(where), release))
-            opened.append(member)
-            self._members[id(member)] = where, member
+            handle = await begin(HandleResources(place, supervisor, self._polls.of_store(where), release))
+            opened.append(handle)
+            self._handles[id(handle)] = where, handle
         except BaseException:
             await run_to_completion(_give_back(supervisor, release))
             raise
         finally:
             self._opening -= 1
-        return member
+        return handle
 
     def _shared_cache(self, settings: Settings) -> BlockCache:
         if self._cache is None:
@@ -386,7 +390,7 @@ class Environment:
                 raise InvalidError("a database of this Environment is being opened; wait for that first")
         self._closed = True
         try:
-            await close_all(list(self._members.values()), self._close_deadline_s)
+            await close_all(list(self._handles.values()), self._close_deadline_s)
         finally:
             self._clients.end()
             if not loop_ended:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.embedded_gc import SPREAD
 from slate_async.engine.clone.housekeeping import GcRounds
@@ -24,7 +24,7 @@ from slate_async.runtime.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 
-class GarbageCollector(Member):
+class GarbageCollector(Handle):
     """Made by `slate_async.open_gc` or `Environment.open_gc`, never directly.
 
     It closes itself, with the cause, when something that lives cannot be read; a store that does not answer, a

@@ -1,4 +1,4 @@
-"""`Member`: the life of one open part of an `Environment` (a database, a reader, a compactor, ...).
+"""`Handle`: the life of what is opened and closed (a database, a reader, a compactor, ...).
 
 open -> (closing ->) closed. A background task that fails, or a newer owner of its role, closes it with a cause: from
 that step on every call, and every call in flight, fails. All methods belong to the loop that opened it.
@@ -25,11 +25,11 @@ from slate_async.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE = 32
-"""Of an `Environment`'s members; those whose store does not answer are not counted for long."""
+"""Of an `Environment`'s handles; those whose store does not answer are not counted for long."""
 State = Literal["open", "closing", "closed", "fenced", "failed"]
 
 
-class Member:
+class Handle:
     """See the module docstring. A subclass says what it is (``_noun``) and overrides the hooks it needs.
 
     name: for people: the database's URL
@@ -48,7 +48,7 @@ class Member:
         self._thread: int | None = get_ident()
         """The thread it is used from, while it is open and the process is not a fork of the one that opened it."""
         self._running = self._loop.is_running
-        _members.add(self)
+        _handles.add(self)
         self._cause: BaseException | None = None
         self._told = asyncio.Event()
         """It has ended, or is about to because of a cause."""
@@ -238,22 +238,22 @@ class Member:
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
 
 
-async def close_all(members: Sequence[tuple[Hashable, Member]], deadline_s: float) -> None:
-    """Close members side by side, each with the store it is in; what has not finished after ``deadline_s`` is stopped.
+async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:
+    """Close handles side by side, each with the store it is in; what has not finished after ``deadline_s`` is stopped.
 
     The first failure is raised when all have closed, with the others in its notes."""
     slots = FairSlots(CLOSED_AT_ONCE, CLOSED_AT_ONCE)
     failures: list[Exception] = []
 
-    async def close(store: Hashable, member: Member) -> None:
+    async def close(store: Hashable, handle: Handle) -> None:
         try:
             with anyio.move_on_after(end - loop.time()):
                 async with slots.slot(store):
-                    await member.close()
+                    await handle.close()
                 return
-            logger.warning("%s: not closed within %g s; it is stopped", member._name, deadline_s)
-            member._stop()
-            await member.close()
+            logger.warning("%s: not closed within %g s; it is stopped", handle._name, deadline_s)
+            handle._stop()
+            await handle.close()
         except Exception as error:  # noqa: BLE001 - raised at the end
             failures.append(error)
 
@@ -261,7 +261,7 @@ async def close_all(members: Sequence[tuple[Hashable, Member]], deadline_s: floa
     end = loop.time() + deadline_s
     closing = Supervisor("slate/closing", lambda cause: None)
     try:
-        await asyncio.gather(*(closing.run(member._name, close(store, member)) for store, member in members))
+        await asyncio.gather(*(closing.run(handle._name, close(store, handle)) for store, handle in handles))
     finally:
         await closing.close()
     if failures:
@@ -271,13 +271,13 @@ async def close_all(members: Sequence[tuple[Hashable, Member]], deadline_s: floa
         raise first
 
 
-_members: WeakSet[Member] = WeakSet()
+_handles: WeakSet[Handle] = WeakSet()
 
 
 def _forked() -> None:
     """The process is a new one: loops and stores belong to the one it came from."""
-    for member in _members:
-        member._thread = None
+    for handle in _handles:
+        handle._thread = None
 
 
 if hasattr(os, "register_at_fork"):  # not where there is no fork

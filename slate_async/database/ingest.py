@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slate_async.arguments import Duration, seconds
 from slate_async.database.db import Db
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.context import Place
 from slate_async.engine.ingest import manage
@@ -42,7 +42,7 @@ class OpenWriter(Protocol):
     def __call__(self, *, if_free: bool) -> AbstractAsyncContextManager[Db]: ...
 
 
-class IngestTask(Member):
+class IngestTask(Handle):
     """Made by `slate_async.open_ingest_task` or `Environment.open_ingest_task`, never directly.
 
     Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads metadata only if the job replaces
@@ -59,7 +59,7 @@ class IngestTask(Member):
         *,
         old: OpenOld,
     ) -> None:
-        Member.__init__(self, place.name, supervisor, release)
+        Handle.__init__(self, place.name, supervisor, release)
         self._place = place
         self._old = old
         self.spec = spec
@@ -93,7 +93,7 @@ class IngestTask(Member):
         return f"<IngestTask {self._name} {self.spec.job_id!r} {self._state}>"
 
 
-class IngestJob(Member):
+class IngestJob(Handle):
     """Made by `slate_async.open_ingest` or `Environment.open_ingest`, never directly: the driver of a bulk ingest.
 
     While it is open the job is renewed; closing it ends nothing: it can be opened again, by its id, until it expires.
@@ -113,7 +113,7 @@ class IngestJob(Member):
         writer: OpenWriter,
         old: OpenOld,
     ) -> None:
-        Member.__init__(self, place.name, supervisor, release)
+        Handle.__init__(self, place.name, supervisor, release)
         self._place = place
         self._clock = place.runtime.clock
         self.job_id = wanted.job_id

@@ -1,4 +1,4 @@
-"""Counters that every open part of a database has: manifest, metadata, block cache, store, event loop."""
+"""Counters that every handle has: manifest, metadata, block cache, store, event loop."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
 from slate_async.database.environment import Environment, require_loop
 from slate_async.database.garbage_collector import GarbageCollector
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask
 from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
@@ -27,7 +27,7 @@ from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
 
-M = TypeVar("M", bound=Member)
+H = TypeVar("H", bound=Handle)
 
 
 def open_database(
@@ -203,23 +203,23 @@ def open_reader(
 
 
 def opening_in(
-    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[M]]
-) -> Opening[M]:
+    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[H]]
+) -> Opening[H]:
     """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
     if environment is not None:
         if runtime is not None:
             raise InvalidError("runtime= goes with a private Environment; the one given has its own")
         return begin(environment)
 
-    async def start() -> M:
+    async def start() -> H:
         require_loop()
         private = Environment(runtime=runtime)
         try:
-            member = await begin(private)
+            handle = await begin(private)
         except BaseException:
             await run_to_completion(private.close())
             raise
-        member._on_closed(private.close)
-        return member
+        handle._on_closed(private.close)
+        return handle
 
     return Opening(start)

@@ -7,24 +7,24 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.errors import InvalidError
 
-M = TypeVar("M", bound=Member)
+H = TypeVar("H", bound=Handle)
 
 
-class Opening(Generic[M]):
+class Opening(Generic[H]):
     """What `open` and its kin return: await it for what it opens, or enter it, and it is closed at the end. Once."""
 
-    def __init__(self, start: Callable[[], Awaitable[M]]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[H]]) -> None:
         self._start = start
         self._used = False
-        self._member: M | None = None
+        self._handle: H | None = None
 
-    def __await__(self) -> Generator[object, None, M]:
+    def __await__(self) -> Generator[object, None, H]:
         return self._once().__await__()
 
-    def _once(self) -> Awaitable[M]:
+    def _once(self) -> Awaitable[H]:
         if self._used:
             raise InvalidError("this opening was used already; call open() again")
         self._used = True
@@ -37,12 +37,12 @@ class Opening(Generic[M]):
         if not self._used:
             warnings.warn("a database was never opened: await open(...), or use `async with`", RuntimeWarning, 2, self)
 
-    async def __aenter__(self) -> M:
-        self._member = await self._once()
-        return await self._member.__aenter__()
+    async def __aenter__(self) -> H:
+        self._handle = await self._once()
+        return await self._handle.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._member is not None:
-            await self._member.__aexit__(kind, error, traceback)
+        if self._handle is not None:
+            await self._handle.__aexit__(kind, error, traceback)

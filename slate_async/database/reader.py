@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.snapshot import Snapshot, ViewReads
 from slate_async.database.status import ReaderStatus
@@ -35,7 +35,7 @@ CLOSE_LIMIT_S = 10.0
 """Closing waits no longer for its checkpoints to be removed; they expire by themselves."""
 
 
-class DbReader(Member, ViewReads, HasFeeds):
+class DbReader(Handle, ViewReads, HasFeeds):
     """Made by `slate_async.open_reader` or `Environment.open_reader`, never directly. Satisfies `Readable`.
 
     A follower shows states the database was in, one after another, each whole: prefixes of its writer's order. A reader
@@ -57,7 +57,7 @@ class DbReader(Member, ViewReads, HasFeeds):
         polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        Member.__init__(self, place.name, supervisor, release)
+        Handle.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.yield_budget)
         self._place = place
         self._source: Source = opened.source

@@ -45,7 +45,7 @@ class Admin(Handle[engine.Admin]):
     ) -> CheckpointInfo:
         """Keep the database as it is now readable: everything that is acknowledged by the call, and no less."""
         return self._loop.run(
-            self._member.create_checkpoint,
+            self._handle.create_checkpoint,
             scope=scope,
             force_flush=force_flush,
             lifetime=lifetime,
@@ -55,59 +55,59 @@ class Admin(Handle[engine.Admin]):
 
     def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
         """Let a checkpoint live for ``lifetime`` from now."""
-        return self._loop.run(self._member.refresh_checkpoint, checkpoint, lifetime)
+        return self._loop.run(self._handle.refresh_checkpoint, checkpoint, lifetime)
 
     def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
         """Remove a checkpoint; what only it kept is then collected."""
-        self._loop.run(self._member.delete_checkpoint, checkpoint, force=force)
+        self._loop.run(self._handle.delete_checkpoint, checkpoint, force=force)
 
     def list_checkpoints(self) -> list[CheckpointInfo]:
         """All checkpoints in the order they were made."""
-        return self._loop.run(self._member.list_checkpoints)
+        return self._loop.run(self._handle.list_checkpoints)
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""
-        return self._loop.run(self._member.seq_to_time, seq)
+        return self._loop.run(self._handle.seq_to_time, seq)
 
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before."""
-        return self._loop.run(self._member.time_to_seq, time)
+        return self._loop.run(self._handle.time_to_seq, time)
 
     def list_ingests(self) -> list[IngestInfo]:
         """Bulk ingests on their way, the oldest first; then the last ones that have ended."""
-        return self._loop.run(self._member.list_ingests)
+        return self._loop.run(self._handle.list_ingests)
 
     def withdraw_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
         """End an ingest that was not admitted yet."""
-        return self._loop.run(self._member.withdraw_ingest, job_id, unless_committed=unless_committed)
+        return self._loop.run(self._handle.withdraw_ingest, job_id, unless_committed=unless_committed)
 
     def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
         """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""
-        return self._loop.run(self._member.list_ingest_objects, job_id)
+        return self._loop.run(self._handle.list_ingest_objects, job_id)
 
     def forget_ingest_app(self, app_id: str) -> None:
         """Forget the last batch of a stream that has ended."""
-        self._loop.run(self._member.forget_ingest_app, app_id)
+        self._loop.run(self._handle.forget_ingest_app, app_id)
 
     def inspect_manifest(self) -> ManifestInspection:
         """The newest version of the manifest as it is stored."""
-        return self._loop.run(self._member.inspect_manifest)
+        return self._loop.run(self._handle.inspect_manifest)
 
     def inspect_log(self) -> LogInspection:
         """Every object of the log and what it is to the database, and the writer's register."""
-        return self._loop.run(self._member.inspect_log)
+        return self._loop.run(self._handle.inspect_log)
 
     def inspect_sst(self, wanted: str) -> SstInspection:
         """One SST, by its key or its object id."""
-        return self._loop.run(self._member.inspect_sst, wanted)
+        return self._loop.run(self._handle.inspect_sst, wanted)
 
     def inspect_runs(self) -> list[RunInspection]:
         """L0, SST by SST, then the sorted runs, newest first."""
-        return self._loop.run(self._member.inspect_runs)
+        return self._loop.run(self._handle.inspect_runs)
 
     def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare. What is wrong is in the report, and raises nothing."""
-        return self._loop.run(self._member.verify, on_progress=on_progress)
+        return self._loop.run(self._handle.verify, on_progress=on_progress)
 
     def mirror(
         self,
@@ -120,7 +120,7 @@ class Admin(Handle[engine.Admin]):
     ) -> MirrorReport:
         """Copy what a checkpoint keeps to ``path``, an empty place or an earlier mirror of this database."""
         return self._loop.run(
-            self._member.mirror, checkpoint, path, metastore=metastore, prune=prune, on_progress=on_progress
+            self._handle.mirror, checkpoint, path, metastore=metastore, prune=prune, on_progress=on_progress
         )
 
     def clone(
@@ -131,23 +131,23 @@ class Admin(Handle[engine.Admin]):
         properties: Mapping[str, str] | None = None,
     ) -> CloneInfo:
         """Make the database at ``path`` a clone of this one."""
-        return self._loop.run(self._member.clone, path, checkpoint=checkpoint, properties=properties)
+        return self._loop.run(self._handle.clone, path, checkpoint=checkpoint, properties=properties)
 
     def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
         """Destroy the database: its writer is fenced, and all of it is deleted but a small tombstone."""
-        self._loop.run(self._member.destroy, soft=soft, lost=lost)
+        self._loop.run(self._handle.destroy, soft=soft, lost=lost)
 
     def detach(self) -> bool:
         """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more."""
-        return self._loop.run(self._member.detach)
+        return self._loop.run(self._handle.detach)
 
     def adopt_place(self) -> None:
         """Say that the database is here, of one whose metadata is kept elsewhere; see the `adopt_place` of `Admin`."""
-        self._loop.run(self._member.adopt_place)
+        self._loop.run(self._handle.adopt_place)
 
     def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Run one key range of a compaction, for the compactor of this database, which is elsewhere."""
-        return self._loop.run(self._member.merge_range, task, progress)
+        return self._loop.run(self._handle.merge_range, task, progress)
 
     def read_changes(
         self,
@@ -163,7 +163,7 @@ class Admin(Handle[engine.Admin]):
         """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name
         ``hold``."""
         batches = self._loop.call(
-            self._member.read_changes,
+            self._handle.read_changes,
             hold,
             after,
             until_seq,

@@ -21,12 +21,12 @@ class DbCompactor(Handle[engine.DbCompactor]):
         level: int | None = None,
     ) -> int:
         """Compact now, after what is under way; how many compactions and moves that took."""
-        return self._loop.run(self._member.compact, full=full, start=start, end=end, level=level)
+        return self._loop.run(self._handle.compact, full=full, start=start, end=end, level=level)
 
     def status(self) -> CompactorStatus:
         """The compactor at this moment. Works after closing, too."""
-        return self._loop.call(self._member.status)
+        return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name."""
-        return self._loop.call(self._member.metrics)
+        return self._loop.call(self._handle.metrics)

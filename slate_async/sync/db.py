@@ -60,20 +60,20 @@ class Db(Handle[engine.Db], Reads):
     ) -> WriteHandle:
         """Set ``key`` to ``value``. Returns once that is durable, or visible in memory with
         ``await_durable=False``."""
-        made = self._loop.run(self._member.put, key, value, ttl=ttl, await_durable=await_durable)
+        made = self._loop.run(self._handle.put, key, value, ttl=ttl, await_durable=await_durable)
         return WriteHandle(self._loop, made)
 
     def delete(self, key: BytesLike, *, await_durable: bool = True) -> WriteHandle:
         """Remove ``key``; no error if it is not there. Otherwise as `put`."""
-        return WriteHandle(self._loop, self._loop.run(self._member.delete, key, await_durable=await_durable))
+        return WriteHandle(self._loop, self._loop.run(self._handle.delete, key, await_durable=await_durable))
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> WriteHandle:
         """Apply the rows of ``batch`` atomically."""
-        return WriteHandle(self._loop, self._loop.run(self._member.write, batch, await_durable=await_durable))
+        return WriteHandle(self._loop, self._loop.run(self._handle.write, batch, await_durable=await_durable))
 
     def flush(self, *, l0: bool = False) -> None:
         """Make everything written so far durable. ``l0=True`` also moves it out of the log into an L0 SST."""
-        self._loop.run(self._member.flush, l0=l0)
+        self._loop.run(self._handle.flush, l0=l0)
 
     def compact(
         self,
@@ -86,19 +86,19 @@ class Db(Handle[engine.Db], Reads):
     ) -> int:
         """Flush to L0 and compact now; how many compactions and moves that took. ``progress`` is called in the loop's
         thread."""
-        return self._loop.run(self._member.compact, full=full, start=start, end=end, level=level, progress=progress)
+        return self._loop.run(self._handle.compact, full=full, start=start, end=end, level=level, progress=progress)
 
     def snapshot(self, *, durable: bool = False) -> Snapshot:
         """A stable view of everything written so far (with ``durable``: acknowledged so far)."""
-        return Snapshot(self._loop, self._loop.call(self._member.snapshot, durable=durable))
+        return Snapshot(self._loop, self._loop.call(self._handle.snapshot, durable=durable))
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as of an earlier sequence number or time."""
-        return Snapshot(self._loop, self._loop.call(self._member.as_of, seq=seq, time=time))
+        return Snapshot(self._loop, self._loop.call(self._handle.as_of, seq=seq, time=time))
 
     def confirm(self) -> None:
         """Check that this is still the database's writer right now."""
-        self._loop.run(self._member.confirm)
+        self._loop.run(self._handle.confirm)
 
     def changes(
         self,
@@ -114,7 +114,7 @@ class Db(Handle[engine.Db], Reads):
     ) -> ChangeFeed:
         """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
         feed = self._loop.call(
-            self._member.changes,
+            self._handle.changes,
             from_seq=from_seq,
             until_seq=until_seq,
             follow=follow,
@@ -137,7 +137,7 @@ class Db(Handle[engine.Db], Reads):
     ) -> CheckpointInfo:
         """Keep the database as it is now readable until the checkpoint expires or is deleted."""
         return self._loop.run(
-            self._member.create_checkpoint,
+            self._handle.create_checkpoint,
             scope=scope,
             force_flush=force_flush,
             lifetime=lifetime,
@@ -147,20 +147,20 @@ class Db(Handle[engine.Db], Reads):
 
     def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
         """Let a checkpoint live for ``lifetime`` from now."""
-        return self._loop.run(self._member.refresh_checkpoint, checkpoint, lifetime)
+        return self._loop.run(self._handle.refresh_checkpoint, checkpoint, lifetime)
 
     def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
         """Remove a checkpoint; what only it kept is then collected."""
-        self._loop.run(self._member.delete_checkpoint, checkpoint, force=force)
+        self._loop.run(self._handle.delete_checkpoint, checkpoint, force=force)
 
     def list_checkpoints(self) -> list[CheckpointInfo]:
         """All checkpoints in the order they were made."""
-        return self._loop.run(self._member.list_checkpoints)
+        return self._loop.run(self._handle.list_checkpoints)
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
-        return self._loop.call(self._member.status)
+        return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name."""
-        return self._loop.call(self._member.metrics)
+        return self._loop.call(self._handle.metrics)

@@ -16,15 +16,15 @@ class GarbageCollector(Handle[engine.GarbageCollector]):
     @property
     def last(self) -> GcReport | None:
         """What the last round did; ``None`` before the first one."""
-        return self._member.last
+        return self._handle.last
 
     def collect(self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None) -> GcReport:
         """Do one round now. ``on_progress`` is called in the loop's thread."""
-        return self._loop.run(self._member.collect, dry_run=dry_run, on_progress=on_progress)
+        return self._loop.run(self._handle.collect, dry_run=dry_run, on_progress=on_progress)
 
     def rounds(self) -> Iterator[GcReport]:
         """The report of each round that ends from now on, until the collector is closed."""
-        rounds = self._loop.call(self._member.rounds)
+        rounds = self._loop.call(self._handle.rounds)
 
         async def step() -> GcReport | None:
             return await anext(rounds, None)
@@ -34,4 +34,4 @@ class GarbageCollector(Handle[engine.GarbageCollector]):
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name."""
-        return self._loop.call(self._member.metrics)
+        return self._loop.call(self._handle.metrics)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from slate_async.database.handle import Member
+from slate_async.database import handle as engine
 from slate_async.database.opening import Opening
 from slate_async.runtime.loop_thread import LoopThread
 
-M = TypeVar("M", bound=Member)
+H = TypeVar("H", bound=engine.Handle)
 THREAD = "slate-sync"
 
 
@@ -48,37 +48,37 @@ def shared_loop() -> LoopThread:
     return loop
 
 
-def opened(begin: Callable[[], Opening[M]]) -> tuple[LoopThread, M]:
+def opened(begin: Callable[[], Opening[H]]) -> tuple[LoopThread, H]:
     """What ``begin``, called in the loop, opens. Closed again if the caller was interrupted meanwhile."""
     loop = shared_loop()
 
-    async def start() -> M:
+    async def start() -> H:
         return await begin()
 
-    return loop, loop.open(start, lambda member: member.close())
+    return loop, loop.open(start, lambda handle: handle.close())
 
 
-class Handle(Generic[M]):
+class Handle(Generic[H]):
     """Use ``with``, or `close` it. Usable from any thread but the loop's own.
 
     One that is dropped is closed, as a file is, with a `ResourceWarning`; one that is open when the interpreter ends is
     closed then."""
 
-    def __init__(self, loop: LoopThread, member: M) -> None:
+    def __init__(self, loop: LoopThread, handle: H) -> None:
         self._loop = loop
-        self._member = member
-        loop.at_end(self, member.close)
+        self._handle = handle
+        loop.at_end(self, handle.close)
 
     def close(self) -> None:
         """Finish what was begun, stop all tasks, release the stores. Idempotent. Raises what finishing raised, once."""
         try:
-            self._loop.run(self._member.close)
+            self._loop.run(self._handle.close)
         finally:
             self._loop.forget(self)
 
     def wait_closed(self) -> None:
         """Wait until it is closed, by whatever; raise the cause if it closed itself."""
-        self._loop.run(self._member.wait_closed)
+        self._loop.run(self._handle.wait_closed)
 
     def __enter__(self) -> Self:
         return self
@@ -87,16 +87,16 @@ class Handle(Generic[M]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._loop.run(self._member.__aexit__, kind, error, traceback)
+            self._loop.run(self._handle.__aexit__, kind, error, traceback)
         finally:
             self._loop.forget(self)
 
     def __del__(self) -> None:
-        if "_member" not in self.__dict__ or self._member._state != "open" or not self._loop.alive:
+        if "_handle" not in self.__dict__ or self._handle._state != "open" or not self._loop.alive:
             return
         warnings.warn(f"{self!r} was never closed", ResourceWarning, 2, self)
         self._loop.forget(self)
-        self._loop.begin(self._member.close)
+        self._loop.begin(self._handle.close)
 
     def __repr__(self) -> str:
-        return repr(self._member).replace("<", "<sync ", 1)
+        return repr(self._handle).replace("<", "<sync ", 1)

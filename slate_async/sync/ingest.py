@@ -72,11 +72,11 @@ class IngestTask(Handle[engine.IngestTask]):
     @property
     def spec(self) -> IngestSpec:
         """The job's."""
-        return self._member.spec
+        return self._handle.spec
 
     def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
         """Upload ``batches`` as SSTs; what to tell the job's `IngestJob.commit`."""
-        return _upload(self._loop, lambda given: self._member.write(given, duplicates=duplicates), batches)
+        return _upload(self._loop, lambda given: self._handle.write(given, duplicates=duplicates), batches)
 
 
 class IngestJob(Handle[engine.IngestJob]):
@@ -86,16 +86,16 @@ class IngestJob(Handle[engine.IngestJob]):
     @property
     def job_id(self) -> str:
         """Its name."""
-        return self._member.job_id
+        return self._handle.job_id
 
     @property
     def spec(self) -> IngestSpec:
         """What tasks must know. Raises `InvalidError` if the job has ended already."""
-        return self._member.spec
+        return self._handle.spec
 
     def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
         """Upload ``batches`` here; `commit` takes them along."""
-        return _upload(self._loop, lambda given: self._member.write(given, duplicates=duplicates), batches)
+        return _upload(self._loop, lambda given: self._handle.write(given, duplicates=duplicates), batches)
 
     def commit(
         self,
@@ -109,21 +109,21 @@ class IngestJob(Handle[engine.IngestJob]):
         """Let everything that tasks have written into the database, as one step for every reader."""
         written = list(ssts)
         return self._loop.run(
-            self._member.commit, written, batch=batch, wait=wait, timeout=timeout, exclusive=exclusive
+            self._handle.commit, written, batch=batch, wait=wait, timeout=timeout, exclusive=exclusive
         )
 
     def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database."""
-        return self._loop.run(self._member.wait, timeout)
+        return self._loop.run(self._handle.wait, timeout)
 
     def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it."""
-        return self._loop.run(self._member.withdraw, unless_committed=unless_committed)
+        return self._loop.run(self._handle.withdraw, unless_committed=unless_committed)
 
     def info(self) -> IngestInfo:
         """The job as it is now."""
-        return self._loop.run(self._member.info)
+        return self._loop.run(self._handle.info)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name."""
-        return self._loop.call(self._member.metrics)
+        return self._loop.call(self._handle.metrics)

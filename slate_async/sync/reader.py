@@ -24,32 +24,32 @@ class DbReader(Handle[engine.DbReader], Reads):
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of what the reader shows now, with ``include_expired`` also of rows that have expired."""
-        snapshot = self._loop.call(self._member.snapshot, durable=durable, include_expired=include_expired)
+        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
         return Snapshot(self._loop, snapshot)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""
-        return Snapshot(self._loop, self._loop.call(self._member.as_of, seq=seq, time=time))
+        return Snapshot(self._loop, self._loop.call(self._handle.as_of, seq=seq, time=time))
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""
-        return self._loop.call(self._member.seq_to_time, seq)
+        return self._loop.call(self._handle.seq_to_time, seq)
 
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none."""
-        return self._loop.call(self._member.time_to_seq, time)
+        return self._loop.call(self._handle.time_to_seq, time)
 
     def refresh(self) -> None:
         """Catch up now: afterwards everything is here that was durable at the call."""
-        self._loop.run(self._member.refresh)
+        self._loop.run(self._handle.refresh)
 
     def wait_for(self, seq: int) -> None:
         """Wait until sequence number ``seq`` is here."""
-        self._loop.run(self._member.wait_for, seq)
+        self._loop.run(self._handle.wait_for, seq)
 
     def writer_life(self) -> WriterLife:
         """Whether the database has a writer that lives, and of which epoch."""
-        return self._loop.run(self._member.writer_life)
+        return self._loop.run(self._handle.writer_life)
 
     def changes(
         self,
@@ -65,7 +65,7 @@ class DbReader(Handle[engine.DbReader], Reads):
     ) -> ChangeFeed:
         """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
         feed = self._loop.call(
-            self._member.changes,
+            self._handle.changes,
             from_seq=from_seq,
             until_seq=until_seq,
             follow=follow,
@@ -79,8 +79,8 @@ class DbReader(Handle[engine.DbReader], Reads):
 
     def status(self) -> ReaderStatus:
         """The reader at this moment. Works after closing, too."""
-        return self._loop.call(self._member.status)
+        return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name."""
-        return self._loop.call(self._member.metrics)
+        return self._loop.call(self._handle.metrics)

@@ -100,8 +100,8 @@ class ChangesMachine(RuleBasedStateMachine):
                 self.pull(number, 1_000)
             for feed in self.feeds:
                 self.run(feed.aclose())
-            for member in (self.reader, self.free, self.db):
-                self.run(member.close())
+            for handle in (self.reader, self.free, self.db):
+                self.run(handle.close())
         self.runner.close()
 
     # ---- what happens

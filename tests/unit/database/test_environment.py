@@ -36,7 +36,7 @@ async def test_databases_share_clients_cache_and_polling(tmp_path: Path) -> None
             assert one._place.runtime is two._place.runtime is env.runtime
             polling = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
             assert len(polling) == 1
-            assert repr(env) == "<Environment open, members=2>"
+            assert repr(env) == "<Environment open, handles=2>"
             await one.put(b"k", b"one")
             await two.put(b"k", b"two")
             await one.flush(l0=True)
@@ -116,11 +116,11 @@ async def test_the_end_of_the_shared_timer_closes_the_databases_with_its_cause(t
         reader = await env.open_reader(f"memory://{tmp_path.name}")
         [timer] = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
         timer.cancel()
-        for member in (db, reader):
+        for handle in (db, reader):
             with pytest.raises(
                 slate.ClosedError, match=r"event loop ended, or all tasks of that were cancelled, .* close it before"
             ):
-                await member.wait_closed()
+                await handle.wait_closed()
 
 
 async def test_its_databases_are_closed_side_by_side(tmp_path: Path) -> None:

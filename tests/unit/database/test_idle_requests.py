@@ -58,11 +58,11 @@ class CountingStore(StoreInHand):
             yield info
 
 
-async def polled(member: slate.Db | slate.DbReader, store: CountingStore, times: int = 3) -> Counter[str]:
+async def polled(handle: slate.Db | slate.DbReader, store: CountingStore, times: int = 3) -> Counter[str]:
     """The requests of so many polls."""
     store.asked.clear()
     for _ in range(times):
-        await member._poll_once()
+        await handle._poll_once()
     return store.asked
 
 
@@ -197,9 +197,9 @@ async def test_status_tells_a_month_of_what_was_seen() -> None:
     assert month.dollars(RequestPrices(puts=1.0, gets=0.0, lists=0.0)) == pytest.approx(50 * 25_920 / 1_000_000)
     store = memory_store()
     async with open_db(store) as db, open_reader(store) as reader:
-        for member in (db, reader):
-            assert member.status().monthly_requests is None
-            member._place.store_stats.opened -= 100
-            seen = member.status().monthly_requests
+        for handle in (db, reader):
+            assert handle.status().monthly_requests is None
+            handle._place.store_stats.opened -= 100
+            seen = handle.status().monthly_requests
             assert seen is not None
             assert seen.gets > 0

@@ -238,14 +238,14 @@ def test_an_ingest_that_fails_tells_and_takes_no_more(tmp_path: Path) -> None:
 
 def test_a_dropped_handle_is_closed(tmp_path: Path) -> None:
     opened = slate.sync.open(tmp_path / "db")
-    member, loop = opened._member, opened._loop
+    handle, loop = opened._handle, opened._loop
     opened.put(b"a", b"1", await_durable=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         del opened
         gc.collect()
     assert ["was never closed" in str(one.message) for one in caught if one.category is ResourceWarning] == [True]
-    loop.run(member.wait_closed)
+    loop.run(handle.wait_closed)
     with slate.sync.open_reader(tmp_path / "db") as reader:
         assert reader.get(b"a") == b"1"
 

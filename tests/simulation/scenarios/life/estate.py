@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import slate_async as slate
-from slate_async.database.handle import Member
+from slate_async.database.handle import Handle
 from slate_async.errors import ClosedError, FencedError, InvalidError, UnavailableError
 from slate_async.settings import Settings
 from tests.simulation.checkers import Violation
@@ -222,9 +222,9 @@ class Estate:
         ):
             yield admin
 
-    def _check_cause(self, node: Node, site: Site, member: Member) -> None:
+    def _check_cause(self, node: Node, site: Site, handle: Handle) -> None:
         """What closed itself had a reason that this world can give."""
-        cause = member._cause
+        cause = handle._cause
         if cause is None or isinstance(cause, EXPECTED):
             return
         doomed = any(clone.doomed for clone in self.clones if clone.site is site)
