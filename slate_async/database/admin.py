@@ -34,7 +34,7 @@ from slate_async.engine.follow.reader_state import Picture
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError
@@ -108,22 +108,22 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
     async def seq_to_time(self, seq: int) -> float:
         """See `DbReader.seq_to_time`; what is in the log is read for it."""
-        async with self._picture() as (look, picture):
-            return seq_to_time(look, picture.state, picture.samples, seq)
+        async with self._picture() as (point, picture):
+            return seq_to_time(point, picture.state, picture.samples, seq)
 
     async def time_to_seq(self, time: TimeLike) -> int:
         """See `DbReader.time_to_seq`; what is in the log is read for it."""
-        async with self._picture() as (look, picture):
-            return time_to_seq(look, picture.state, picture.samples, time)
+        async with self._picture() as (point, picture):
+            return time_to_seq(point, picture.state, picture.samples, time)
 
     @asynccontextmanager
-    async def _picture(self) -> AsyncIterator[tuple[Look, Picture]]:
+    async def _picture(self) -> AsyncIterator[tuple[ReadPoint, Picture]]:
         """The database as a reader that pins nothing sees it now."""
         self._check()
         opened = await open_reading(self._place, self._supervisor, checkpoint=None, pin=False)
         try:
             picture = opened.source.picture
-            yield Look(picture.view, picture.last_seq, self._place.runtime.clock.now_ms()), picture
+            yield ReadPoint(picture.view, picture.last_seq, self._place.runtime.clock.now_ms()), picture
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await run_to_completion(run_all(closers))

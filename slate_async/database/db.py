@@ -29,7 +29,7 @@ from slate_async.engine.context import Place
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import check_same_moment
 from slate_async.engine.read.time_travel import TimeLike, as_of
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
@@ -207,9 +207,9 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
 
-    def _look(self, durable: bool) -> Look:
+    def _point(self, durable: bool) -> ReadPoint:
         self._check()
-        return self._now(durable)
+        return self._newest_point(durable)
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
         """As of `ViewReads`, with what it calls written out: each call would be a tenth of a read from memory."""
@@ -229,7 +229,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             if isinstance(found, int):
                 found = view.look_up(key, MAX_SEQ)
             if found is NEEDS_IO:
-                return await self._get_stored(key, self._now(durable), durable)
+                return await self._get_stored(key, self._newest_point(durable), durable)
             found = live_value(found, self._clock.now_ms())
         if not reads % self._yield_budget.every:
             if not reads % READS_PER_MARK:
@@ -239,21 +239,21 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
                 self._check()
         return found
 
-    def _now(self, durable: bool) -> Look:
+    def _newest_point(self, durable: bool) -> ReadPoint:
         writer = self._writer
-        return Look(writer.view, writer.durable_seq if durable else self._intake.last_seq, self._clock.now_ms())
+        return ReadPoint(writer.view, writer.durable_seq if durable else self._intake.last_seq, self._clock.now_ms())
 
-    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
-        await self._look_without(missing)
-        return self._now(durable)
+    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        await self._refresh_without(missing)
+        return self._newest_point(durable)
 
-    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
         with about_a_read():
-            await self._look_without(missing)
-        check_same_moment(look.view, look.max_seq, self._writer.state.last_seq, missing)
-        return look._replace(view=self._writer.view)
+            await self._refresh_without(missing)
+        check_same_moment(point.view, point.max_seq, self._writer.state.last_seq, missing)
+        return point._replace(view=self._writer.view)
 
-    async def _look_without(self, missing: MissingError) -> None:
+    async def _refresh_without(self, missing: MissingError) -> None:
         """Adopt the head; raise ``missing`` if the object still belongs to it."""
         self._check()
         await self._look_at_head()
@@ -266,13 +266,13 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
         Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
         self._reads += 1
-        return Snapshot(self._look(durable), self._clock, self._yield_budget, self._check, self._same_look)
+        return Snapshot(self._point(durable), self._clock, self._yield_budget, self._check, self._same_point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as of an earlier sequence number or time; see `DbReader.as_of`."""
         self._reads += 1
-        look = as_of(self._look(False), self._writer.state, self._writer.samples, seq=seq, time=time)
-        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
+        point = as_of(self._point(False), self._writer.state, self._writer.samples, seq=seq, time=time)
+        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.

@@ -19,7 +19,7 @@ from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.source import Source
 from slate_async.engine.read.failures import about_a_read
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import check_same_moment
 from slate_async.engine.read.time_travel import TimeLike, as_of, check_seq, seq_to_time, time_to_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
@@ -90,26 +90,26 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
     # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
 
-    def _look(self, durable: bool) -> Look:
+    def _point(self, durable: bool) -> ReadPoint:
         self._check()
-        return self._now()
+        return self._newest_point()
 
-    def _now(self) -> Look:
+    def _newest_point(self) -> ReadPoint:
         picture = self._source.picture
-        return Look(picture.view, picture.last_seq, self._source.judged_at(self._clock.now_ms()))
+        return ReadPoint(picture.view, picture.last_seq, self._source.judged_at(self._clock.now_ms()))
 
-    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
-        await self._look_past(missing)
-        return self._now()
+    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        await self._refresh_past(missing)
+        return self._newest_point()
 
-    async def _same_look(self, look: Look, missing: MissingError) -> Look:
+    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
         with about_a_read():
-            await self._look_past(missing)
+            await self._refresh_past(missing)
         picture = self._source.picture
-        check_same_moment(look.view, look.max_seq, picture.state.last_seq, missing)
-        return look._replace(view=picture.view)
+        check_same_moment(point.view, point.max_seq, picture.state.last_seq, missing)
+        return point._replace(view=picture.view)
 
-    async def _look_past(self, missing: MissingError) -> None:
+    async def _refresh_past(self, missing: MissingError) -> None:
         self._check()
         await self._source.look_past(missing)
         self._check()
@@ -120,10 +120,10 @@ class DbReader(Handle, ViewReads, HasFeeds):
         durable: taken as `Db.snapshot` takes it, and without effect: all that a reader shows is durable
         include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
         """
-        look = self._look(True)
+        point = self._point(True)
         if include_expired:
-            look = look._replace(now_ms=0)
-        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
+            point = point._replace(now_ms=0)
+        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
@@ -134,8 +134,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
         the setting ``retention_ms``), and for the future."""
         self._reads += 1
         picture = self._source.picture
-        look = as_of(self._look(True), picture.state, picture.samples, seq=seq, time=time)
-        return Snapshot(look, self._clock, self._yield_budget, self._check, self._same_look)
+        point = as_of(self._point(True), picture.state, picture.samples, seq=seq, time=time)
+        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
 
     def seq_to_time(self, seq: int) -> float:
         """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is
@@ -143,7 +143,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
         Raises `InvalidError` for a number that is not here yet, or older than what is known."""
         picture = self._source.picture
-        return seq_to_time(self._look(True), picture.state, picture.samples, seq)
+        return seq_to_time(self._point(True), picture.state, picture.samples, seq)
 
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Times and
@@ -151,7 +151,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
         Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
         picture = self._source.picture
-        return time_to_seq(self._look(True), picture.state, picture.samples, time)
+        return time_to_seq(self._point(True), picture.state, picture.samples, time)
 
     # ---- following
 

@@ -13,8 +13,8 @@ from slate_async.engine.read.bounds import BytesLike, key_range
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.read_point import Look
-from slate_async.engine.read.retry import RENEWALS, gave_up
+from slate_async.engine.read.read_point import ReadPoint
+from slate_async.engine.read.retry import RETRIES, retries_exhausted
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.engine.read.view import Pin
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ViewReads:
-    """get, get_many, get_row and scan over whatever `_look` gives. Satisfies `slate_async.Readable`."""
+    """get, get_many, get_row and scan over whatever `_point` gives. Satisfies `slate_async.Readable`."""
 
     def __init__(self, clock: Clock, yield_budget: YieldBudget) -> None:
         self._clock = clock
@@ -37,19 +37,19 @@ class ViewReads:
         self._reads = 0
 
     @abstractmethod
-    def _look(self, durable: bool) -> Look:
+    def _point(self, durable: bool) -> ReadPoint:
         """What a read that starts now sees. Raises if the owner can no longer answer."""
 
     @abstractmethod
     def _check(self) -> None:
         """Raise if the owner can no longer answer; asked again after every wait."""
 
-    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
-        """What a read of now sees that found an object of ``look`` missing. See `slate_async.engine.read.retry`."""
+    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        """What a read of now sees that found an object of ``point`` missing. See `slate_async.engine.read.retry`."""
         raise missing
 
-    async def _same_look(self, look: Look, missing: MissingError) -> Look:
-        """As `_look_again`, and exactly what ``look`` shows: for scans and snapshots. Or raises `ConflictError`."""
+    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
+        """As `_refreshed`, and exactly what ``point`` shows: for scans and snapshots. Or raises `ConflictError`."""
         raise missing
 
     def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
@@ -72,29 +72,29 @@ class ViewReads:
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
         self._reads += 1
-        look = self._look(durable)
-        found = look.view.look_up(key, look.max_seq)
+        point = self._point(durable)
+        found = point.view.look_up(key, point.max_seq)
         if found is NEEDS_IO:
-            return await self._get_stored(key, look, durable)
-        value = live_value(found, look.now_ms)
+            return await self._get_stored(key, point, durable)
+        value = live_value(found, point.now_ms)
         if not self._reads % READS_PER_MARK:
-            look.view.mark(key)
+            point.view.mark(key)
         if self._yield_budget.spent():
             await self._yield_budget.yield_now()
             self._check()
         return value
 
-    async def _get_stored(self, key: bytes, look: Look, durable: bool) -> bytes | None:
+    async def _get_stored(self, key: bytes, point: ReadPoint, durable: bool) -> bytes | None:
         """`_get` of a key of which memory does not tell, or not before others have had their turn."""
         if self._yield_budget.exhausted():
-            pin = look.view.pin()
+            pin = point.view.pin()
             await self._yield_budget.yield_now()
             self._check()
-            found = look.view.look_up(key, look.max_seq)
+            found = point.view.look_up(key, point.max_seq)
             del pin
             if found is not NEEDS_IO:
-                return live_value(found, look.now_ms)
-        hit = await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
+                return live_value(found, point.now_ms)
+        hit = await self._stored(point, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
         return None if hit is None else hit.value
 
     async def _get_row(self, key: bytes, durable: bool) -> Row | None:
@@ -107,33 +107,33 @@ class ViewReads:
 
     async def _get_many(self, keys: list[bytes], durable: bool) -> list[bytes | None]:
         self._reads += 1
-        look = self._look(durable)
-        return await self._stored(look, durable, lambda seen: seen.view.get_many(keys, seen.now_ms, seen.max_seq))
+        point = self._point(durable)
+        return await self._stored(point, durable, lambda seen: seen.view.get_many(keys, seen.now_ms, seen.max_seq))
 
     async def _hit(self, key: bytes, durable: bool) -> RowHit | None:
-        look = self._look(durable)
-        hit = look.view.get_now(key, look.now_ms, look.max_seq)
+        point = self._point(durable)
+        hit = point.view.get_now(key, point.now_ms, point.max_seq)
         if hit is NEEDS_IO:
-            return await self._stored(look, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
+            return await self._stored(point, durable, lambda seen: seen.view.get(key, seen.now_ms, seen.max_seq))
         if self._yield_budget.spent():
             await self._yield_budget.yield_now()
             self._check()
         return hit
 
-    async def _stored(self, look: Look, durable: bool, read: Callable[[Look], Awaitable[T]]) -> T:
-        """``read(look)``, which asks the store, or of a later look if an object of this one is missing."""
+    async def _stored(self, point: ReadPoint, durable: bool, read: Callable[[ReadPoint], Awaitable[T]]) -> T:
+        """``read(point)``, which asks the store, or of a later point if an object of this one is missing."""
         last: MissingError | None = None
-        for _ in range(RENEWALS):
+        for _ in range(RETRIES):
             try:
-                found = await read(look)
+                found = await read(point)
             except MissingError as missing:
                 last = missing
                 with about_a_read():
-                    look = await self._look_again(look, durable, missing)
+                    point = await self._refreshed(point, durable, missing)
                 continue
             self._check()
             return found
-        raise gave_up(last)
+        raise retries_exhausted(last)
 
     async def splits(
         self,
@@ -153,7 +153,7 @@ class ViewReads:
             raise InvalidError(f"target_bytes is a positive number of bytes, not {target_bytes!r}")
         span = key_range(start, end, prefix)
         return await self._stored(
-            self._look(durable), durable, lambda now: split_view(now.view, span, target_bytes, self._yield_budget)
+            self._point(durable), durable, lambda now: split_view(now.view, span, target_bytes, self._yield_budget)
         )
 
     async def row_statistics(
@@ -169,7 +169,7 @@ class ViewReads:
         self._reads += 1
         span = key_range(start, end, prefix)
         return await self._stored(
-            self._look(durable), durable, lambda now: row_statistics(now, span, self._yield_budget)
+            self._point(durable), durable, lambda now: row_statistics(now, span, self._yield_budget)
         )
 
     def scan(
@@ -188,11 +188,11 @@ class ViewReads:
         it is exhausted, closed or dropped."""
         self._reads += 1
         return Scan(
-            self._look(durable),
+            self._point(durable),
             key_range(start, end, prefix),
             self._yield_budget,
             self._check,
-            self._same_look,
+            self._same_point,
             reverse,
             limit,
         )
@@ -207,17 +207,17 @@ class Snapshot(ViewReads):
 
     def __init__(
         self,
-        look: Look,
+        point: ReadPoint,
         clock: Clock,
         yield_budget: YieldBudget,
         check: Callable[[], None],
-        same_look: Callable[[Look, MissingError], Awaitable[Look]],
+        same_point: Callable[[ReadPoint, MissingError], Awaitable[ReadPoint]],
     ) -> None:
         super().__init__(clock, yield_budget)
-        self._fixed = look
+        self._fixed = point
         self._owner_check = check
-        self._owner_same_look = same_look
-        self._pin: Pin | None = look.view.pin()
+        self._owner_same_point = same_point
+        self._pin: Pin | None = point.view.pin()
         self._open = True
 
     @property
@@ -225,7 +225,7 @@ class Snapshot(ViewReads):
         """The highest sequence number it sees."""
         return self._fixed.max_seq
 
-    def _look(self, durable: bool) -> Look:
+    def _point(self, durable: bool) -> ReadPoint:
         self._check()
         return self._fixed
 
@@ -234,14 +234,14 @@ class Snapshot(ViewReads):
             raise ClosedError("the snapshot is closed")
         self._owner_check()
 
-    async def _look_again(self, look: Look, durable: bool, missing: MissingError) -> Look:
-        return await self._same_look(look, missing)
+    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        return await self._same_point(point, missing)
 
-    async def _same_look(self, look: Look, missing: MissingError) -> Look:
-        if look.view is self._fixed.view:  # else another read of this snapshot has come to know
-            renewed = await self._owner_same_look(look, missing)
+    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
+        if point.view is self._fixed.view:  # else another read of this snapshot has come to know
+            refreshed = await self._owner_same_point(point, missing)
             self._check()
-            self._fixed, self._pin = renewed, renewed.view.pin()
+            self._fixed, self._pin = refreshed, refreshed.view.pin()
         return self._fixed
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan, Table, hot, key_range, merge
 from slate_async.engine.read.hot import HotReads
 from slate_async.engine.read.live import live_hit
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.errors import InvalidError
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst import block_rows
@@ -44,7 +44,7 @@ STEPS = (
     | st.tuples(st.just("freeze"))
     | st.tuples(st.just("flush"), SIZES)
     | st.tuples(st.just("compact"), st.integers(1, 3), SIZES)
-    | st.tuples(st.just("look"))
+    | st.tuples(st.just("point"))
 )
 
 
@@ -186,8 +186,8 @@ async def check_scans(view: ReadView, seq: int, span: KeyRange, expected: list[R
     """The three ways to iterate."""
 
     def scan() -> Scan:
-        look = Look(view, seq, question.now_ms)
-        return Scan(look, span, exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit)
+        point = ReadPoint(view, seq, question.now_ms)
+        return Scan(point, span, exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit)
 
     assert [row async for row in scan().rows()] == expected
     assert [pair async for pair in scan()] == [(row.key, row.value) for row in expected]
@@ -230,9 +230,9 @@ async def writes_during_a_scan(
     model = visible(engine.history, seq, question.now_ms)
     everything = Question(None, None, None, question.reverse, question.limit, 1, question.now_ms)
     expected = [row.key for row in expected_rows(model, everything)]
-    look = Look(view, seq, question.now_ms)
+    point = ReadPoint(view, seq, question.now_ms)
     scan = Scan(
-        look, KeyRange(None, None), exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit
+        point, KeyRange(None, None), exhausted_budget(), lambda: None, reverse=question.reverse, limit=question.limit
     )
     steps, found = iter(during), []
     async for batch in scan.batches(question.max_rows):

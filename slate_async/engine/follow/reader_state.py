@@ -95,7 +95,7 @@ class Picture:
         self._log_ssts: list[_LogSst] = []  # newest first
         self._sst_tables = SstTables(ssts)
         self._hot = HotReads(ssts.cache)
-        self.view = self._look()
+        self.view = self._new_view()
 
     @property
     def memtables(self) -> list[Memtable]:
@@ -148,7 +148,7 @@ class Picture:
         self._count(one, len(columns))
         if active.table.nbytes >= self._table_bytes:
             self._rotate()
-            self.view = self._look()
+            self.view = self._new_view()
 
     async def _add_ssts(self, objects: Sequence[LogObject]) -> None:
         """The objects are SSTs: load what says which rows they have, then show them all."""
@@ -162,7 +162,7 @@ class Picture:
             self._log_ssts.insert(0, _LogSst(one.id, table, SeqTime(stats.max_seq, stats.max_create_ms)))
             self.last_seq = max(self.last_seq, stats.max_seq)
             self._count(one, stats.rows)
-        self.view = self._look()
+        self.view = self._new_view()
 
     def _rotate(self) -> None:
         self._active.table.freeze()
@@ -186,7 +186,7 @@ class Picture:
         start = start_of(state)
         self.position = Position(max(self.position.next_id, start.next_id), max(self.position.floor, start.floor))
         if self._purge(state.log_start) or (before.l0, before.runs) != (state.l0, state.runs):
-            self.view = self._look()
+            self.view = self._new_view()
 
     def _purge(self, log_start: int) -> bool:
         """Drop what is below ``log_start``; whether anything went."""
@@ -203,7 +203,7 @@ class Picture:
 
     # ---- what reads see
 
-    def _look(self) -> ReadView:
+    def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.state)
         log = [one.table for one in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)

@@ -1,4 +1,4 @@
-"""`Look`: what one read sees."""
+"""`ReadPoint`: what one read sees."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 from slate_async.engine.read.view import ReadView
 
 
-class Look(NamedTuple):
+class ReadPoint(NamedTuple):
     """A view, the highest sequence number, and the time that judges expiry, in milliseconds.
 
-    Every row up to ``max_seq`` is in the view already, so what a look shows never changes."""
+    Every row up to ``max_seq`` is in the view already, so what a point shows never changes."""
 
     view: ReadView
     max_seq: int

@@ -14,7 +14,7 @@ from slate_async.engine.read.view import ReadView
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.storage.sst.reader import MissingError
 
-RENEWALS = 3
+RETRIES = 3
 """How often one read is done again."""
 
 
@@ -28,6 +28,6 @@ def check_same_moment(old: ReadView, max_seq: int, covered_seq: int, missing: Mi
         ) from missing
 
 
-def gave_up(missing: MissingError | None) -> UnavailableError:
+def retries_exhausted(missing: MissingError | None) -> UnavailableError:
     """The error of a read whose objects went away each time it was done again."""
-    return UnavailableError(f"objects were compacted and removed under each of {RENEWALS} reads, last: {missing}")
+    return UnavailableError(f"objects were compacted and removed under each of {RETRIES} reads, last: {missing}")

@@ -1,4 +1,4 @@
-"""`RenewedRows`: the live rows of a range in batches, from one view after another if objects go missing meanwhile."""
+"""`RetryingRows`: the live rows of a range in batches, from one view after another if objects go missing meanwhile."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
 from slate_async.engine.read.merge import key_at
-from slate_async.engine.read.read_point import Look
-from slate_async.engine.read.retry import RENEWALS, gave_up
+from slate_async.engine.read.read_point import ReadPoint
+from slate_async.engine.read.retry import RETRIES, retries_exhausted
 from slate_async.engine.read.view import Pin
 from slate_async.storage.sst.reader import MissingError
 
-Renew: TypeAlias = Callable[[Look, MissingError], Awaitable[Look]]
-"""Another look of the same moment after an object of this one was missing (see `engine.read.renewal`); or raises
-what the reader is told."""
+SamePoint: TypeAlias = Callable[[ReadPoint, MissingError], Awaitable[ReadPoint]]
+"""Another point of the same moment after an object of this one was missing (see `engine.read.retry`); or raises what
+the reader is told."""
 
 
-async def no_renewal(look: Look, missing: MissingError) -> Look:
+async def no_retry(point: ReadPoint, missing: MissingError) -> ReadPoint:
     """What is missing stays missing."""
     raise missing
 
 
-class RenewedRows:
+class RetryingRows:
     """Pins what it reads until it is closed. A step that was cancelled or failed leaves it unusable; `aclose` it."""
 
-    def __init__(self, look: Look, span: KeyRange, renew: Renew, *, reverse: bool, hurried: bool) -> None:
-        self._look = look
+    def __init__(
+        self, point: ReadPoint, span: KeyRange, same_point: SamePoint, *, reverse: bool, hurried: bool
+    ) -> None:
+        self._point = point
         self._ahead = span
-        self._renew = renew
+        self._same_point = same_point
         self._reverse = reverse
         self._hurried = hurried
-        self._pin: Pin | None = look.view.pin()
+        self._pin: Pin | None = point.view.pin()
         self._rows: LiveRows | None = None
         self._behind: Columns | None = None
 
@@ -47,9 +49,9 @@ class RenewedRows:
     async def next(self) -> Columns | None:
         """The next batch, ascending by key; ``None`` at the end."""
         last: MissingError | None = None
-        for _ in range(RENEWALS):
+        for _ in range(RETRIES):
             if self._rows is None:
-                view, max_seq, now_ms = self._look
+                view, max_seq, now_ms = self._point
                 self._rows = view.live_rows(
                     self._ahead, now_ms=now_ms, max_seq=max_seq, reverse=self._reverse, hurried=self._hurried
                 )
@@ -59,21 +61,21 @@ class RenewedRows:
                 last = missing
                 await self._rows.aclose()
                 self._rows = None
-                self._adopt(await self._renew(self._look, missing))
+                self._adopt(await self._same_point(self._point, missing))
                 continue
             if batch is not None:
                 self._behind = batch
             return batch
-        raise gave_up(last)
+        raise retries_exhausted(last)
 
-    def _adopt(self, look: Look) -> None:
-        """Go on with ``look``, of the same moment, behind the last batch."""
+    def _adopt(self, point: ReadPoint) -> None:
+        """Go on with ``point``, of the same moment, behind the last batch."""
         if self._behind is not None and self._reverse:
             self._ahead = KeyRange(self._ahead.start, key_at(self._behind, 0))
         elif self._behind is not None:
             self._ahead = KeyRange(key_at(self._behind, -1) + b"\0", self._ahead.end)
         self._behind = None
-        self._look, self._pin = look, look.view.pin()
+        self._point, self._pin = point, point.view.pin()
 
     def unpin(self) -> None:
         """Give the pin up: nothing more will be read."""

@@ -18,10 +18,10 @@ from weakref import ref
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.results import batch_of, pairs_of, rows_of, rows_with
-from slate_async.engine.read.retrying_rows import Renew, RenewedRows, no_renewal
+from slate_async.engine.read.retrying_rows import RetryingRows, SamePoint, no_retry
 from slate_async.engine.read.short import FirstRows, first_rows, first_rows_yielding
 from slate_async.engine.read.view import Pin
 from slate_async.errors import InvalidError
@@ -69,24 +69,24 @@ class Scan:
         "_hurried",
         "_items",
         "_left",
-        "_look",
         "_looks",
         "_pin",
+        "_point",
         "_refusal",
-        "_renew",
         "_rest",
         "_reverse",
         "_rows",
+        "_same_point",
         "_yield_budget",
     )
 
     def __init__(
         self,
-        look: Look,
+        point: ReadPoint,
         span: KeyRange,
         yield_budget: YieldBudget,
         check: Callable[[], None],
-        renew: Renew = no_renewal,
+        same_point: SamePoint = no_retry,
         reverse: bool = False,
         limit: int | None = None,
     ) -> None:
@@ -96,16 +96,16 @@ class Scan:
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidError(f"limit is None or a number of rows, not {limit!r}")
-        self._look = look
-        self._pin: Pin | None = look.view.pin()
+        self._point = point
+        self._pin: Pin | None = point.view.pin()
         self._ahead = span
         self._yield_budget = yield_budget
         self._check = check
-        self._renew = renew
+        self._same_point = same_point
         self._reverse = reverse
         self._left = limit
         self._looks = LOOKS
-        self._rows: RenewedRows | None = None
+        self._rows: RetryingRows | None = None
         self._rest: Columns | None = None
         self._begun = False
         self._items: Callable[[], _Items | None] = _no_items
@@ -189,7 +189,7 @@ class Scan:
         count = looks[0] if left is None or left > LOOKS[-1] else left
         self._ask()
         try:
-            found = first_rows(self._look, self._ahead, count, self._reverse, False)
+            found = first_rows(self._point, self._ahead, count, self._reverse, False)
         except BaseException:
             self._give_up()
             raise
@@ -201,7 +201,7 @@ class Scan:
             self._ask()
             try:
                 found = await first_rows_yielding(
-                    self._look, self._ahead, count, self._reverse, whole, self._yield_budget
+                    self._point, self._ahead, count, self._reverse, whole, self._yield_budget
                 )
             except BaseException:
                 self._give_up()
@@ -241,7 +241,7 @@ class Scan:
     def _more_looks(self) -> tuple[int, ...]:
         """After the first ones."""
         start, end = self._ahead
-        stored = any(run.within(start, end) for run in self._look.view.levels)
+        stored = any(run.within(start, end) for run in self._point.view.levels)
         return () if stored else (LOOK_IN_MEMORY,)
 
     async def _next_pairs(self) -> Iterator[Pair] | None:
@@ -354,7 +354,9 @@ class Scan:
 
     async def _next(self) -> Columns | None:
         if self._rows is None:
-            self._rows = RenewedRows(self._look, self._ahead, self._renew, reverse=self._reverse, hurried=self._hurried)
+            self._rows = RetryingRows(
+                self._point, self._ahead, self._same_point, reverse=self._reverse, hurried=self._hurried
+            )
             self._pin = None  # the rows have their own
         return await self._rows.next()
 

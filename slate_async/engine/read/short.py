@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.shares import LEAST_ASKED
 from slate_async.engine.read.sources import Run, TableSource
 from slate_async.engine.read.view import ReadView
@@ -42,12 +42,12 @@ FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
 
 
-def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstRows | None:
+def first_rows(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstRows | None:
     """At most ``count`` live rows of ``span``, in ``reverse`` its last ones, the last one first; ``None`` if that takes
     more than a look. A row is its value, with ``whole`` a `RowHit`.
 
     No rows before a last key: all that was met is hidden."""
-    view, max_seq, now_ms = look
+    view, max_seq, now_ms = point
     if len(view.levels) == 1:  # in most cases by itself
         for table in view.memtables:
             if table.last_seq:
@@ -59,7 +59,7 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
             pairs, hides, ended = stretch
             if not hides:
                 return pairs, None if ended else pairs[-1][0]
-    steps = _steps(look, span, count, reverse, whole, at_once=True)
+    steps = _steps(point, span, count, reverse, whole, at_once=True)
     while True:
         try:
             next(steps)
@@ -68,13 +68,13 @@ def first_rows(look: Look, span: KeyRange, count: int, reverse: bool, whole: boo
 
 
 async def first_rows_yielding(
-    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, yield_budget: YieldBudget
+    point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool, yield_budget: YieldBudget
 ) -> FirstRows | None:
     """As `first_rows` where that takes more than a look: keys of memtables are put in order, indexes are loaded, and
     more blocks read, within the budget. ``None`` if the rows are not on this machine, or an object is missing.
 
     Raises `CorruptionError`, `UnavailableError`."""
-    view, max_seq, _ = look
+    view, max_seq, _ = point
     if len(view.memtables) + len(view.levels) > MOST_SOURCES:
         return None
     for table, limit in view.memory(max_seq):
@@ -88,7 +88,7 @@ async def first_rows_yielding(
         held = [await load for load in loads] if all(source.loaded for source in firsts) else await gather(loads)
     except MissingError:
         return None  # streams ask again, and know what to do
-    steps = _steps(look, span, count, reverse, whole, at_once=False)
+    steps = _steps(point, span, count, reverse, whole, at_once=False)
     while True:
         try:
             next(steps)
@@ -115,11 +115,11 @@ def _sources(view: ReadView) -> list[tuple[int, Memtable | Run]]:
 
 
 def _steps(
-    look: Look, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
+    point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
 ) -> Generator[None, None, FirstRows | None]:
     """`first_rows` in steps of some sources each, which may read `MOST_READ` blocks; ``at_once``: all together may read
     little more."""
-    view, max_seq, now_ms = look
+    view, max_seq, now_ms = point
     sources = _sources(view)
     if len(sources) > MOST_SOURCES:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.storage.manifest.history import seq_written_by
@@ -23,27 +23,27 @@ TimeLike: TypeAlias = datetime | float
 
 
 def as_of(
-    look: Look,
+    point: ReadPoint,
     state: ManifestState,
     samples: Sequence[SeqTime],
     *,
     seq: int | None = None,
     time: TimeLike | None = None,
-) -> Look:
-    """What ``look`` shows as of a sequence number or a time, one of the two; expiry is judged at that time.
+) -> ReadPoint:
+    """What ``point`` shows as of a sequence number or a time, one of the two; expiry is judged at that time.
 
-    ``look`` is of now; ``samples`` are times known besides those of ``state``, ascending. Raises `InvalidError` for a
+    ``point`` is of now; ``samples`` are times known besides those of ``state``, ascending. Raises `InvalidError` for a
     time to come, or one before what is kept."""
     if (seq is None) == (time is None):
         raise InvalidError("as_of() takes either seq= or time=")
     if time is not None:
-        at_ms = _time_ms(time, look.now_ms, state.created_ms)
-        found = min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
+        at_ms = _time_ms(time, point.now_ms, state.created_ms)
+        found = min(point.max_seq, _seq_at(state, samples, point.view, at_ms))
     else:
         assert seq is not None
-        found = _checked(seq, look.max_seq)
-        at_ms = min(_time_of(state, samples, look.view, found, look.now_ms), look.now_ms)  # a clock may have run ahead
-        if found == look.max_seq:
+        found = _checked(seq, point.max_seq)
+        at_ms = min(_time_of(state, samples, point.view, found, point.now_ms), point.now_ms)  # clocks may run ahead
+        if found == point.max_seq:
             at_ms = max(at_ms, state.expiry_floor_ms)  # the newest it still was then
     if found < state.history_floor:
         raise NotFoundError(
@@ -55,35 +55,35 @@ def as_of(
             f"rows that had expired by {iso_time(state.expiry_floor_ms / 1000)} are dropped, and some of them lived at"
             " that time; the setting retention_ms says how long later ones are kept"
         )
-    return Look(look.view, found, at_ms)
+    return ReadPoint(point.view, found, at_ms)
 
 
-def time_to_seq(look: Look, state: ManifestState, samples: Sequence[SeqTime], time: TimeLike) -> int:
+def time_to_seq(point: ReadPoint, state: ManifestState, samples: Sequence[SeqTime], time: TimeLike) -> int:
     """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Arguments as of
     `as_of`. Exact where the rows of that time are in the log, else as fine as the manifest's samples.
 
     Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
     known = _known_from(state)
     first_ms = state.created_ms if known is None else min(state.created_ms, known.time_ms)
-    at_ms = _time_ms(time, look.now_ms, first_ms)
+    at_ms = _time_ms(time, point.now_ms, first_ms)
     if known is not None and state.history_floor and at_ms < known.time_ms:
         raise NotFoundError(f"times are known from {iso_time(known.time_ms / 1000)} on, of sequence number {known.seq}")
-    return min(look.max_seq, _seq_at(state, samples, look.view, at_ms))
+    return min(point.max_seq, _seq_at(state, samples, point.view, at_ms))
 
 
-def seq_to_time(look: Look, state: ManifestState, samples: Sequence[SeqTime], seq: int) -> float:
+def seq_to_time(point: ReadPoint, state: ManifestState, samples: Sequence[SeqTime], seq: int) -> float:
     """By which time, in seconds since the epoch, ``seq`` was written for sure. Arguments and precision as of
     `time_to_seq`.
 
     Raises `InvalidError` for what is no number of a row, is not here yet, or is older than what is known."""
-    if _checked(seq, look.max_seq) == 0:
+    if _checked(seq, point.max_seq) == 0:
         raise InvalidError("sequence numbers of rows begin with 1")
     known = _known_from(state)
     if known is not None and state.history_floor and seq < known.seq:
         raise NotFoundError(
             f"when sequence number {seq} was written is not known any more; times are known from {known.seq} on"
         )
-    return _time_of(state, samples, look.view, seq, look.now_ms) / 1000
+    return _time_of(state, samples, point.view, seq, point.now_ms) / 1000
 
 
 def iso_time(seconds: float) -> str:

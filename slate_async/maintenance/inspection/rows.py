@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from slate_async.codec.columns import NO_EXPIRY, Columns
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import DELETE, MAX_KEY_BYTES, MAX_VALUE_BYTES
@@ -61,12 +61,12 @@ class RowStatistics:
         return self.tombstones / self.versions if self.versions else 0.0
 
 
-async def row_statistics(look: Look, span: KeyRange, yield_budget: YieldBudget) -> RowStatistics:
-    """Of what ``look`` shows of ``span``. Raises what reading raises."""
-    counter = RowCounter(look.max_seq, look.now_ms)
-    pin = look.view.pin()
+async def row_statistics(point: ReadPoint, span: KeyRange, yield_budget: YieldBudget) -> RowStatistics:
+    """Of what ``point`` shows of ``span``. Raises what reading raises."""
+    counter = RowCounter(point.max_seq, point.now_ms)
+    pin = point.view.pin()
     try:
-        async with aclosing(look.view.versions(span, look.max_seq)) as rounds:
+        async with aclosing(point.view.versions(span, point.max_seq)) as rounds:
             async for found in rounds:
                 counter.add(found.all())
                 if yield_budget.exhausted():

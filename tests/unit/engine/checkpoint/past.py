@@ -10,7 +10,7 @@ from metastores.factories import PutIfAbsentFactory
 from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.view import ReadView
@@ -106,5 +106,7 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
         [Run(tuple(table(sst) for sst in run.ssts)) for run in state.runs],
         yield_budget=YieldBudget(RUNTIME.clock),
     )
-    scan = Scan(Look(view, MAX_SEQ, START_MS), KeyRange(None, None), YieldBudget(RUNTIME.clock), check=lambda: None)
+    scan = Scan(
+        ReadPoint(view, MAX_SEQ, START_MS), KeyRange(None, None), YieldBudget(RUNTIME.clock), check=lambda: None
+    )
     return {key: value async for key, value in scan}

@@ -14,7 +14,7 @@ import pytest
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Scan, Table, key_range, merge
 from slate_async.engine.read import scan as scan_module
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.scan import CHUNK_ROWS
 from slate_async.errors import FencedError, InternalError, InvalidError
@@ -56,7 +56,7 @@ def scan_of(
     check: Callable[[], None] = lambda: None,
 ) -> Scan:
     max_seq = max((memory.last_seq for memory in view.memtables), default=0) or MAX_SEQ
-    return Scan(Look(view, max_seq, 1_000), span, exhausted_budget(), check, reverse=reverse, limit=limit)
+    return Scan(ReadPoint(view, max_seq, 1_000), span, exhausted_budget(), check, reverse=reverse, limit=limit)
 
 
 def key_numbers(batches: list[pa.RecordBatch]) -> list[int]:
@@ -288,7 +288,7 @@ async def stored_scan(rows: list[Version]) -> Scan:
     stored = StoredTables(1 << 20)
     view = ReadView([], [stored.table(rows)], [], yield_budget=YieldBudget(StillClock()))
     await stored.upload()
-    return Scan(Look(view, MAX_SEQ, 0), ALL, YieldBudget(SlowClock()), lambda: None)
+    return Scan(ReadPoint(view, MAX_SEQ, 0), ALL, YieldBudget(SlowClock()), lambda: None)
 
 
 @pytest.mark.parametrize("turn", range(1, 16))

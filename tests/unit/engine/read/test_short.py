@@ -9,7 +9,7 @@ import pytest
 
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.short import (
     MOST_READ,
     MOST_SOURCES,
@@ -62,7 +62,7 @@ def view_of(memtables: list[Memtable], levels: list[Run]) -> ReadView:
 
 
 def first(view: ReadView, count: int) -> FirstRows | None:
-    return first_rows(Look(view, MAX_SEQ, 0), ALL, count, False, False)
+    return first_rows(ReadPoint(view, MAX_SEQ, 0), ALL, count, False, False)
 
 
 def scan_of(
@@ -73,8 +73,8 @@ def scan_of(
     max_seq: int | None = None,
     reverse: bool = False,
 ) -> Scan:
-    look = Look(view, MAX_SEQ if max_seq is None else max_seq, NOW_MS)
-    return Scan(look, span, exhausted_budget(), lambda: None, reverse=reverse, limit=limit)
+    point = ReadPoint(view, MAX_SEQ if max_seq is None else max_seq, NOW_MS)
+    return Scan(point, span, exhausted_budget(), lambda: None, reverse=reverse, limit=limit)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -176,7 +176,7 @@ def test_a_source_with_more_than_its_share_is_asked_again_and_then_for_more(reve
     sources = [Asked(part) for part in rows]
     view = view_of([], [Run((Table(b"", b"9", source),)) for source in sources])
     for _ in range(3):
-        found = first_rows(Look(view, MAX_SEQ, 0), ALL, 100, reverse, False)
+        found = first_rows(ReadPoint(view, MAX_SEQ, 0), ALL, 100, reverse, False)
         assert found is not None
         assert [int(key) for key, _ in found[0]] == list(range(999, 899, -1) if reverse else range(100))
     many, few, _ = (source.asked for source in sources)
@@ -198,9 +198,9 @@ async def test_more_levels_than_one_look_may_read_are_read_in_turns(monkeypatch:
 
 async def test_a_missing_object_is_left_to_the_streams() -> None:
     bad = Table(b"a", b"z", FakeTable([Version(b"b", b"", 1)], fails=MissingError("is missing", object_name="x")))
-    look = Look(ReadView([], [bad], [], yield_budget=exhausted_budget()), MAX_SEQ, 0)
-    assert await first_rows_yielding(look, ALL, 5, False, False, exhausted_budget()) is None
-    assert (await aiter_failure(scan_of(look.view))).object_name == "x"
+    point = ReadPoint(ReadView([], [bad], [], yield_budget=exhausted_budget()), MAX_SEQ, 0)
+    assert await first_rows_yielding(point, ALL, 5, False, False, exhausted_budget()) is None
+    assert (await aiter_failure(scan_of(point.view))).object_name == "x"
 
 
 async def aiter_failure(scan: Scan) -> MissingError:
@@ -257,7 +257,7 @@ async def test_an_owner_that_is_closed_fails_a_scan_before_it_looks() -> None:
         raise FencedError("another writer took over")
 
     view = ReadView([memtable_of([Version(b"a", b"", 1)])], [], [], yield_budget=exhausted_budget())
-    steps = aiter(Scan(Look(view, MAX_SEQ, 0), ALL, exhausted_budget(), check))
+    steps = aiter(Scan(ReadPoint(view, MAX_SEQ, 0), ALL, exhausted_budget(), check))
     with pytest.raises(FencedError):
         await anext(steps)
     with pytest.raises(InvalidError, match="interrupted"):
@@ -277,6 +277,6 @@ async def test_other_tasks_get_turns_during_many_short_scans() -> None:
 
     task = asyncio.create_task(other())
     for _ in range(200):
-        assert [key async for key, _ in Scan(Look(view, MAX_SEQ, 0), ALL, shared, lambda: None)] == [b"a"]
+        assert [key async for key, _ in Scan(ReadPoint(view, MAX_SEQ, 0), ALL, shared, lambda: None)] == [b"a"]
     task.cancel()
     assert had >= 10

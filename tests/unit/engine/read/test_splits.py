@@ -11,7 +11,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.engine.read import KeyRange, ReadView, Table
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.splits import split_view
 from slate_async.engine.read.sst_tables import StoredRun
 from slate_async.maintenance.inspection.rows import row_statistics
@@ -91,7 +91,7 @@ async def test_a_view_is_pinned_while_its_indexes_or_rows_are_read() -> None:
     with pytest.raises(OSError, match="lost"):
         await split_view(view, everything, 10, exhausted_budget())
     with pytest.raises(OSError, match="lost"):
-        await row_statistics(Look(view, MAX_SEQ, 0), everything, exhausted_budget())
+        await row_statistics(ReadPoint(view, MAX_SEQ, 0), everything, exhausted_budget())
     assert pinned == [True, True]
 
 

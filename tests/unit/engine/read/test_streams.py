@@ -9,7 +9,7 @@ import pytest
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
 from slate_async.engine.read.merge import Stream
-from slate_async.engine.read.read_point import Look
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.sources import Run, Table
 from slate_async.engine.read.streams import RunStream
@@ -98,7 +98,7 @@ async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
     run, _ = run_of(rows)
     free = ample_budget()
     view = ReadView([], [], [run], yield_budget=free)
-    scan = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, lambda: None, limit=limit)
+    scan = Scan(ReadPoint(view, MAX_SEQ, 0), KeyRange(None, None), free, lambda: None, limit=limit)
     batches = [batch async for batch in scan.batches(max_rows=700)]
     assert [batch.num_rows for batch in batches] == [700, 700, 600 if limit is None else 100]
     assert [key for batch in batches for key in batch.column("key").to_pylist()] == [row.key for row in rows][:limit]
@@ -115,7 +115,7 @@ async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> No
             raise FencedError("another writer")
 
     view = ReadView([], [], [run], yield_budget=free)
-    batches = Scan(Look(view, MAX_SEQ, 0), KeyRange(None, None), free, check).batches(max_rows=100)
+    batches = Scan(ReadPoint(view, MAX_SEQ, 0), KeyRange(None, None), free, check).batches(max_rows=100)
     await anext(batches)
     fenced = True
     with pytest.raises(FencedError):
