@@ -30,7 +30,7 @@ from slate_async.engine.compaction.executor import MergeCounts, RangeResult, Ran
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.context import Place
 from slate_async.engine.follow.open import open_reading
-from slate_async.engine.follow.reader_state import Picture
+from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
@@ -108,22 +108,22 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
     async def seq_to_time(self, seq: int) -> float:
         """See `DbReader.seq_to_time`; what is in the log is read for it."""
-        async with self._picture() as (point, picture):
-            return seq_to_time(point, picture.state, picture.samples, seq)
+        async with self._reader_state() as (point, reader_state):
+            return seq_to_time(point, reader_state.manifest, reader_state.samples, seq)
 
     async def time_to_seq(self, time: TimeLike) -> int:
         """See `DbReader.time_to_seq`; what is in the log is read for it."""
-        async with self._picture() as (point, picture):
-            return time_to_seq(point, picture.state, picture.samples, time)
+        async with self._reader_state() as (point, reader_state):
+            return time_to_seq(point, reader_state.manifest, reader_state.samples, time)
 
     @asynccontextmanager
-    async def _picture(self) -> AsyncIterator[tuple[ReadPoint, Picture]]:
+    async def _reader_state(self) -> AsyncIterator[tuple[ReadPoint, ReaderState]]:
         """The database as a reader that pins nothing sees it now."""
         self._check()
         opened = await open_reading(self._place, self._supervisor, checkpoint=None, pin=False)
         try:
-            picture = opened.source.picture
-            yield ReadPoint(picture.view, picture.last_seq, self._place.runtime.clock.now_ms()), picture
+            reader_state = opened.source.reader_state
+            yield ReadPoint(reader_state.view, reader_state.last_seq, self._place.runtime.clock.now_ms()), reader_state
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await run_to_completion(run_all(closers))

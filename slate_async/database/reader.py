@@ -17,7 +17,7 @@ from slate_async.engine.changes.open import Feeds, FollowerNews, HasFeeds
 from slate_async.engine.context import Place
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
-from slate_async.engine.follow.source import Source
+from slate_async.engine.follow.source import ReaderSource
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import check_same_moment
@@ -60,7 +60,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
         Handle.__init__(self, place.name, supervisor, release)
         ViewReads.__init__(self, place.runtime.clock, opened.yield_budget)
         self._place = place
-        self._source: Source = opened.source
+        self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
         self._register = opened.register
@@ -95,8 +95,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
         return self._newest_point()
 
     def _newest_point(self) -> ReadPoint:
-        picture = self._source.picture
-        return ReadPoint(picture.view, picture.last_seq, self._source.judged_at(self._clock.now_ms()))
+        reader_state = self._source.reader_state
+        return ReadPoint(reader_state.view, reader_state.last_seq, self._source.expiry_time_ms(self._clock.now_ms()))
 
     async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
         await self._refresh_past(missing)
@@ -105,13 +105,13 @@ class DbReader(Handle, ViewReads, HasFeeds):
     async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
         with about_a_read():
             await self._refresh_past(missing)
-        picture = self._source.picture
-        check_same_moment(point.view, point.max_seq, picture.state.last_seq, missing)
-        return point._replace(view=picture.view)
+        reader_state = self._source.reader_state
+        check_same_moment(point.view, point.max_seq, reader_state.manifest.last_seq, missing)
+        return point._replace(view=reader_state.view)
 
     async def _refresh_past(self, missing: MissingError) -> None:
         self._check()
-        await self._source.look_past(missing)
+        await self._source.advance_past(missing)
         self._check()
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
@@ -133,8 +133,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
         as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
         the setting ``retention_ms``), and for the future."""
         self._reads += 1
-        picture = self._source.picture
-        point = as_of(self._point(True), picture.state, picture.samples, seq=seq, time=time)
+        reader_state = self._source.reader_state
+        point = as_of(self._point(True), reader_state.manifest, reader_state.samples, seq=seq, time=time)
         return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
 
     def seq_to_time(self, seq: int) -> float:
@@ -142,16 +142,16 @@ class DbReader(Handle, ViewReads, HasFeeds):
         in the log, else as fine as the manifest's samples.
 
         Raises `InvalidError` for a number that is not here yet, or older than what is known."""
-        picture = self._source.picture
-        return seq_to_time(self._point(True), picture.state, picture.samples, seq)
+        reader_state = self._source.reader_state
+        return seq_to_time(self._point(True), reader_state.manifest, reader_state.samples, seq)
 
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Times and
         precision as of `as_of`, but not bound by what history is kept.
 
         Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
-        picture = self._source.picture
-        return time_to_seq(self._point(True), picture.state, picture.samples, time)
+        reader_state = self._source.reader_state
+        return time_to_seq(self._point(True), reader_state.manifest, reader_state.samples, time)
 
     # ---- following
 
@@ -178,7 +178,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
     async def _durable_seq(self) -> int:
         """All that a reader shows is durable."""
         await self.refresh()
-        return self._source.picture.last_seq
+        return self._source.reader_state.last_seq
 
     async def wait_for(self, seq: int) -> None:
         """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.
@@ -186,14 +186,16 @@ class DbReader(Handle, ViewReads, HasFeeds):
         Raises `InvalidError` on a checkpoint that does not hold it."""
         check_seq(seq)
         self._check()
-        picture = self._source.picture
-        if picture.last_seq >= seq:
+        reader_state = self._source.reader_state
+        if reader_state.last_seq >= seq:
             return
         if self._follower is None:
-            raise InvalidError(f"this reader stays at sequence number {picture.last_seq}; {seq} will never be here")
+            raise InvalidError(
+                f"this reader stays at sequence number {reader_state.last_seq}; {seq} will never be here"
+            )
         with contextlib.suppress(UnavailableError):  # then a later poll brings it
             await self.refresh()
-        while picture.last_seq < seq:
+        while reader_state.last_seq < seq:
             await self._follower.news()
             self._check()
 
@@ -221,8 +223,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
     def status(self) -> ReaderStatus:
         """The reader at this moment. Works after closing, too."""
-        picture, follower = self._source.picture, self._follower
-        state, tables = picture.state, [table for table in picture.memtables if len(table)]
+        reader_state, follower = self._source.reader_state, self._follower
+        state, tables = reader_state.manifest, [table for table in reader_state.memtables if len(table)]
         pins = None if follower is None else follower.pins
         held = self._source.checkpoint_id
         return ReaderStatus(
@@ -237,13 +239,13 @@ class DbReader(Handle, ViewReads, HasFeeds):
             own_checkpoints=0 if pins is None else pins.count,
             manifest_version=state.version,
             log_start=state.log_start,
-            log_end=picture.position.next_id - 1,
-            last_seq=picture.last_seq,
+            log_end=reader_state.position.next_id - 1,
+            last_seq=reader_state.last_seq,
             lag_ms=None if follower is None else max(0, self._clock.now_ms() - follower.caught_up_ms),
             failed_polls=self._failed_polls,
             memtables=len(tables),
             memtable_bytes=sum(table.nbytes for table in tables),
-            l0_ssts=len(state.l0) + picture.log_sst_count,
+            l0_ssts=len(state.l0) + reader_state.log_sst_count,
             sorted_runs=len(state.runs),
             sst_bytes=sum(sst.size for sst in state.ssts()),
             monthly_requests=self._place.month_of_requests(),
@@ -252,7 +254,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name, as `Db.metrics`. ``reader.rounds`` counts looks at log and manifest,
         ``reader.dropped_rounds`` those that a moving log undid."""
-        follower, replayed = self._follower, self._source.picture.stats
+        follower, replayed = self._follower, self._source.reader_state.stats
         pins = None if follower is None else follower.pins
         return {
             "db.reads": self._reads,
@@ -271,7 +273,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
     # ---- closing
 
     def _halt(self, cause: BaseException | None) -> None:
-        self._source.picture.end()
+        self._source.reader_state.end()
         if self._poll is not None:
             self._polls.cancel(self._poll)
         if self._follower is not None:
@@ -294,4 +296,4 @@ class DbReader(Handle, ViewReads, HasFeeds):
         return [self._driver.close, *register]
 
     def __repr__(self) -> str:
-        return f"<DbReader {self._name} seq={self._source.picture.last_seq} {self._state}>"
+        return f"<DbReader {self._name} seq={self._source.reader_state.last_seq} {self._state}>"

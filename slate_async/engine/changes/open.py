@@ -352,6 +352,6 @@ class FollowerNews:
 
     async def more(self, position: Position, seq: int) -> None:
         """See `News`."""
-        while self._follower.picture.last_seq <= seq:
+        while self._follower.reader_state.last_seq <= seq:
             await self._follower.news()
             self._check()

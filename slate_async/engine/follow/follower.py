@@ -1,8 +1,8 @@
-"""`Follower`: keeps a `Picture` at the head of a living database, round by round.
+"""`Follower`: keeps a `ReaderState` at the head of a living database, round by round.
 
 A round: objects at the log's tail -> the head, read after them -> if the log still starts where they were read from,
 they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it (rule
-20); before the replay if it admits an ingest that the picture lacks, for the log's rows from there on come after that
+20); before the replay if it admits an ingest that the state lacks, for the log's rows from there on come after that
 one (rule 30). A poll that finds neither a next log object nor a next manifest version, where the last round found
 nothing to do, is a round: it concludes nothing but that (`Follower._nothing_new`). A round that was cancelled or failed
 has done a whole number of these steps, and the next one goes on.
@@ -19,7 +19,7 @@ from uuid import UUID
 import anyio
 
 from slate_async.engine.follow.pins import ReaderPins
-from slate_async.engine.follow.reader_state import Picture
+from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.follow.tail import Chunk, Gap, Tail
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.runtime.protocol import Clock
@@ -43,14 +43,14 @@ class Follower:
 
     def __init__(
         self,
-        picture: Picture,
+        reader_state: ReaderState,
         tail: Tail,
         driver: ManifestDriver,
         pins: ReaderPins | None,
         clock: Clock,
         check_place: CheckPlace,
     ) -> None:
-        self.picture = picture
+        self.reader_state = reader_state
         self.pins = pins
         self._tail = tail
         self._driver = driver
@@ -64,15 +64,15 @@ class Follower:
         """When the last full round began, and the head it saw, if it left nothing to do."""
         self.rounds = self.dropped = 0
         self.caught_up_ms = 0
-        """Wall clock: everything durable before then is in the picture."""
+        """Wall clock: everything durable before then is in the reader's state."""
 
     @property
     def checkpoint_id(self) -> UUID | None:
-        """See `Source`."""
+        """See `ReaderSource`."""
         return None if self.pins is None else self.pins.current_id
 
-    def judged_at(self, now_ms: int) -> int:
-        """See `Source`: by the clock of the reader."""
+    def expiry_time_ms(self, now_ms: int) -> int:
+        """See `ReaderSource`: by the clock of the reader."""
         return now_ms
 
     async def catch_up(self, rounds: int = ROUNDS, *, patient: bool = False) -> bool:
@@ -103,8 +103,8 @@ class Follower:
             self.caught_up_ms = began_ms
             return False
         self._quiet = None
-        first = self.picture.position.next_id
-        chunk = await self._tail.read(self.picture.position)
+        first = self.reader_state.position.next_id
+        chunk = await self._tail.read(self.reader_state.position)
         head = await self._head()
         if head.log_start > first:
             self.dropped += 1
@@ -113,9 +113,9 @@ class Follower:
             return True
         await self._refuse_hole(chunk, head)
         await self._refuse_lost(chunk.gap, head)
-        if lacks_ingest(self.picture.state, head):
+        if lacks_ingest(self.reader_state.manifest, head):
             await self._adopt(head)
-            if self.picture.position.next_id != first:
+            if self.reader_state.position.next_id != first:
                 return True
         if not await self._replay(chunk):
             return True
@@ -136,21 +136,21 @@ class Follower:
         began, head = self._quiet
         if now - began > FULL_ROUND_S or self._driver.head is not head:
             return False
-        return not await self._tail.more(self.picture.position) and await self._driver.unchanged()
+        return not await self._tail.more(self.reader_state.position) and await self._driver.unchanged()
 
     async def _head(self) -> ManifestState:
         head = await self._driver.load()
         if head is None:
             raise NotFoundError("there is no database here any more")
         check_usable(head)
-        if head.database_id != self.picture.state.database_id:
+        if head.database_id != self.reader_state.manifest.database_id:
             raise NotFoundError("the database was destroyed, and another one made in its place; open a reader on that")
         return head
 
     async def _refuse_hole(self, chunk: Chunk, head: ManifestState) -> None:
         """The state that is followed said before ``chunk`` was read how far the log went at least; ``head``, read
         since, still needs all of that, unless the marker, read now, says that this is another place."""
-        next_id, known_end = chunk.end.next_id, self.picture.state.log_last_seen
+        next_id, known_end = chunk.end.next_id, self.reader_state.manifest.log_last_seen
         if not chunk.more and next_id <= known_end:
             await self._check_place(head)
             raise CorruptionError(
@@ -166,9 +166,9 @@ class Follower:
 
     async def _replay(self, chunk: Chunk) -> bool:
         """Replay what was found; ``False`` if it went meanwhile, which a reader without checkpoints may meet."""
-        before = self.picture.last_seq
+        before = self.reader_state.last_seq
         try:
-            await self.picture.replay(chunk.objects, chunk.end)
+            await self.reader_state.replay(chunk.objects, chunk.end)
         except MissingError as missing:
             head = await self._head()
             if _names(head, missing.object_name):
@@ -176,19 +176,19 @@ class Follower:
             await self._adopt(head)
             return False
         finally:
-            if self.picture.last_seq > before:
+            if self.reader_state.last_seq > before:
                 self.tell()
         return True
 
     def _may_wait(self, head: ManifestState) -> bool:
         """Whether everything of ``head`` is here and in memory that is not crowded."""
-        if self.pins is None or head.log_start > self.picture.position.next_id or self.picture.crowded:
+        if self.pins is None or head.log_start > self.reader_state.position.next_id or self.reader_state.crowded:
             return False
         return self.pins.may_wait(head)
 
     async def _adopt(self, head: ManifestState) -> None:
         state = head if self.pins is None else await self.pins.cover(head)
-        self.picture.adopt(state)
+        self.reader_state.adopt(state)
         self.tell()
         if self.pins is not None:
             await self.pins.upkeep()
@@ -205,7 +205,7 @@ class Follower:
     # ---- who waits
 
     async def news(self) -> None:
-        """Wait until the picture has changed, or `tell` is called."""
+        """Wait until the state has changed, or `tell` is called."""
         await self._news.wait()
 
     def tell(self) -> None:
@@ -215,13 +215,13 @@ class Follower:
 
     # ---- what is missing
 
-    async def look_past(self, missing: MissingError) -> None:
+    async def advance_past(self, missing: MissingError) -> None:
         """Catch up to a state that does not name the object that was missed. Raises ``missing`` if the newest does."""
         begun = self.rounds
         async with self._turn():
             if self.rounds == begun and not self._closed:  # else somebody has looked since it was missed
                 await self._round()
-        if _names(self.picture.state, missing.object_name):
+        if _names(self.reader_state.manifest, missing.object_name):
             raise missing
 
 

@@ -18,8 +18,8 @@ from slate_async.engine.context import Place, close_metadata
 from slate_async.engine.create import follow_database
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.pins import ReaderPins
-from slate_async.engine.follow.reader_state import Picture
-from slate_async.engine.follow.source import Fixed
+from slate_async.engine.follow.reader_state import ReaderState
+from slate_async.engine.follow.source import CheckpointSource
 from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
 from slate_async.engine.read.view import ReadView
 from slate_async.errors import InvalidError, UnavailableError
@@ -43,7 +43,7 @@ WITHOUT_PIN = "to read where nothing may be written, open it with pin=False"
 class OpenedReader:
     """A database that is read, its tasks not yet started."""
 
-    source: Follower | Fixed
+    source: Follower | CheckpointSource
     driver: ManifestDriver
     settings: Settings
     register: Register | None
@@ -61,10 +61,10 @@ async def open_reading(
         settings = follow_database(place.settings, head)
         yield_budget = YieldBudget(place.runtime.clock)
         await check_ownership(place.store, head, driver.load)
-        source: Follower | Fixed
+        source: Follower | CheckpointSource
         if checkpoint is not None:
             found = find_checkpoint(head, checkpoint, place.runtime.clock.now_ms())
-            source = await _fixed(place, settings, driver, found, yield_budget)
+            source = await _checkpoint_source(place, settings, driver, found, yield_budget)
         else:
             check_usable(head)
             register = place.register(head)
@@ -75,13 +75,13 @@ async def open_reading(
     return OpenedReader(source, driver, settings, register, yield_budget)
 
 
-async def _fixed(
+async def _checkpoint_source(
     place: Place, settings: Settings, driver: ManifestDriver, checkpoint: Checkpoint, yield_budget: YieldBudget
-) -> Fixed:
+) -> CheckpointSource:
     kept = await load_checkpoint(place.store, driver, checkpoint)
-    picture = _picture(place, settings, kept.state, yield_budget)
-    await picture.replay(kept.objects, Position(kept.next_id, picture.position.floor))
-    return Fixed(picture, driver, checkpoint)
+    reader_state = _reader_state(place, settings, kept.state, yield_budget)
+    await reader_state.replay(kept.objects, Position(kept.next_id, reader_state.position.floor))
+    return CheckpointSource(reader_state, driver, checkpoint)
 
 
 async def _follower(
@@ -100,10 +100,12 @@ async def _follower(
         pins = ReaderPins(driver, place.runtime, lifetime_ms=lifetime, name=place.name)
     try:
         state = head if pins is None else await _pinned(pins, head)
-        picture = _picture(place, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch)
+        reader_state = _reader_state(
+            place, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch
+        )
         tail = tail_of(place, state, register)
         check_place = partial(place.ground.check_again, load_head=driver.load)
-        follower = Follower(picture, tail, driver, pins, place.runtime.clock, check_place)
+        follower = Follower(reader_state, tail, driver, pins, place.runtime.clock, check_place)
         await follower.catch_up()
     except BaseException:
         if pins is not None:
@@ -130,20 +132,20 @@ async def _let_go(pins: ReaderPins) -> None:
         await pins.close()
 
 
-def _picture(
+def _reader_state(
     place: Place,
     settings: Settings,
     state: ManifestState,
     yield_budget: YieldBudget,
-    looked_at: Callable[[ReadView], None] = lambda view: None,
-) -> Picture:
-    return Picture(
+    on_view: Callable[[ReadView], None] = lambda view: None,
+) -> ReaderState:
+    return ReaderState(
         state,
         table_bytes=settings.max_memtable_bytes,
         offload=place.runtime.offload,
         ssts=place.ssts(state.database_id),
         yield_budget=yield_budget,
-        looked_at=looked_at,
+        on_view=on_view,
     )
 
 

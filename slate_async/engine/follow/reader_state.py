@@ -1,4 +1,4 @@
-"""`Picture`: what a reader knows of a database: a manifest state, and the log's rows from there on.
+"""`ReaderState`: what a reader knows of a database: a manifest state, and the log's rows from there on.
 
 Invariant: it is always a state the database was in, a prefix of its writer's order, and never goes back. Rows that are
 being loaded are in a table already, but no read sees them before the whole log object is in. Every change that reads
@@ -56,19 +56,19 @@ class _LogSst:
 
 @dataclass(slots=True)
 class ReplayStats:
-    """Counters of one picture."""
+    """Counters of one reader."""
 
     objects: int = 0
     rows: int = 0
     nbytes: int = 0
 
 
-class Picture:
+class ReaderState:
     """See the module docstring.
 
     table_bytes: a memtable that has reached it is followed by another one
     ssts: opens the SSTs that a state names
-    looked_at: told each new view, in the step that makes it the one reads get
+    on_view: told each new view, in the step that makes it the one reads get
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Picture:
         offload: Offload,
         ssts: SstOpener,
         yield_budget: YieldBudget,
-        looked_at: Callable[[ReadView], None] = lambda view: None,
+        on_view: Callable[[ReadView], None] = lambda view: None,
     ) -> None:
-        self.state = state
+        self.manifest = state
         self.position = start_of(state)
         self.last_seq = state.last_seq
         self.stats = ReplayStats()
@@ -89,7 +89,7 @@ class Picture:
         self._offload = offload
         self._opener = ssts
         self._yield_budget = yield_budget
-        self._looked_at = looked_at
+        self._on_view = on_view
         self._frozen: list[_Replayed] = []  # oldest first
         self._active = _Replayed(Memtable(), state.log_start - 1)
         self._log_ssts: list[_LogSst] = []  # newest first
@@ -124,7 +124,7 @@ class Picture:
 
         May be cancelled, and called again with what follows the position then. Raises `CorruptionError`,
         `MissingError` for a log object that is an SST and is gone, `UnavailableError`."""
-        if self.state.wal_enabled:
+        if self.manifest.wal_enabled:
             for one in objects:
                 await self._load(one)
         elif objects:
@@ -134,7 +134,7 @@ class Picture:
     async def _load(self, one: LogObject) -> None:
         """Append the object's rows to the active table, a turn of the loop between steps, then show them all."""
         columns = await decode_rows(
-            one, self.state.database_id, self._offload, self._opener.cache.decoding.capacity_bytes
+            one, self.manifest.database_id, self._offload, self._opener.cache.decoding.capacity_bytes
         )
         active = self._active
         fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
@@ -179,9 +179,9 @@ class Picture:
     def adopt(self, state: ManifestState) -> None:
         """Install a newer state. Rule 20: in one step, what is below its ``log_start`` leaves memory and the position
         moves up to it, with its ``log_floor``."""
-        if state.version <= self.state.version:
+        if state.version <= self.manifest.version:
             return
-        before, self.state = self.state, state
+        before, self.manifest = self.manifest, state
         self.last_seq = max(self.last_seq, state.last_seq)
         start = start_of(state)
         self.position = Position(max(self.position.next_id, start.next_id), max(self.position.floor, start.floor))
@@ -204,8 +204,8 @@ class Picture:
     # ---- what reads see
 
     def _new_view(self) -> ReadView:
-        l0, runs = self._sst_tables.levels(self.state)
+        l0, runs = self._sst_tables.levels(self.manifest)
         log = [one.table for one in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)
-        self._looked_at(view)
+        self._on_view(view)
         return view

@@ -161,7 +161,7 @@ async def largest_listed(store: Any, load_head: Any, register: Any, check_place:
 
 async def round_without_head(self: Follower, patient: bool = False) -> bool:
     """Rule 13: what was read at the tail is replayed, wherever the head read afterwards starts the log."""
-    chunk = await self._tail.read(self.picture.position)
+    chunk = await self._tail.read(self.reader_state.position)
     head = await self._head()
     await self._replay(chunk)
     await self._adopt(head)

@@ -10,7 +10,7 @@ from slate_async.engine.clone import make
 from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge
 from slate_async.engine.follow.follower import Follower
-from slate_async.engine.follow.reader_state import Picture
+from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.gc import log as judging
 from slate_async.engine.gc import reachable
 from slate_async.engine.gc import sweeper as sweeping
@@ -141,7 +141,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "20-reader",
         "20",
         "a reader that adopts a manifest keeps what it has read of the log below its log_start",
-        (Patch(Picture, "_purge", life_instead.keep_everything),),
+        (Patch(ReaderState, "_purge", life_instead.keep_everything),),
         within=60,
         stage=_SCRIPTS["skipped-log"],
     ),

@@ -54,7 +54,7 @@ async def test_replayed_rows_are_held_in_tables_of_bounded_size(kind: Kind) -> N
         for number in range(60):
             await db.put(b"%03d" % number, bytes(row))
         await reader.refresh()
-        tables = [table for table in reader._source.picture.memtables if len(table)]
+        tables = [table for table in reader._source.reader_state.memtables if len(table)]
         assert sum(len(table) for table in tables) == 60
         assert max(table.nbytes for table in tables) < limit + 2 * row
         assert reader.status().memtables == len(tables)

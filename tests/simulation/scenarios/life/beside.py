@@ -130,7 +130,7 @@ class Following:
 
     async def _look_back(self) -> None:
         """Any moment from the floor of history on is shown as it was: judged when the order is known."""
-        floor = self._reader._source.picture.state.history_floor
+        floor = self._reader._source.reader_state.manifest.history_floor
         ends = [seq for seq in self._ends if seq >= floor]
         if not ends:
             return
@@ -139,7 +139,7 @@ class Following:
             async with self._reader.as_of(seq=seq) as snapshot:
                 rows = [(row.key, row.value, row.seq) async for row in snapshot.scan().rows()]
         except InvalidError:
-            if self._reader._source.picture.state.history_floor <= seq:
+            if self._reader._source.reader_state.manifest.history_floor <= seq:
                 raise
             return
         view = record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
