@@ -18,7 +18,7 @@ Duration: TypeAlias = float | timedelta
 MAX_TTL_MS = 2**62
 
 
-def own_key(key: BytesLike, limits: RowLimits = FORMAT_LIMITS, outcome: Outcome | None = "not_applied") -> bytes:
+def key_bytes(key: BytesLike, limits: RowLimits = FORMAT_LIMITS, outcome: Outcome | None = "not_applied") -> bytes:
     """``key`` as bytes of our own. Raises `InvalidError`, with ``outcome``, unless it is bytes-like, not empty, and
     within ``limits``."""
     if type(key) is not bytes:
@@ -29,11 +29,11 @@ def own_key(key: BytesLike, limits: RowLimits = FORMAT_LIMITS, outcome: Outcome 
 
 
 def sought_key(key: BytesLike) -> bytes:
-    """As `own_key`, of a read, whose error has no outcome."""
-    return own_key(key, outcome=None)
+    """As `key_bytes`, of a read, whose error has no outcome."""
+    return key_bytes(key, outcome=None)
 
 
-def own_value(value: BytesLike, limits: RowLimits = FORMAT_LIMITS) -> bytes:
+def value_bytes(value: BytesLike, limits: RowLimits = FORMAT_LIMITS) -> bytes:
     """``value`` as bytes of our own. Raises `InvalidError` unless it is bytes-like and within ``limits``."""
     if type(value) is not bytes:
         value = _copied(value, "value", "not_applied")

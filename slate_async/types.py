@@ -65,15 +65,15 @@ class RowHit(NamedTuple):
     create_ms: int
 
 
-Stretch: TypeAlias = tuple[list[tuple[bytes, Any]], bool, bool]
+RowPage: TypeAlias = tuple[list[tuple[bytes, Any]], bool, bool]
 """The first keys of a range in scan order in one source, as a reader sees them there: keys with rows, hides, ended.
 
 A row is its value, or a `RowHit` where whole rows are asked for; ``None`` where a tombstone or an expired row hides the
 key, in older sources too; ``hides`` is false if none is. ``ended``: the range holds no further keys in this source.
 Many are made, so it is a plain tuple."""
 
-NO_KEYS: Final[Stretch] = ([], False, True)
-"""The `Stretch` of an empty range. Not to be changed."""
+NO_KEYS: Final[RowPage] = ([], False, True)
+"""The `RowPage` of an empty range. Not to be changed."""
 
 
 class NeedsIO(Enum):

@@ -20,7 +20,7 @@ from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
-from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
+from slate_async.types import DELETE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class FakeTable:
     """A sorted table in batches of the given sizes, used in turn; size 0 is an empty batch.
 
     Not loaded at first; ``block`` of a key is cached after its first `get`. Counts what it is asked.
-    With ``at_hand`` it answers at once whoever may read.
+    With ``sync`` it answers at once whoever may read.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class FakeTable:
         self.loads = 0
         self.gets: list[bytes] = []
         self.scans_open = 0
-        self.at_hand = False
+        self.sync = False
         self._cached: dict[bytes, None] = {}
 
     async def load(self) -> None:
@@ -143,7 +143,7 @@ class FakeTable:
             return NEEDS_IO
         if key[:1] < b"b" and not any(row.key == key for row in self.rows):
             return None  # the filter says no; for other keys it is wrong
-        return self._find(key, max_seq) if key in self._cached or (reading and self.at_hand) else NEEDS_IO
+        return self._find(key, max_seq) if key in self._cached or (reading and self.sync) else NEEDS_IO
 
     def around(self, key: bytes, most_rows: int) -> None:
         """It has no blocks."""
@@ -167,7 +167,7 @@ class FakeTable:
         reverse: bool,
         whole: bool,
         reading: bool = False,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         if not self.loaded:
             return None
         inside = [row for row in self.rows if (start is None or row.key >= start) and (end is None or row.key < end)]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from slate_async.arguments import BytesLike, own_key
+from slate_async.arguments import BytesLike, key_bytes
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus
@@ -80,7 +80,7 @@ class DbCompactor(Handle):
         May be cancelled: what was begun goes on. Raises `InvalidError` for a level that does not exist, and what closed
         the compactor."""
         self._check()
-        first, last = (None if key is None else own_key(key) for key in (start, end))
+        first, last = (None if key is None else key_bytes(key) for key in (start, end))
         return await self._compactor.compact(Manual(full, first, last, level))
 
     def status(self) -> CompactorStatus:

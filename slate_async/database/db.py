@@ -11,7 +11,7 @@ from uuid import UUID
 
 import anyio
 
-from slate_async.arguments import BytesLike, Duration, own_key, own_value, ttl_ms
+from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
@@ -112,15 +112,15 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
-        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:  # as `own_key` does, without a call
-            key = own_key(key, self._limits)
+        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:  # as `key_bytes` does, without a call
+            key = key_bytes(key, self._limits)
         if type(value) is not bytes or len(value) > self._max_value_bytes:
-            value = own_value(value, self._limits)
+            value = value_bytes(value, self._limits)
         return self._write_row(key, value, PUT, None if ttl is None else ttl_ms(ttl), await_durable)
 
     def delete(self, key: BytesLike, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Remove ``key``; no error if it is not there. Otherwise as `put`."""
-        return self._write_row(own_key(key), b"", DELETE, None, await_durable)
+        return self._write_row(key_bytes(key), b"", DELETE, None, await_durable)
 
     def write(self, batch: WriteBatch, *, await_durable: bool = True) -> Coroutine[Any, Any, WriteHandle]:
         """Apply the rows ``batch`` has at this call atomically: every reader, and every recovery, sees all of them
@@ -178,7 +178,8 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         A compactor elsewhere is fenced. May be cancelled: what was begun goes on. Raises `FencedError` if another
         compactor takes over, `InvalidError` for a level that does not exist."""
         self._check()
-        manual = Manual(full, None if start is None else own_key(start), None if end is None else own_key(end), level)
+        first, stop = (None if bound is None else key_bytes(bound) for bound in (start, end))
+        manual = Manual(full, first, stop, level)
         remove = self._compaction.listeners.add(progress or (lambda event: None))
         try:
             return await self._flush_to_compact() + await self._compact(manual)

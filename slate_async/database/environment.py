@@ -353,11 +353,9 @@ class Environment:
                 await self.runtime.offload.run(prepare)
             factory = self._clients.factory(metastore, settings, taken)
             store, store_stats, display = self._clients.store(path, settings, name, metastore, taken)
-            neighbours = self._clients.neighbours(path, settings, taken)
+            parents = self._clients.parents(path, settings, taken)
             cache = self._shared_cache(settings)
-            place = Place(
-                display, store, store_stats, factory, settings, self.runtime, cache, neighbours, self._loop_lag
-            )
+            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, parents, self._loop_lag)
             supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
             where = (root_of(path), metastore)
             handle = await begin(HandleResources(place, supervisor, self._polls.of_store(where), release))

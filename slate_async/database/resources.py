@@ -12,7 +12,7 @@ from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
 from slate_async.errors import InvalidError
 from slate_async.metastore_errors import translating
-from slate_async.objectstore.parents import Neighbours
+from slate_async.objectstore.parents import ParentStores
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
@@ -100,13 +100,13 @@ class Clients:
             lambda: open_store(root, self._runtime, retry=policy, file_mode=mode)[0],
         )
 
-    def neighbours(self, path: Path, settings: Settings, taken: Taken) -> Neighbours:
+    def parents(self, path: Path, settings: Settings, taken: Taken) -> ParentStores:
         """The folders of other databases, as the one at ``path`` reaches them."""
         policy = RetryPolicy.of(settings)
         own = parse_url(path) if isinstance(path, str | os.PathLike) else None
         clock, rng = self._runtime.clock, self._runtime.rng
         named = {name: RetryingStore(store, clock, rng, policy) for name, store in self._named.items()}
-        return Neighbours(own, named, lambda url: self._client(url, settings, taken))
+        return ParentStores(own, named, lambda url: self._client(url, settings, taken))
 
     def end(self) -> None:
         """Make no client any more; those in use are closed by their users."""

@@ -9,7 +9,7 @@ from metastores.protocol import MetaStoreFactory, Register
 from slate_async.metastore_errors import translating
 from slate_async.objectstore.costs import MonthlyRequests, by_kind, of_a_month
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.parents import Neighbours
+from slate_async.objectstore.parents import ParentStores
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
 from slate_async.runtime.loop_lag import LoopLag
@@ -29,7 +29,7 @@ from slate_async.storage.sst.locate import SstOpener
 class Place:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
     metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
-    ``neighbours`` are the folders of other databases, a clone's parents; ``loop_lag`` is the event loop's."""
+    ``parents`` are the folders of other databases, a clone's parents; ``loop_lag`` is the event loop's."""
 
     name: str
     store: ObjectStore
@@ -38,12 +38,12 @@ class Place:
     settings: Settings
     runtime: Runtime
     cache: BlockCache
-    neighbours: Neighbours
+    parents: ParentStores
     loop_lag: LoopLag
 
     def ssts(self, database_id: UUID) -> SstOpener:
         """What opens the SSTs of the database here."""
-        return SstOpener(self.store, database_id, self.neighbours.folder, self.cache, self.runtime.offload)
+        return SstOpener(self.store, database_id, self.parents.folder, self.cache, self.runtime.offload)
 
     @property
     def ground(self) -> Ground:

@@ -15,7 +15,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.store_url import StoreURL, parse_url
 
 
-class Neighbours:
+class ParentStores:
     """own: the URL of the database that looks; ``None`` if its store was given as an object
     named: stores given as objects, by name
     client: the store of the whole bucket, folder or memory that a URL is in

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from slate_async.objectstore.keys import check_key
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
-from slate_async.objectstore.sync_read import read_now_of
+from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.types import Buffer
 
 
@@ -22,7 +22,7 @@ class PrefixedStore:
         folder = prefix.strip("/")
         self._store = store
         self._folder = f"{check_key(folder)}/" if folder else ""
-        self._read_now = read_now_of(store)
+        self._read_sync = read_sync_of(store)
 
     def __repr__(self) -> str:
         return f"PrefixedStore({self._store!r}, {self._folder!r})"
@@ -46,9 +46,9 @@ class PrefixedStore:
         result = await self._store.get(self._folder + key, byte_range)
         return GetResult(self._inner(result.info), result.data, result.offset)
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.sync_read.ReadsNow`."""
-        return self._read_now(self._folder + key, offset, length, size)
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.sync_read.SyncReads`."""
+        return self._read_sync(self._folder + key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object."""

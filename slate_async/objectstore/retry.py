@@ -33,7 +33,7 @@ from slate_async.objectstore.protocol import (
     Span,
 )
 from slate_async.objectstore.stats import StoreStats
-from slate_async.objectstore.sync_read import read_now_of
+from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.runtime.protocol import Clock
 from slate_async.settings import Settings
 from slate_async.types import Buffer
@@ -110,7 +110,7 @@ class RetryingStore:
 
     def __init__(self, store: ObjectStore, clock: Clock, rng: random.Random, policy: RetryPolicy | None = None) -> None:
         self._store = store
-        self._read_now = read_now_of(store)
+        self._read_sync = read_sync_of(store)
         self._clock = clock
         self._rng = rng
         self._policy = policy or RetryPolicy()
@@ -223,9 +223,9 @@ class RetryingStore:
         self.stats.bytes_in += len(result.data)
         return result
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.sync_read.ReadsNow`. Counted as a read if it is one."""
-        data = self._read_now(key, offset, length, size)
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.sync_read.SyncReads`. Counted as a read if it is one."""
+        data = self._read_sync(key, offset, length, size)
         if data is not None:
             self.stats.count("get")
             self.stats.bytes_in += length

@@ -11,27 +11,27 @@ from typing import Protocol, TypeAlias
 
 from slate_async.objectstore.protocol import ObjectStore
 
-AT_HAND_BYTES = 128 << 10
+SYNC_READ_BYTES = 128 << 10
 """No more is read at once: it is copied on the event loop, in some ten microseconds."""
 
-ReadNow: TypeAlias = Callable[[str, int, int, int], bytes | None]
+ReadSync: TypeAlias = Callable[[str, int, int, int], bytes | None]
 
 
-class ReadsNow(Protocol):
-    """A store that may have objects at hand."""
+class SyncReads(Protocol):
+    """A store that can often read without waiting."""
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
         """``length`` bytes from ``offset`` of the object at ``key``, or of the one that was there when it was last read
-        by `ObjectStore.get`, if they are at hand, at most `AT_HAND_BYTES`, and the object has ``size`` bytes. Else
-        ``None``: `ObjectStore.get` reads them, or tells why not. For objects that are written once. Takes microseconds,
-        never waits, raises nothing."""
+        by `ObjectStore.get`, if this machine has them in memory, at most `SYNC_READ_BYTES`, and the object has ``size``
+        bytes. Else ``None``: `ObjectStore.get` reads them, or tells why not. For objects that are written once. Takes
+        microseconds, never waits, raises nothing."""
 
 
-def read_now_of(store: ObjectStore | ReadsNow) -> ReadNow:
-    """`ReadsNow.read_now` of ``store``; of a store that cannot, what always says ``None``."""
-    found: ReadNow = getattr(store, "read_now", _nothing)
+def read_sync_of(store: ObjectStore | SyncReads) -> ReadSync:
+    """`SyncReads.read_sync` of ``store``; of a store that cannot, what always says ``None``."""
+    found: ReadSync = getattr(store, "read_sync", _nothing)
     return found
 
 
 def _nothing(key: str, offset: int, length: int, size: int) -> None:
-    """Nothing is at hand."""
+    """Nothing can be read without waiting."""

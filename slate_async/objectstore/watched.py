@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
-from slate_async.objectstore.sync_read import read_now_of
+from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.runtime.contact import Contact
 from slate_async.types import Buffer
 
@@ -20,7 +20,7 @@ class WatchedStore:
     def __init__(self, store: ObjectStore, contact: Contact) -> None:
         self._store = store
         self._contact = contact
-        self.read_now = read_now_of(store)
+        self.read_sync = read_sync_of(store)
 
     def __repr__(self) -> str:
         return f"WatchedStore({self._store!r})"

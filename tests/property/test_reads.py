@@ -44,7 +44,7 @@ STEPS = (
     | st.tuples(st.just("freeze"))
     | st.tuples(st.just("flush"), SIZES)
     | st.tuples(st.just("compact"), st.integers(1, 3), SIZES)
-    | st.tuples(st.just("point"))
+    | st.tuples(st.just("look"))
 )
 
 

@@ -130,7 +130,7 @@ class History:
         yield_budget = YieldBudget(self._runtime.clock)
         view = ReadView((), l0, runs, yield_budget=yield_budget)
         now_ms, floor = self._runtime.clock.now_ms(), self.state.history_floor
-        rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, hurried=True)
+        rows = view.live_rows(self.span, now_ms=now_ms, max_seq=floor, prefetch=True)
         try:
             async for batch in rows:
                 yield batch

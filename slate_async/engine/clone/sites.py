@@ -14,8 +14,8 @@ def sites_of(place: Place, supervisor: Supervisor) -> OpenSite:
 
     def open_at(path: str) -> AbstractAsyncContextManager[Site]:
         own = path == place.name
-        name = path if own else place.neighbours.name_of(path)
-        store = place.store if own else place.neighbours.folder(path)
+        name = path if own else place.parents.name_of(path)
+        store = place.store if own else place.parents.folder(path)
         return open_site(name, store, place.metadata, supervisor, place.runtime, place.settings)
 
     return open_at

@@ -20,7 +20,7 @@ from slate_async.engine.read.merge import (
     close_stream,
     first_row_after,
     key_at,
-    nothing_at_hand,
+    never_nowait,
 )
 from slate_async.engine.read.reverse import WholeKeys
 from slate_async.errors import InternalError
@@ -116,7 +116,7 @@ class LiveRows(AsyncIterator[Columns]):
         self, streams: Sequence[Stream], *, max_seq: int, now_ms: int, yield_budget: YieldBudget, reverse: bool = False
     ) -> None:
         self._batches = _merged(streams, reverse)
-        self._at_hand = streams[0].at_hand if len(streams) == 1 and not reverse else nothing_at_hand
+        self._next_nowait = streams[0].next_nowait if len(streams) == 1 and not reverse else never_nowait
         self._max_seq = max_seq
         self._now_ms = now_ms
         self._yield_budget = yield_budget
@@ -132,9 +132,9 @@ class LiveRows(AsyncIterator[Columns]):
             if len(found):
                 return found
 
-    def at_hand(self) -> Columns | None:
+    def next_nowait(self) -> Columns | None:
         """The next batch, if that takes no waiting; of several streams nobody knows. Never suspends."""
-        while (batch := self._at_hand()) is not None:
+        while (batch := self._next_nowait()) is not None:
             found = self._live(batch)
             if len(found):
                 return found

@@ -42,8 +42,8 @@ LEAST_ROWS = 64
 more."""
 
 
-def nothing_at_hand() -> Columns | None:
-    """What a stream has at hand that always waits."""
+def never_nowait() -> Columns | None:
+    """The next batch without waiting of a stream that always waits: none."""
     return None
 
 
@@ -52,12 +52,12 @@ class Stream:
     """One sorted source.
 
     local: it never waits for a store, so it needs no task of its own
-    at_hand: its next batch, if that takes no waiting
+    next_nowait: its next batch, if that takes no waiting
     """
 
     batches: AsyncIterator[Columns]
     local: bool = False
-    at_hand: Callable[[], Columns | None] = nothing_at_hand
+    next_nowait: Callable[[], Columns | None] = never_nowait
 
 
 class Round(NamedTuple):
@@ -122,7 +122,7 @@ class MergedRows(AsyncIterator[Round]):
         return Round(rows, order, repeats, seen_from)
 
     async def _fetch(self) -> None:
-        waiting = [cursor for cursor in self._cursors if not cursor.fill_at_hand()]
+        waiting = [cursor for cursor in self._cursors if not cursor.fill_nowait()]
         for cursor in waiting:
             if cursor.stream.local:
                 await cursor.fill()
@@ -182,15 +182,15 @@ class _Cursor:
         """The key at the far end of the window: the last one, in reverse the first."""
         return key_at(self.window[-1], 0 if self._reverse else -1)
 
-    def fill_at_hand(self) -> bool:
+    def fill_nowait(self) -> bool:
         """Buffer what takes no waiting. Whether the window then holds a whole key and as many rows as are wanted of it,
         or all that is left."""
-        window, ahead, at_hand = self.window, self._ahead, self.stream.at_hand
+        window, ahead, next_nowait = self.window, self._ahead, self.stream.next_nowait
         while self._held < self._wanted or key_at(window[0], -1 if self._reverse else 0) == self.edge:
             if not ahead:
                 if self._ended:
                     return True
-                batch = at_hand()
+                batch = next_nowait()
                 if batch is None:
                     return False
                 self._cut(batch)
@@ -201,8 +201,8 @@ class _Cursor:
         return True
 
     async def fill(self) -> None:
-        """Fetch until `fill_at_hand` is content."""
-        while not self.fill_at_hand():
+        """Fetch until `fill_nowait` is content."""
+        while not self.fill_nowait():
             try:
                 self._cut(await anext(self.stream.batches))
             except StopAsyncIteration:

@@ -28,20 +28,20 @@ class RetryingRows:
     """Pins what it reads until it is closed. A step that was cancelled or failed leaves it unusable; `aclose` it."""
 
     def __init__(
-        self, point: ReadPoint, span: KeyRange, same_point: SamePoint, *, reverse: bool, hurried: bool
+        self, point: ReadPoint, span: KeyRange, same_point: SamePoint, *, reverse: bool, prefetch: bool
     ) -> None:
         self._point = point
         self._ahead = span
         self._same_point = same_point
         self._reverse = reverse
-        self._hurried = hurried
+        self._prefetch = prefetch
         self._pin: Pin | None = point.view.pin()
         self._rows: LiveRows | None = None
         self._behind: Columns | None = None
 
-    def at_hand(self) -> Columns | None:
+    def next_nowait(self) -> Columns | None:
         """As `next`, if that takes no waiting. Never suspends."""
-        batch = None if self._rows is None else self._rows.at_hand()
+        batch = None if self._rows is None else self._rows.next_nowait()
         if batch is not None:
             self._behind = batch
         return batch
@@ -53,7 +53,7 @@ class RetryingRows:
             if self._rows is None:
                 view, max_seq, now_ms = self._point
                 self._rows = view.live_rows(
-                    self._ahead, now_ms=now_ms, max_seq=max_seq, reverse=self._reverse, hurried=self._hurried
+                    self._ahead, now_ms=now_ms, max_seq=max_seq, reverse=self._reverse, prefetch=self._prefetch
                 )
             try:
                 batch = await anext(self._rows, None)

@@ -4,7 +4,7 @@ A scan pins its view when it is made and gives the pin up when it is exhausted, 
 iterated once, by one task at a time. An interrupted step (failed or cancelled) ends it with an error, never with a
 silently shorter answer.
 
-The first rows come from what is at hand, if they can (`engine.read.short`), all where only memtables have any;
+The first rows come without waiting, if they can (`engine.read.short`), all where only memtables have any;
 whoever reads on gets streams.
 """
 
@@ -36,7 +36,7 @@ CHUNK_ROWS = 1024
 """Rows turned into Python objects at a time; between two chunks the event loop may get a turn."""
 
 LOOKS: tuple[int, ...] = (32, 64, 128)
-"""A scan takes its first rows from what is at hand, so many at most each time; one of no more than the last at once."""
+"""A scan takes its first rows without waiting, so many at most each time; one of no more than the last at once."""
 
 LOOK_IN_MEMORY = 1024
 """Where no SST holds keys of the range, all rows are taken so many at a time: in columns they would have to be made of
@@ -44,8 +44,8 @@ Python objects, and these of the columns again."""
 
 INTERRUPTED = "the scan was interrupted; make another one"
 
-HURRIED_ROWS = 4096
-"""Whoever asks for batches of so many rows wants them soon: see `slate_async.storage.sst.scan.BlockScan.hurry`."""
+PREFETCH_ROWS = 4096
+"""Whoever asks for batches of so many rows wants them soon: see `slate_async.storage.sst.scan.BlockScan.prefetch`."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 2 << 20
@@ -66,12 +66,12 @@ class Scan:
         "_busy",
         "_check",
         "_exhausted",
-        "_hurried",
         "_items",
         "_left",
         "_looks",
         "_pin",
         "_point",
+        "_prefetch",
         "_refusal",
         "_rest",
         "_reverse",
@@ -109,7 +109,7 @@ class Scan:
         self._rest: Columns | None = None
         self._begun = False
         self._items: Callable[[], _Items | None] = _no_items
-        self._hurried = False
+        self._prefetch = False
         self._busy = False
         self._exhausted = False
         self._refusal: str | None = None
@@ -137,7 +137,7 @@ class Scan:
         """
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
             raise InvalidError(f"max_rows is a positive number of rows, not {max_rows!r}")
-        self._hurried = max_rows >= HURRIED_ROWS and (self._left is None or self._left >= HURRIED_ROWS)
+        self._prefetch = max_rows >= PREFETCH_ROWS and (self._left is None or self._left >= PREFETCH_ROWS)
         return _Batches(self, max_rows, times)
 
     # end
@@ -175,7 +175,7 @@ class Scan:
         self._items = ref(items)
 
     def _pairs_now(self) -> Iterator[Pair] | None:
-        """The next pairs, at least one, if they are at hand and nobody else's turn comes first."""
+        """The next pairs, at least one, if that takes no waiting and nobody else's turn comes first."""
         if not self._looks or self._busy or self._refusal is not None or self._yield_budget.exhausted():
             return None
         found = self._first_rows()
@@ -268,7 +268,7 @@ class Scan:
         """The next ``count`` rows or fewer, ascending by key; ``None`` at the end."""
         return await self._alone(partial(self._chunk, count))
 
-    def _at_hand(self, count: int) -> Columns | None:
+    def _next_nowait(self, count: int) -> Columns | None:
         """As `_take`, if that takes no waiting and nobody else's turn comes first. Never suspends."""
         if self._rows is None or self._rest is not None or self._left is not None or self._busy:
             return None
@@ -276,7 +276,7 @@ class Scan:
             return None
         self._ask()
         try:
-            batch = self._rows.at_hand()
+            batch = self._rows.next_nowait()
         except BaseException:
             self._give_up()
             raise
@@ -355,7 +355,7 @@ class Scan:
     async def _next(self) -> Columns | None:
         if self._rows is None:
             self._rows = RetryingRows(
-                self._point, self._ahead, self._same_point, reverse=self._reverse, hurried=self._hurried
+                self._point, self._ahead, self._same_point, reverse=self._reverse, prefetch=self._prefetch
             )
             self._pin = None  # the rows have their own
         return await self._rows.next()
@@ -386,7 +386,7 @@ def _no_items() -> None:
 
 
 class _Pairs(AsyncIterator[Pair]):
-    """Pairs, the first ones from what is at hand; one that was made already costs no suspension."""
+    """Pairs, the first ones without waiting; one that was made already costs no suspension."""
 
     __slots__ = ("__weakref__", "_ready", "_scan")
 
@@ -418,7 +418,7 @@ class _Pairs(AsyncIterator[Pair]):
 
 
 class _Steps(AsyncIterator[T], Generic[T]):
-    """Items made chunk by chunk; one that is at hand costs no suspension."""
+    """Items made chunk by chunk; one that takes no waiting costs no suspension."""
 
     __slots__ = ("__weakref__", "_begin", "_more", "_ready")
 
@@ -453,8 +453,8 @@ class _Steps(AsyncIterator[T], Generic[T]):
 
 
 class _Batches(AsyncIterator[RecordBatch]):
-    """Record batches made from as many rows as are at hand, up to a bound. What a cancelled step has gathered belongs
-    to the next one."""
+    """Record batches made from as many rows as need no waiting, up to a bound. What a cancelled step has gathered
+    belongs to the next one."""
 
     __slots__ = ("__weakref__", "_begun", "_held", "_max_rows", "_parts", "_scan", "_times")
 
@@ -475,7 +475,7 @@ class _Batches(AsyncIterator[RecordBatch]):
         rows, nbytes = sum(map(len, parts)), sum(part.nbytes for part in parts)
         while rows < self._max_rows:
             wanted = self._max_rows - rows
-            part = self._held or scan._at_hand(wanted) or await scan._take(wanted)
+            part = self._held or scan._next_nowait(wanted) or await scan._take(wanted)
             self._held = None
             if part is None:
                 break

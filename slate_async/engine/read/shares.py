@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from slate_async.types import Stretch
+from slate_async.types import RowPage
 
 LEAST_ASKED = 8
 SPARE = 1.25
@@ -33,14 +33,14 @@ class Shares:
         spare = SPARE * count
         return [min(count, LEAST_ASKED + int(spare * part)) for part in self._parts]
 
-    def met(self, found: Sequence[tuple[bytes, Any]], stretches: Iterable[tuple[int, Stretch]], short: bool) -> None:
-        """A look has ``found`` these rows in the ``stretches`` of the sources numbered beside them; ``short``: of some
+    def met(self, found: Sequence[tuple[bytes, Any]], pages: Iterable[tuple[int, RowPage]], short: bool) -> None:
+        """A look has ``found`` these rows in the ``pages`` of the sources numbered beside them; ``short``: of some
         too few. Learns of it now and then."""
         self._looks += 1
         if not found or not (short or self._looks % LOOKS_PER_LESSON == 0):
             return
         first, last = sorted((found[0][0], found[-1][0]))
         lately = [0.0] * len(self._parts)
-        for number, (pairs, _, _) in stretches:
+        for number, (pairs, _, _) in pages:
             lately[number] = min(1.0, sum(first <= key <= last for key, _ in pairs) / len(found))
         self._parts = [(part + now) / 2 for part, now in zip(self._parts, lately, strict=True)]

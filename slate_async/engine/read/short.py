@@ -1,4 +1,4 @@
-"""Short scans: the next rows of a range from what memory and the block cache hold, and this machine has at hand.
+"""Short scans: the next rows of a range from what memory and the block cache hold, or can be read without waiting.
 
 Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
 first keys of the range instead, and is done if all of them can answer without waiting. Each is asked for its share of
@@ -22,13 +22,13 @@ from slate_async.runtime.gather import gather
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import MissingError
-from slate_async.types import RowHit, Stretch
+from slate_async.types import RowHit, RowPage
 
 MOST_SOURCES = 64
 """More sources are too many to ask at one go."""
 
 MOST_READ = 8
-"""So many blocks may be read in one step that this machine has at hand: a third of a millisecond."""
+"""So many blocks may be read in one step without waiting: a third of a millisecond."""
 
 SOURCES_PER_STEP = 4
 """To give a turn after each source takes a tenth of a scan's time, and meanwhile its blocks may go from a small cache.
@@ -53,10 +53,10 @@ def first_rows(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whol
             if table.last_seq:
                 break
         else:
-            stretch = view.levels[0].first_rows(*span, count, max_seq, now_ms, reverse, whole, MOST_READ)
-            if stretch is None:
+            page = view.levels[0].first_rows(*span, count, max_seq, now_ms, reverse, whole, MOST_READ)
+            if page is None:
                 return None
-            pairs, hides, ended = stretch
+            pairs, hides, ended = page
             if not hides:
                 return pairs, None if ended else pairs[-1][0]
     steps = _steps(point, span, count, reverse, whole, at_once=True)
@@ -125,18 +125,18 @@ def _steps(
         return None
     asked = view.shares.asked(count)
     blocks = MOST_READ // max(1, len(view.levels)) if at_once else MOST_READ
-    filled: list[tuple[int, Stretch]] = []
+    filled: list[tuple[int, RowPage]] = []
     for number, source in sources:
-        stretch = source.first_rows(*span, asked[number], max_seq, now_ms, reverse, whole, blocks)
-        if stretch is None:
+        page = source.first_rows(*span, asked[number], max_seq, now_ms, reverse, whole, blocks)
+        if page is None:
             return None
-        if stretch[0]:
-            filled.append((number, stretch))
+        if page[0]:
+            filled.append((number, page))
         if number % SOURCES_PER_STEP == SOURCES_PER_STEP - 1:
             yield
     refills, blocks = (REFILLS_AT_ONCE, 1) if at_once else (MOST_REFILLS, MOST_READ)
     for refill in range(refills + 1):
-        found, bound = _merged([stretch for _, stretch in filled], count, reverse)
+        found, bound = _merged([page for _, page in filled], count, reverse)
         if bound is None or len(found) >= count or refill == refills:
             break
         missing = min(count, count - len(found) + LEAST_ASKED)
@@ -144,17 +144,17 @@ def _steps(
         beyond = KeyRange(span.start, bound) if reverse else KeyRange(bound + b"\0", span.end)
         for at, (number, (pairs, hides, ended)) in enumerate(filled):
             if not ended and pairs[-1][0] == bound:
-                stretch = numbered[number].first_rows(*beyond, missing, max_seq, now_ms, reverse, whole, blocks)
-                if stretch is None:
+                page = numbered[number].first_rows(*beyond, missing, max_seq, now_ms, reverse, whole, blocks)
+                if page is None:
                     return found, bound
-                filled[at] = number, (pairs + stretch[0], hides or stretch[1], stretch[2])
+                filled[at] = number, (pairs + page[0], hides or page[1], page[2])
                 yield
     view.shares.met(found, filled, refill > 0)
     return found, bound
 
 
-def _merged(newest_first: Sequence[Stretch], count: int, reverse: bool) -> FirstRows:
-    """The newest row of each key, up to where a stretch stops that has not ended."""
+def _merged(newest_first: Sequence[RowPage], count: int, reverse: bool) -> FirstRows:
+    """The newest row of each key, up to where a page stops that has not ended."""
     if len(newest_first) == 1:
         pairs, hides, ended = newest_first[0]
         if not hides and len(pairs) <= count:

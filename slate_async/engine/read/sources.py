@@ -16,7 +16,7 @@ from slate_async.codec.columns import Columns
 from slate_async.errors import InternalError
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.around import Around
-from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, Stretch
+from slate_async.types import MAX_KEY_BYTES, NO_KEYS, NeedsIO, RowHit, RowPage
 
 BEYOND_ALL_KEYS = b"\xff" * (MAX_KEY_BYTES + 1)
 """Greater than any key, for the end of a range that has none."""
@@ -35,14 +35,14 @@ class TableSource(Protocol):
 
     @property
     def loaded(self) -> bool:
-        """Whether index and filter are at hand."""
+        """Whether index and filter are in memory."""
 
     async def load(self) -> SstMeta:
         """Bring index and filter in; concurrent calls share one load, a failed one may be called again."""
 
     def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
         """The newest version up to ``max_seq``, or `NEEDS_IO` when something is not in memory. With ``reading`` a block
-        may be read that this machine has at hand, which takes some ten microseconds. Never suspends."""
+        may be read without waiting, which takes some ten microseconds. Never suspends."""
 
     def around(self, key: bytes, most_rows: int) -> Around | None:
         """The keys around ``key`` that one block alone may hold, of about ``most_rows`` rows at most; ``None`` if there
@@ -61,10 +61,10 @@ class TableSource(Protocol):
         reverse: bool,
         whole: bool,
         reading: int = 0,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that is not
-        in memory, or takes longer than a look. ``reading``: so many blocks may be read that the machine has at hand."""
+        in memory, or takes longer than a look. ``reading``: so many blocks may be read without waiting."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -173,18 +173,18 @@ class Run:
         reverse: bool,
         whole: bool,
         reading: int = 0,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """As of a `TableSource`, of all tables together."""
         numbers = self.within(start, end)
         for number in reversed(numbers) if reverse else numbers:
             source = self.table(number).source
-            stretch = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole, reading)
-            if stretch is None:
+            page = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole, reading)
+            if page is None:
                 return None
             reading = 0  # the next table is for another look
-            if stretch[0]:
+            if page[0]:
                 more = number > numbers.start if reverse else number + 1 < numbers.stop
-                return (*stretch[:2], False) if more else stretch
+                return (*page[:2], False) if more else page
         return NO_KEYS
 
     def gap(self, key: bytes) -> tuple[bytes, bytes]:

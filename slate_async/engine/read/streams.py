@@ -43,20 +43,20 @@ class MemtableStream(AsyncIterator[Columns]):
 class RunStream(AsyncIterator[Columns]):
     """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first.
 
-    ``hurry_among``: all is wanted soon, by so many streams; 0 if nobody knows. The next table is begun when the last
+    ``prefetch_among``: all is wanted soon, by so many streams; 0 if nobody knows. The next table is begun when the last
     read of the one before it is under way."""
 
-    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool, hurry_among: int = 0) -> None:
+    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool, prefetch_among: int = 0) -> None:
         self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
         self._span = span
         self._reverse = reverse
-        self._hurry_among = hurry_among
+        self._prefetch_among = prefetch_among
         self._current: AsyncIterator[Columns] | None = None
         self._next: AsyncIterator[Columns] | None = None
 
-    def at_hand(self) -> Columns | None:
+    def next_nowait(self) -> Columns | None:
         """The next batch, if the open table has read it already. Never suspends."""
-        return self._current.at_hand() if isinstance(self._current, BlockScan) else None
+        return self._current.next_nowait() if isinstance(self._current, BlockScan) else None
 
     async def __anext__(self) -> Columns:
         while True:
@@ -79,8 +79,8 @@ class RunStream(AsyncIterator[Columns]):
         if table is None:
             return None
         scan = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
-        if self._hurry_among and isinstance(scan, BlockScan):
-            scan.hurry(self._hurry_among)
+        if self._prefetch_among and isinstance(scan, BlockScan):
+            scan.prefetch(self._prefetch_among)
         return scan
 
     async def aclose(self) -> None:

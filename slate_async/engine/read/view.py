@@ -151,7 +151,7 @@ class ReadView:
         self._hot.mark(key)
 
     def _look_in_levels(self, key: bytes, max_seq: int) -> RowHit | NeedsIO | None:
-        """What they tell without waiting, blocks read that this machine has at hand; `NEEDS_IO`, too, if others should
+        """What they tell without waiting, blocks read that need no waiting; `NEEDS_IO`, too, if others should
         have their turn first."""
         if self._yield_budget.exhausted():
             return NEEDS_IO
@@ -287,15 +287,15 @@ class ReadView:
         now_ms: int,
         max_seq: int | None = None,
         reverse: bool = False,
-        hurried: bool = False,
+        prefetch: bool = False,
     ) -> LiveRows:
-        """The live rows of ``span`` as they are at this call, in batches. Does nothing until iterated. ``hurried``:
+        """The live rows of ``span`` as they are at this call, in batches. Does nothing until iterated. ``prefetch``:
         whoever asks wants all of them soon.
 
         The caller holds a pin meanwhile, and closes the stream.
         """
         seen = self.max_seq if max_seq is None else max_seq
-        streams = self._streams(span, seen, reverse, hurried)
+        streams = self._streams(span, seen, reverse, prefetch)
         return LiveRows(streams, max_seq=seen, now_ms=now_ms, yield_budget=self._yield_budget, reverse=reverse)
 
     def versions(self, span: KeyRange, max_seq: int) -> MergedRows:
@@ -304,9 +304,9 @@ class ReadView:
 
         The caller holds a pin meanwhile, and closes it.
         """
-        return MergedRows(self._streams(span, max_seq, reverse=False, hurried=True))
+        return MergedRows(self._streams(span, max_seq, reverse=False, prefetch=True))
 
-    def _streams(self, span: KeyRange, max_seq: int, reverse: bool, hurried: bool) -> list[Stream]:
+    def _streams(self, span: KeyRange, max_seq: int, reverse: bool, prefetch: bool) -> list[Stream]:
         """One for each source with rows of ``span``, newest first."""
         streams: list[Stream] = []
         if span.empty:
@@ -316,6 +316,6 @@ class ReadView:
             streams.append(Stream(rows, local=True))
         stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
         for run, numbers in stored:
-            rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if hurried else 0)
-            streams.append(Stream(rows_of_run, at_hand=rows_of_run.at_hand))
+            rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if prefetch else 0)
+            streams.append(Stream(rows_of_run, next_nowait=rows_of_run.next_nowait))
         return streams

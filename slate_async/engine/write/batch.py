@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_async.arguments import BytesLike, Duration, own_key, own_value, ttl_ms
+from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BYTES, PUT, RowLimits
 
 
@@ -35,10 +35,10 @@ class WriteBatch:
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written."""
-        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `own_key` does, without a call
-            key = own_key(key)
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `key_bytes` does, without a call
+            key = key_bytes(key)
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
-            value = own_value(value)
+            value = value_bytes(value)
         if ttl is not None or self._ttls_ms is not None:
             self._add_ttl(None if ttl is None else ttl_ms(ttl))
         self._keys.append(key)
@@ -48,7 +48,7 @@ class WriteBatch:
 
     def delete(self, key: BytesLike) -> None:
         """Remove ``key``; no error if it is not there."""
-        key = own_key(key)
+        key = key_bytes(key)
         if self._ttls_ms is not None:
             self._add_ttl(None)
         self._keys.append(key)
@@ -83,7 +83,7 @@ def rows_of(batch: WriteBatch, limits: RowLimits = FORMAT_LIMITS) -> BatchRows:
     if limits.max_key_bytes < MAX_KEY_BYTES or batch._nbytes > limits.max_value_bytes:
         for key, value, kind in zip(batch._keys, batch._values, batch._kinds, strict=True):
             if kind == PUT:
-                own_key(key, limits)
-                own_value(value, limits)
+                key_bytes(key, limits)
+                value_bytes(value, limits)
     ttls = None if batch._ttls_ms is None else batch._ttls_ms.copy()
     return BatchRows(batch._keys.copy(), batch._values.copy(), bytes(batch._kinds), ttls, batch._nbytes)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from slate_async.objectstore.sync_read import AT_HAND_BYTES
+from slate_async.objectstore.sync_read import SYNC_READ_BYTES
 
 MOST_FILES = 256
 SHARE_OF_FILES = 8
@@ -58,7 +58,7 @@ class OpenFile:
         except OSError:
             return False
 
-    def read_now(self, offset: int, room: memoryview) -> bool:
+    def read_sync(self, offset: int, room: memoryview) -> bool:
         """Fill ``room`` from ``offset``; whether all of that was in memory. Raises `OSError`."""
         assert _NOWAIT is not None
         try:
@@ -111,7 +111,7 @@ class OpenFiles:
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._gone: list[OpenFile] = []
         self._next: Iterator[str] = iter(())
-        self._room_to_read = memoryview(bytearray(AT_HAND_BYTES))
+        self._room_to_read = memoryview(bytearray(SYNC_READ_BYTES))
         if _NOWAIT is None:
             self.most = 0
 
@@ -127,10 +127,10 @@ class OpenFiles:
             self._files.popitem(last=False)
             self._files[key] = file
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `ReadsNow.read_now`."""
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `SyncReads.read_sync`."""
         file = self._files.get(key)
-        if file is None or length > AT_HAND_BYTES:
+        if file is None or length > SYNC_READ_BYTES:
             return None
         if file.size != size:
             self._gone.append(self._take_out(key))
@@ -138,7 +138,7 @@ class OpenFiles:
         self._files.move_to_end(key)
         room = self._room_to_read[:length]
         try:
-            return bytes(room) if file.read_now(offset, room) else None
+            return bytes(room) if file.read_sync(offset, room) else None
         except OSError as error:
             if error.errno in _CANNOT:
                 self.close()
@@ -158,8 +158,8 @@ class OpenFiles:
                 self._take_out(key)
 
     def look(self) -> list[OpenFile]:
-        """Let go of what is gone among the next `LOOKED_AT` files. Returns these, and those that `read_now` found to be
-        gone, to be dropped on a worker thread."""
+        """Let go of what is gone among the next `LOOKED_AT` files. Returns these, and those that `read_sync` found
+        to be gone, to be dropped on a worker thread."""
         looked_at = list(islice(self._next, LOOKED_AT))
         if not looked_at:
             self._next = iter(tuple(self._files))

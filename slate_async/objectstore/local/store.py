@@ -176,9 +176,9 @@ class LocalStore:
         self._open_files.keep(key, file)
         return result
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
-        """See `slate_async.objectstore.sync_read.ReadsNow`: of objects that `get` read a span of."""
-        return self._open_files.read_now(key, offset, length, size)
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+        """See `slate_async.objectstore.sync_read.SyncReads`: of objects that `get` read a span of."""
+        return self._open_files.read_sync(key, offset, length, size)
 
     async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
         """Read several spans of one object, in the order given."""

@@ -38,7 +38,7 @@ from slate_async.storage.memtable.order import SortedKeys
 from slate_async.storage.memtable.rows_by_key import NO_ROW, RowsByKey
 from slate_async.storage.memtable.spans import spans
 from slate_async.storage.memtable.steps import Steps
-from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, Stretch
+from slate_async.types import MERGE, NEEDS_IO, PUT, NeedsIO, RowHit, RowPage
 
 ROW_OVERHEAD_BYTES = 224
 """What a row costs beside its key and value bytes: two bytes objects, their list slots, the dict entry, the packed
@@ -393,7 +393,7 @@ class Memtable:
         reverse: bool,
         whole: bool,
         reading: int = 0,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that takes
         longer than a look."""

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.format.separate_blocks import seen_from_of
-from slate_async.types import MAX_SEQ, MERGE, PUT, RowHit, Stretch
+from slate_async.types import MAX_SEQ, MERGE, PUT, RowHit, RowPage
 
 Pair: TypeAlias = tuple[bytes, bytes]
 
@@ -95,10 +95,10 @@ class BlockRows:
         whole: bool,
         last: bool,
         keeper: Keeper,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """See `slate_async.engine.read.sources.TableSource.first_rows`, of this block alone and forwards.
 
-        ``last``: no later block holds keys of the range. If one does, a stretch may be empty that has not ended: this
+        ``last``: no later block holds keys of the range. If one does, a page may be empty that has not ended: this
         block lies before the range."""
         plain = self._seen_from <= max_seq and not whole
         samples = self._samples
@@ -124,7 +124,7 @@ class BlockRows:
         whole: bool,
         first: bool,
         keeper: Keeper,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """As `first` backwards, of a block that does not begin with versions of a key before it. ``first``: no earlier
         block holds keys of the range."""
         plain = self._seen_from <= max_seq and not whole
@@ -171,7 +171,7 @@ class BlockRows:
 
     def _first_of_groups(
         self, start: bytes | None, end: bytes | None, count: int, last: bool, keeper: Keeper
-    ) -> Stretch:
+    ) -> RowPage:
         number = 0 if start is None else max(0, bisect_right(self._samples, start) - 1) // SAMPLES_PER_GROUP
         pairs = self._group(number, keeper)
         low = 0 if start is None else bisect_left(pairs, (start,))
@@ -188,7 +188,7 @@ class BlockRows:
 
     def _last_of_groups(
         self, start: bytes | None, end: bytes | None, count: int, first: bool, keeper: Keeper
-    ) -> Stretch:
+    ) -> RowPage:
         samples = self._samples
         number = max(0, (len(samples) if end is None else bisect_left(samples, end)) - 1) // SAMPLES_PER_GROUP
         pairs = self._group(number, keeper)
@@ -206,12 +206,12 @@ class BlockRows:
 
     def _newest(
         self, keys: list[bytes], low: int, max_seq: int, now_ms: int, whole: bool, ended: bool
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """Of each of ``keys``, those of the rows from ``low``, its newest version up to ``max_seq``. ``None`` if that
         cannot be told from these rows.
 
         Older versions of the last key may follow after them. Either one of these counts, or the key is left out and
-        the stretch ends before it, and is asked for again."""
+        the page ends before it, and is asked for again."""
         if not whole and self._raw.plain and self._raw.newest <= max_seq:  # the first row of each key
             newest = dict(zip(reversed(keys), reversed(self._raw.values(low, low + len(keys))), strict=True))
             return list(newest.items())[::-1], True, ended

@@ -20,7 +20,7 @@ from slate_async.codec.columns import Columns
 from slate_async.codec.header import HEADER_BYTES, decode_header
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
-from slate_async.objectstore.sync_read import AT_HAND_BYTES, read_now_of
+from slate_async.objectstore.sync_read import SYNC_READ_BYTES, read_sync_of
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import open_block, stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
@@ -35,7 +35,7 @@ from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.storage.sst.pieces import in_pieces
 from slate_async.storage.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
 from slate_async.storage.sst.single_flight import SingleFlight
-from slate_async.types import NEEDS_IO, NO_KEYS, NeedsIO, RowHit, Stretch
+from slate_async.types import NEEDS_IO, NO_KEYS, NeedsIO, RowHit, RowPage
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class SstReader:
         "_object_id",
         "_offload",
         "_owner",
-        "_read_now",
+        "_read_sync",
         "_store",
         "key",
         "nbytes",
@@ -101,7 +101,7 @@ class SstReader:
         self.key = key
         self.size = size
         self._store = store
-        self._read_now = read_now_of(store)
+        self._read_sync = read_sync_of(store)
         self._database_id = database_id
         self._object_id = object_id
         self._cache = cache
@@ -142,7 +142,7 @@ class SstReader:
 
     def probe(self, key: bytes, key_hash: int, max_seq: int, reading: bool = False) -> RowHit | NeedsIO | None:
         """`get` without suspending: `NEEDS_IO` if something it needs is not in memory. With ``reading`` one block may
-        be read and decoded that the store has at hand, which takes some ten microseconds."""
+        be read without waiting and decoded, which takes some ten microseconds."""
         meta = self._meta
         if meta is None:
             return NEEDS_IO
@@ -151,7 +151,7 @@ class SstReader:
         while number is not None:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None:
-                block = self._block_at_hand(meta, number) if reading else None
+                block = self._block_sync(meta, number) if reading else None
                 reading = False
                 if block is None:
                     return NEEDS_IO
@@ -205,7 +205,7 @@ class SstReader:
         reverse: bool,
         whole: bool,
         reading: int = 0,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         """See `slate_async.engine.read.sources.TableSource.first_rows`."""
         meta = self._known()
         if meta is None:
@@ -218,7 +218,7 @@ class SstReader:
         for number in reversed(numbers) if reverse else numbers:
             block = self._cache.get(self._owner, number, count_miss=False)
             if block is None and reading:
-                block = self._block_at_hand(meta, number)
+                block = self._block_sync(meta, number)
                 reading -= 1
             if block is None:
                 break
@@ -344,12 +344,12 @@ class SstReader:
         cached = self._cache.get(self._owner, number)
         return await self._once(number, lambda: self._fetch(meta, number)) if cached is None else cached
 
-    def _block_at_hand(self, meta: SstMeta, number: int) -> LoadedBlock | None:
-        """The block, now cached, if the store has it at hand and it is not large."""
+    def _block_sync(self, meta: SstMeta, number: int) -> LoadedBlock | None:
+        """The block, now cached, if the store reads it without waiting and it is not large."""
         if not self._cache.capacity_bytes:
             return None  # then those who wait for a block together at least share it
-        data = self._read_now(self.key, meta.index.offsets[number], meta.index.stored_bytes[number], self.size)
-        if data is None or stored_raw_bytes(data) > AT_HAND_BYTES:
+        data = self._read_sync(self.key, meta.index.offsets[number], meta.index.stored_bytes[number], self.size)
+        if data is None or stored_raw_bytes(data) > SYNC_READ_BYTES:
             return None
         block = self._decode_one(meta, number, data)
         self._cache.miss()
@@ -369,7 +369,7 @@ class SstReader:
         """Neighbouring blocks with one request."""
         first, last = meta.index.offsets[run[0]], run[-1]
         end = meta.index.offsets[last] + meta.index.stored_bytes[last]
-        data = self._read_now(self.key, first, end - first, self.size) or await self._read(first, end - first)
+        data = self._read_sync(self.key, first, end - first, self.size) or await self._read(first, end - first)
         blocks = dict(zip(run, await self._decode(meta, run, data, first), strict=True))
         if fill_cache:
             for number, block in blocks.items():

@@ -2,11 +2,11 @@
 
 Reads begin small, so a scan that stops early costs little, and double up to the read-ahead; from the second one on
 the next reads are under way while the consumer works on the current one, so that one is fetched while another is
-decoded. A consumer that says it wants everything (`BlockScan.hurry`) gets large reads, several at a time, at once: as
-many bytes are under way as a store of 500 MB/s sends in 30 ms. The tasks of reads ahead are owned by the iterator and
-end with it, also when it is dropped.
+decoded. A consumer that says it wants everything (`BlockScan.prefetch`) gets large reads, several at a time, at once:
+as many bytes are under way as a store of 500 MB/s sends in 30 ms. The tasks of reads ahead are owned by the iterator
+and end with it, also when it is dropped.
 
-What is read in a hurry of more than the cache can hold goes past it, many blocks decoded as one: keeping it would push
+What is read ahead of more than the cache can hold goes past it, many blocks decoded as one: keeping it would push
 out what others come back to, and by the end of such a scan its own beginning. Otherwise blocks of which every reader
 sees every row come as they are, and others are joined from the second read on, because whoever has to pick rows out of
 columns pays for every batch.
@@ -32,9 +32,9 @@ SCAN_READ_AHEAD_BYTES = 4 << 20
 FIRST_READ_BYTES = 128 << 10
 READS_AHEAD = 2
 
-HURRIED_FIRST_BYTES = 1 << 20
-HURRIED_LEAST_BYTES = 512 << 10
-HURRIED_READS_AHEAD = 4
+PREFETCH_FIRST_BYTES = 1 << 20
+PREFETCH_LEAST_BYTES = 512 << 10
+PREFETCH_READS_AHEAD = 4
 
 JOINED_ROWS = 4096
 JOINED_BYTES = 1 << 20
@@ -101,15 +101,15 @@ class BlockScan(AsyncIterator[Columns]):
         self._cache_bytes = cache_bytes
         self._parts: Iterator[Columns] = iter(())
         self._reads: _Reads | None = None
-        self._hurried = False
+        self._prefetch = False
         self._starting: asyncio.Task[None] | None = None
 
-    def hurry(self, among: int = 1) -> None:
+    def prefetch(self, among: int = 1) -> None:
         """The consumer wants all rows soon. ``among``: so many scans like this share what may be under way. Before the
         first step."""
-        self._hurried = True
-        self._reads_ahead = HURRIED_READS_AHEAD
-        share = max(HURRIED_LEAST_BYTES, self.read_ahead_bytes // among)
+        self._prefetch = True
+        self._reads_ahead = PREFETCH_READS_AHEAD
+        share = max(PREFETCH_LEAST_BYTES, self.read_ahead_bytes // among)
         self.read_ahead_bytes = min(self.read_ahead_bytes, share)
 
     def start(self) -> None:
@@ -120,9 +120,9 @@ class BlockScan(AsyncIterator[Columns]):
     @property
     def planned(self) -> bool:
         """Whether its last read is under way or done, after enough of it was read that more will be wanted."""
-        return self._reads is not None and self._reads.planned and (self._hurried or self._reads.done > 1)
+        return self._reads is not None and self._reads.planned and (self._prefetch or self._reads.done > 1)
 
-    def at_hand(self) -> Columns | None:
+    def next_nowait(self) -> Columns | None:
         """The next batch, if it was read already. Never suspends."""
         for rows in self._parts:
             if len(rows):
@@ -131,14 +131,14 @@ class BlockScan(AsyncIterator[Columns]):
 
     async def __anext__(self) -> Columns:
         while True:
-            rows = self.at_hand()
+            rows = self.next_nowait()
             if rows is not None:
                 return rows
             if self._starting is not None:
                 await self._starting
                 self._starting = None
             meta = await self._source.load()
-            begun = self._hurried or self._reads is not None
+            begun = self._prefetch or self._reads is not None
             reads = self._reads or self._begin(meta)
             parts = await reads.next()
             if parts is None:
@@ -151,9 +151,9 @@ class BlockScan(AsyncIterator[Columns]):
         index = meta.index
         blocks = index.range(self._start, self._end)
         wanted = _Wanted(self._source, index, blocks, self._start, self._end, self._reverse, self._fill_cache)
-        past_cache = self._hurried and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
+        past_cache = self._prefetch and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
         order = blocks[::-1] if self._reverse else blocks
-        first_bytes = HURRIED_FIRST_BYTES if self._hurried else FIRST_READ_BYTES
+        first_bytes = PREFETCH_FIRST_BYTES if self._prefetch else FIRST_READ_BYTES
         shares, read_bytes, reads_ahead = self._shares, self.read_ahead_bytes, self._reads_ahead
 
         def most_bytes() -> int:  # without ``self``: a scan that is dropped ends at once
@@ -164,7 +164,7 @@ class BlockScan(AsyncIterator[Columns]):
 
         plan = plan_reads(index.stored_bytes, order, first_bytes=first_bytes, most_bytes=most_bytes)
         self._reads = _Reads(wanted.pieces if past_cache else wanted.by_block, plan, most_ahead)
-        if self._hurried:
+        if self._prefetch:
             self._reads.look_ahead()
         return self._reads
 

@@ -149,9 +149,9 @@ async def test_no_client_is_made_for_what_has_closed(tmp_path: Path) -> None:
     other = await env.open(f"memory://{tmp_path.name}/b")
     await db.close()
     with pytest.raises(slate.ClosedError):
-        db._place.neighbours.folder("memory://elsewhere/of-a-closed-one")
+        db._place.parents.folder("memory://elsewhere/of-a-closed-one")
     assert len(env._clients._stores.clients()) == 1
-    other._place.neighbours.folder("memory://elsewhere/of-an-open-one")
+    other._place.parents.folder("memory://elsewhere/of-an-open-one")
     assert len(env._clients._stores.clients()) == 2
     await env.close()
     with pytest.raises(slate.ClosedError):

@@ -17,7 +17,7 @@ async def test_reads_go_on_writes_are_refused_and_the_database_comes_back(kind: 
     store = outages()
     async with open_db(store, kind, **SHORT) as db:
         await db.put(b"a", b"1")
-        assert await contents(db) == {b"a": b"1"}  # so that it is at hand where the log holds SSTs
+        assert await contents(db) == {b"a": b"1"}  # so that it is in memory where the log holds SSTs
         before = db.status()
         assert before.state == "open"
         store.down = True

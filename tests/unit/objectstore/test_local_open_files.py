@@ -20,7 +20,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoundError, Span
 from slate_async.objectstore.retry import RetryingStore
-from slate_async.objectstore.sync_read import AT_HAND_BYTES, read_now_of
+from slate_async.objectstore.sync_read import SYNC_READ_BYTES, read_sync_of
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import end_threads, system_runtime
 
@@ -59,43 +59,43 @@ def open_objects(folder: Path) -> list[str]:
 async def cached(store: LocalStore) -> bool:
     """Read a span of the object, and say whether the file system can read without waiting."""
     await store.get("a/b", Span(0, 10))
-    return store.read_now("a/b", 0, 10, len(BODY)) is not None
+    return store.read_sync("a/b", 0, 10, len(BODY)) is not None
 
 
-async def test_what_was_read_is_at_hand(store: LocalStore) -> None:
-    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+async def test_what_was_read_is_read_again_without_waiting(store: LocalStore) -> None:
+    assert store.read_sync("a/b", 0, 10, len(BODY)) is None
     if not await cached(store):
         pytest.skip("this file system cannot read without waiting")
-    assert store.read_now("a/b", 300, 1000, len(BODY)) == BODY[300:1300]
-    assert store.read_now("a/b", 0, AT_HAND_BYTES, len(BODY)) == BODY[:AT_HAND_BYTES]
+    assert store.read_sync("a/b", 300, 1000, len(BODY)) == BODY[300:1300]
+    assert store.read_sync("a/b", 0, SYNC_READ_BYTES, len(BODY)) == BODY[:SYNC_READ_BYTES]
 
 
-async def test_what_is_not_as_asked_for_is_not_at_hand(store: LocalStore) -> None:
+async def test_what_is_not_as_asked_for_takes_waiting(store: LocalStore) -> None:
     await cached(store)
-    assert store.read_now("a/b", 0, AT_HAND_BYTES + 1, len(BODY)) is None
-    assert store.read_now("a", 0, 10, len(BODY)) is None
-    assert store.read_now("a/b", len(BODY) - 1, 10_000, len(BODY)) is None
-    assert store.read_now("a/b", 0, 10, len(BODY) - 1) is None
+    assert store.read_sync("a/b", 0, SYNC_READ_BYTES + 1, len(BODY)) is None
+    assert store.read_sync("a", 0, 10, len(BODY)) is None
+    assert store.read_sync("a/b", len(BODY) - 1, 10_000, len(BODY)) is None
+    assert store.read_sync("a/b", 0, 10, len(BODY) - 1) is None
 
 
-async def test_it_is_at_hand_through_the_layers_above(store: LocalStore, runtime: Runtime) -> None:
+async def test_it_is_read_without_waiting_through_the_layers_above(store: LocalStore, runtime: Runtime) -> None:
     if not await cached(store):
         pytest.skip("this file system cannot read without waiting")
     retrying = RetryingStore(store, runtime.clock, runtime.rng)
-    read_now = read_now_of(PrefixedStore(retrying, "a"))
-    assert read_now("b", 5, 10, len(BODY)) == BODY[5:15]
-    assert read_now("c", 5, 10, len(BODY)) is None
+    read_sync = read_sync_of(PrefixedStore(retrying, "a"))
+    assert read_sync("b", 5, 10, len(BODY)) == BODY[5:15]
+    assert read_sync("c", 5, 10, len(BODY)) is None
     assert (retrying.stats.requests, retrying.stats.bytes_in) == ({"get": 1}, 10)
-    assert read_now_of(PrefixedStore(MemoryStore(runtime.clock), "a"))("b", 5, 10, len(BODY)) is None
+    assert read_sync_of(PrefixedStore(MemoryStore(runtime.clock), "a"))("b", 5, 10, len(BODY)) is None
 
 
 async def test_an_object_that_was_replaced_is_read_anew(store: LocalStore, tmp_path: Path, runtime: Runtime) -> None:
     await cached(store)
     other = LocalStore(tmp_path, runtime)
     await other.put("a/b", BODY[::-1])
-    assert store.read_now("a/b", 0, 10, len(BODY)) in (BODY[:10], None), "as it was read, as objects are written once"
+    assert store.read_sync("a/b", 0, 10, len(BODY)) in (BODY[:10], None), "as it was read, as objects are written once"
     assert (await store.get("a/b", Span(0, 10))).data == BODY[::-1][:10]
-    assert store.read_now("a/b", 0, 10, len(BODY)) in (BODY[::-1][:10], None)
+    assert store.read_sync("a/b", 0, 10, len(BODY)) in (BODY[::-1][:10], None)
     await other.close()
 
 
@@ -157,7 +157,7 @@ async def test_few_files_stay_open_and_none_of_a_closed_store(
         await store.put(f"c/{number}", BODY)
         await store.get(f"c/{number}", Span(0, 10))
     assert open_objects(tmp_path) == ["c/2.obj", "c/3.obj", "c/4.obj"]
-    store.read_now("c/2", 0, 10, len(BODY))
+    store.read_sync("c/2", 0, 10, len(BODY))
     await store.get("a/b", Span(0, 10))
     assert open_objects(tmp_path) == ["a/b.obj", "c/2.obj", "c/4.obj"]
     await store.close()
@@ -191,8 +191,8 @@ async def test_what_is_not_in_memory_is_read_by_a_thread(store: LocalStore, monk
         return answer
 
     monkeypatch.setattr(os, "preadv", preadv)
-    assert store.read_now("a/b", 0, 10, len(BODY)) is None
-    assert store.read_now("a/b", 0, 10, len(BODY)) is None
+    assert store.read_sync("a/b", 0, 10, len(BODY)) is None
+    assert store.read_sync("a/b", 0, 10, len(BODY)) is None
     assert not answers
     assert (await store.get("a/b", Span(0, 10))).data == BODY[:10]
 
@@ -239,11 +239,11 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
             polled.set()
             return await get(store, key, byte_range)
 
-        def always_at_hand(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+        def always_cached(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
             return preadv(descriptor, buffers, offset)  # whatever the operating system keeps in memory just now
 
         monkeypatch.setattr(LocalStore, "get", no_sst)
-        monkeypatch.setattr(os, "preadv", always_at_hand)
+        monkeypatch.setattr(os, "preadv", always_cached)
         await polled.wait()  # polls of the manifest are reads by a thread, at any time
         keys = rng.sample(sorted(rows), 100)
         assert [await db.get(key) for key in keys] == [rows[key] for key in keys]
@@ -253,7 +253,7 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
         monkeypatch.undo()
 
 
-async def test_a_scan_that_meets_a_damaged_block_at_hand_has_failed(tmp_path: Path) -> None:
+async def test_a_scan_that_meets_a_damaged_block_without_waiting_has_failed(tmp_path: Path) -> None:
     async with slate.open(tmp_path, settings=slate.Settings(block_cache_bytes=40_000, compactor=False)) as db:
         for number in range(2000):
             await db.put(b"%05d" % number, b"%0100d" % number, await_durable=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slate_async.errors import InvalidError
-from slate_async.objectstore.parents import Neighbours
+from slate_async.objectstore.parents import ParentStores
 from slate_async.objectstore.store_url import StoreURL, parse_url
 from tests.engine import memory_store
 
@@ -20,10 +20,10 @@ def reached(own: str | None, path: str) -> tuple[str, list[StoreURL]]:
         asked.append(url)
         return memory_store()
 
-    neighbours = Neighbours(None if own is None else parse_url(own), {}, client)  # type: ignore[arg-type]
-    neighbours.folder(path)
-    assert neighbours.folder(path) is neighbours.folder(path)
-    return neighbours.name_of(path), asked
+    parents = ParentStores(None if own is None else parse_url(own), {}, client)  # type: ignore[arg-type]
+    parents.folder(path)
+    assert parents.folder(path) is parents.folder(path)
+    return parents.name_of(path), asked
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_local_folders_are_folders() -> None:
 
 def test_stores_given_as_objects_go_by_name() -> None:
     store = memory_store()
-    neighbours = Neighbours(None, {"memory://mine": store}, lambda url: memory_store())
-    assert neighbours.folder("memory://mine") is store
-    assert neighbours.name_of("memory://mine") == "memory://mine"
-    assert neighbours.folder("memory://other/db") is not store
+    parents = ParentStores(None, {"memory://mine": store}, lambda url: memory_store())
+    assert parents.folder("memory://mine") is store
+    assert parents.name_of("memory://mine") == "memory://mine"
+    assert parents.folder("memory://other/db") is not store

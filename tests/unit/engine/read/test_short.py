@@ -1,4 +1,4 @@
-"""Short scans: when they look at what is at hand, and that they say what streams say."""
+"""Short scans: when they need no waiting, and that they say what streams say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slate_async.errors import FencedError, InvalidError
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.memtable.memtable import ORDER_STEP_ROWS
 from slate_async.storage.sst.reader import MissingError
-from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, Stretch
+from slate_async.types import DELETE, MAX_SEQ, MERGE, PUT, RowPage
 from tests.read_model import FakeTable, StoredTables, Version, exhausted_budget, run, table, visible
 
 ALL = KeyRange(None, None)
@@ -163,7 +163,7 @@ class Asked(FakeTable):
         reverse: bool,
         whole: bool,
         reading: int = 0,
-    ) -> Stretch | None:
+    ) -> RowPage | None:
         self.asked.append(count)
         if self._stored and not reading:
             return None
@@ -220,7 +220,7 @@ async def test_a_long_scan_goes_on_with_streams() -> None:
     assert scan._rows is not None
 
 
-async def test_what_is_not_at_hand_is_streamed() -> None:
+async def test_what_takes_waiting_is_streamed() -> None:
     part = table([Version(b"a", b"", 1)])
     assert first(view_of([], [Run((part,))]), 1) is None
     assert [key async for key, _ in scan_of(ReadView([], [part], [], yield_budget=exhausted_budget()))] == [b"a"]

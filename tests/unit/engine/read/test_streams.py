@@ -81,11 +81,11 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
     rows = rows_from(0)
     run, _ = run_of(rows)
     stored = RunStream(run, range(1), KeyRange(None, None), False, 1)
-    stream = Stream(stored, at_hand=stored.at_hand)
+    stream = Stream(stored, next_nowait=stored.next_nowait)
     live = LiveRows([stream], max_seq=max_seq, now_ms=0, yield_budget=exhausted_budget())
-    assert live.at_hand() is None
+    assert live.next_nowait() is None
     batches = [await anext(live)]
-    while (batch := live.at_hand()) is not None:
+    while (batch := live.next_nowait()) is not None:
         batches.append(batch)
     assert len(batches) > 1
     assert await anext(live, None) is None
@@ -93,7 +93,7 @@ async def test_what_was_read_is_given_without_waiting(max_seq: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1500])
-async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
+async def test_batches_take_what_needs_no_waiting(limit: int | None) -> None:
     rows = rows_from(0)
     run, _ = run_of(rows)
     free = ample_budget()
@@ -105,7 +105,7 @@ async def test_batches_take_what_is_at_hand(limit: int | None) -> None:
     assert not view.pinned
 
 
-async def test_what_is_at_hand_is_not_given_for_an_owner_that_was_fenced() -> None:
+async def test_what_needs_no_waiting_is_not_given_for_an_owner_that_was_fenced() -> None:
     run, _ = run_of(rows_from(0))
     free = ample_budget()
     fenced = False

@@ -125,12 +125,12 @@ async def test_others_get_turns_while_it_is_found_out_which_tables_hold_many_key
 
 
 @pytest.mark.parametrize("many", [False, True])
-async def test_others_get_turns_while_blocks_at_hand_are_read(many: bool) -> None:
+async def test_others_get_turns_while_blocks_are_read_without_waiting(many: bool) -> None:
     tables = [table([Version(b"b%02d" % number, b"v", 20 - number)]) for number in range(20)]
     view = ReadView([], tables, [], yield_budget=exhausted_budget())
     keys = [b"b%02d" % number for number in range(20)]
     for one in tables:
-        fake(one).loaded = fake(one).at_hand = True
+        fake(one).loaded = fake(one).sync = True
 
     async def read() -> list[bytes | None]:
         return await view.get_many(keys, 0) if many else [value(await view.get(key, 0)) for key in keys]

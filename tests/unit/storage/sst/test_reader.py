@@ -221,14 +221,14 @@ async def test_scans_agree_with_the_rows(
     reverse: bool,
     read_ahead: int,
     fill_cache: bool,
-    hurried: bool,
+    prefetch: bool,
 ) -> None:
     rows = sorted_rows(unsorted)
     cache = BlockCache(1 << 20 if fill_cache else 0)
     reader = reader_of(CountingStore(), sst_of(rows, block_bytes=block_bytes), cache=cache)
     scan = reader.scan(start, end, reverse=reverse, read_ahead_bytes=read_ahead, fill_cache=fill_cache)
-    if hurried:
-        scan.hurry()
+    if prefetch:
+        scan.prefetch()
     batches = [rows_of(batch) async for batch in scan]
     assert all(batches)
     expected = [row for row in rows if (start is None or row.key >= start) and (end is None or row.key < end)]

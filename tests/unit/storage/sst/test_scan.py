@@ -12,10 +12,10 @@ from slate_async.codec.columns import Columns
 from slate_async.errors import UnavailableError
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.scan import (
-    HURRIED_LEAST_BYTES,
-    HURRIED_READS_AHEAD,
     JOINED_BYTES,
     JOINED_ROWS,
+    PREFETCH_LEAST_BYTES,
+    PREFETCH_READS_AHEAD,
     READS_AHEAD,
     joined,
     plan_reads,
@@ -26,43 +26,43 @@ from tests.unit.storage.sst.test_reader import big_rows, big_sst
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_a_hurried_scan_has_several_reads_under_way_before_the_first_came(reverse: bool) -> None:
+async def test_a_prefetching_scan_has_several_reads_under_way_before_the_first_came(reverse: bool) -> None:
     store, rows = CountingStore(), big_rows(20_000)
     reader = reader_of(store, big_sst(rows))
     await reader.load()
     before, store.gate = len(store.reads), asyncio.Event()
     scan = reader.scan(None, None, reverse=reverse, read_ahead_bytes=8000)
-    scan.hurry()
+    scan.prefetch()
     first = asyncio.ensure_future(anext(scan))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert len(store.reads) - before == HURRIED_READS_AHEAD
+    assert len(store.reads) - before == PREFETCH_READS_AHEAD
     store.gate.set()
     batches = [await first, *[batch async for batch in scan]]
     assert [row for batch in batches[:: -1 if reverse else 1] for row in rows_of(batch)] == rows
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_a_hurried_scan_of_more_than_the_cache_holds_goes_past_it(reverse: bool) -> None:
+async def test_a_prefetching_scan_of_more_than_the_cache_holds_goes_past_it(reverse: bool) -> None:
     rows = big_rows(20_000)
     for cache_bytes, kept in ((200_000, False), (1 << 30, True)):
         cache = BlockCache(cache_bytes)
         scan = reader_of(CountingStore(), big_sst(rows), cache=cache).scan(b"00003", b"39990", reverse=reverse)
-        scan.hurry()
+        scan.prefetch()
         batches = [rows_of(batch) async for batch in scan]
         assert [row for batch in batches[:: -1 if reverse else 1] for row in batch] == rows[2:19_995]
         assert (cache.stats().blocks > 0) == kept
         assert (len(batches) < 10) != kept
 
 
-async def test_many_hurried_scans_share_what_is_under_way() -> None:
+async def test_many_prefetching_scans_share_what_is_under_way() -> None:
     reader = reader_of(CountingStore(), big_sst(big_rows(20_000)))
     sizes = []
     for among in (1, 4, 1000):
         scan = reader.scan(None, None, read_ahead_bytes=4 << 20)
-        scan.hurry(among)
+        scan.prefetch(among)
         sizes.append(scan.read_ahead_bytes)
-    assert sizes == [4 << 20, 1 << 20, HURRIED_LEAST_BYTES]
+    assert sizes == [4 << 20, 1 << 20, PREFETCH_LEAST_BYTES]
 
 
 async def test_a_scan_that_was_started_reads_before_it_is_asked() -> None:

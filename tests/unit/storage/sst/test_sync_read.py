@@ -1,4 +1,4 @@
-"""Blocks that the store has at hand are read without waiting, one for a look, and checked as all others."""
+"""Blocks that the store has in memory are read without waiting, one for a look, and checked as all others."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ KEY, VALUE = 100, b"v" * 50
 
 
 class StoreAtHand(CountingStore):
-    """It has everything at hand, and counts what is read at once."""
+    """It has everything in memory, and counts what is read at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.read_at_once = 0
 
-    def read_now(self, key: str, offset: int, length: int, size: int) -> bytes | None:
+    def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
         self.read_at_once += 1
         data = self.objects[key]
         return data[offset : offset + length] if len(data) == size else None
 
 
-async def test_a_block_at_hand_is_read_by_who_may_read_and_then_cached() -> None:
+async def test_a_block_is_read_without_waiting_by_who_may_read_and_then_cached() -> None:
     store, rows, cache = StoreAtHand(), big_rows(), BlockCache(64 << 20)
     reader = reader_of(store, big_sst(rows), cache=cache)
     key, hashed = rows[KEY].key, key_hash(rows[KEY].key)
@@ -44,7 +44,7 @@ async def test_a_block_at_hand_is_read_by_who_may_read_and_then_cached() -> None
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_a_short_scan_reads_a_block_at_hand(reverse: bool) -> None:
+async def test_a_short_scan_reads_a_block_without_waiting(reverse: bool) -> None:
     store, rows = StoreAtHand(), big_rows()
     reader = reader_of(store, big_sst(rows))
     bounds = (None, rows[KEY].key) if reverse else (rows[KEY].key, None)
@@ -107,7 +107,7 @@ async def test_the_first_rows_of_several_blocks(
         assert pairs or (ended and not inside)
 
 
-async def test_scans_read_what_is_at_hand() -> None:
+async def test_scans_read_without_waiting() -> None:
     store, rows = StoreAtHand(), big_rows()
     reader = reader_of(store, big_sst(rows))
     await reader.load()
