@@ -28,7 +28,7 @@ from slate_async.engine.clone.site import Site
 from slate_async.engine.clone.sites import sites_of
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.open import merge_range
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
@@ -71,12 +71,16 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
     _noun = "administration"
 
     def __init__(
-        self, place: Place, supervisor: Supervisor, release: Callable[[], Awaitable[None]], elsewhere: OpenElsewhere
+        self,
+        context: DatabaseContext,
+        supervisor: Supervisor,
+        release: Callable[[], Awaitable[None]],
+        elsewhere: OpenElsewhere,
     ) -> None:
-        Handle.__init__(self, place.name, supervisor, release)
-        KeepsCheckpoints.__init__(self, place.name, place.driver(supervisor), place.runtime)
-        HasLineage.__init__(self, place.name, sites_of(place, supervisor))
-        self._place = place
+        Handle.__init__(self, context.name, supervisor, release)
+        KeepsCheckpoints.__init__(self, context.name, context.driver(supervisor), context.runtime)
+        HasLineage.__init__(self, context.name, sites_of(context, supervisor))
+        self._context = context
         self._elsewhere = elsewhere
         self._register: Register | None = None
 
@@ -120,10 +124,13 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
     async def _reader_state(self) -> AsyncIterator[tuple[ReadPoint, ReaderState]]:
         """The database as a reader that pins nothing sees it now."""
         self._check()
-        opened = await open_reading(self._place, self._supervisor, checkpoint=None, pin=False)
+        opened = await open_reading(self._context, self._supervisor, checkpoint=None, pin=False)
         try:
             reader_state = opened.source.reader_state
-            yield ReadPoint(reader_state.view, reader_state.last_seq, self._place.runtime.clock.now_ms()), reader_state
+            yield (
+                ReadPoint(reader_state.view, reader_state.last_seq, self._context.runtime.clock.now_ms()),
+                reader_state,
+            )
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await run_to_completion(run_all(closers))
@@ -138,7 +145,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         self._check()
         check_job(job_id)
         return await self._while_open(
-            withdraw(self._driver, self._place.runtime.clock, job_id, unless_committed=unless_committed)
+            withdraw(self._driver, self._context.runtime.clock, job_id, unless_committed=unless_committed)
         )
 
     async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
@@ -146,7 +153,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         failed, which a collector deletes when the job has ended. Asks the store about each."""
         self._check()
         state = await self._while_open(self._driver.existing(self._name))
-        return [one async for one in ingest_objects(self._place.store, state, job_id)]
+        return [one async for one in ingest_objects(self._context.store, state, job_id)]
 
     async def forget_ingest_app(self, app_id: str) -> None:
         """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
@@ -169,7 +176,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         """One SST, by its key or its object id (32 hexadecimal digits)."""
         self._check()
         async with self._open_site(self._name) as site:
-            return await inspect_sst(site, wanted, self._place.ssts)
+            return await inspect_sst(site, wanted, self._context.ssts)
 
     async def inspect_runs(self) -> list[RunInspection]:
         """L0, SST by SST, then the sorted runs, newest first."""
@@ -182,7 +189,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         report, and raises nothing. ``on_progress`` is called after each object."""
         self._check()
         async with self._open_site(self._name) as site:
-            return await Verifier(site, self._place.ssts, self._open_site, on_progress).verify()
+            return await Verifier(site, self._context.ssts, self._open_site, on_progress).verify()
 
     async def mirror(
         self,
@@ -213,7 +220,9 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         if not isinstance(checkpoint, UUID | str):
             raise InvalidError(f"checkpoint is an id or a name, not {type(checkpoint).__name__}")
         async with self._open_site(self._name) as source, self._elsewhere(place, metastore) as target:
-            return await make_mirror(source, target, checkpoint, self._place.ssts, prune=prune, on_progress=on_progress)
+            return await make_mirror(
+                source, target, checkpoint, self._context.ssts, prune=prune, on_progress=on_progress
+            )
 
     async def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
@@ -221,7 +230,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
         Raises what `slate_async.engine.compaction.executor.Executor.run` raises."""
         self._check()
-        return await merge_range(self._place, task, progress)
+        return await merge_range(self._context, task, progress)
 
     async def read_changes(
         self,
@@ -250,7 +259,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         head = await self._head()
         register = self._known_register(head)
         batches = read_changes(
-            self._place,
+            self._context,
             self._driver,
             register,
             head,
@@ -267,17 +276,17 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
     async def _log_extent(self) -> LogExtent:
         register = self._known_register(await self._head())
-        check = partial(self._place.ground.check_again, load_head=self._driver.load)
-        return await find_extent(self._place.store, self._driver.load, register, check)
+        check = partial(self._context.ground.check_again, load_head=self._driver.load)
+        return await find_extent(self._context.store, self._driver.load, register, check)
 
     async def _head(self) -> ManifestState:
-        head = await proved_head(self._place.ground, self._driver)
+        head = await proved_head(self._context.ground, self._driver)
         check_usable(head)
         return head
 
     def _known_register(self, head: ManifestState) -> Register | None:
         if self._register is None:
-            self._register = self._place.register(head)
+            self._register = self._context.register(head)
         return self._register
 
     # ---- its life (see `Member`)

@@ -18,7 +18,7 @@ from slate_async.database.status import CompactorStatus
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.errors import ClosedError, SlateError
 from slate_async.runtime.supervisor import CANCELLED, Supervisor
 
@@ -39,15 +39,15 @@ class DbCompactor(Handle):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         opened: OpenedCompactor,
         supervisor: Supervisor,
         release: Callable[[], Awaitable[None]],
         *,
         progress: EventSink | None,
     ) -> None:
-        super().__init__(place.name, supervisor, release)
-        self._place = place
+        super().__init__(context.name, supervisor, release)
+        self._context = context
         self._opened = opened
         self._compactor = opened.compactor
         if progress is not None:
@@ -106,7 +106,7 @@ class DbCompactor(Handle):
 
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
         opened = self._opened
-        return {**opened.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
+        return {**opened.stats.metrics(), **shared_counters(self._context, opened.driver, opened.register)}
 
     # ---- its life (see `Handle`)
 

@@ -25,7 +25,7 @@ from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import resident_beside
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
@@ -60,23 +60,23 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         opened: Opened,
         supervisor: Supervisor,
         polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        Handle.__init__(self, place.name, supervisor, release)
-        ViewReads.__init__(self, place.runtime.clock, opened.writer.yield_budget)
-        KeepsCheckpoints.__init__(self, place.name, opened.driver, place.runtime)
-        self._place, self._opened = place, opened
+        Handle.__init__(self, context.name, supervisor, release)
+        ViewReads.__init__(self, context.runtime.clock, opened.writer.yield_budget)
+        KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
+        self._context, self._opened = context, opened
         self._writer, self._intake = opened.writer, opened.writer.intake
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
-        self._reopening = Reopening(place, supervisor, {opened.writer.state.writer_token: None})
+        self._reopening = Reopening(context, supervisor, {opened.writer.state.writer_token: None})
         self._polls, self._polling, self._news = polls, False, WriterNews(opened.writer)
         feeds = Feeds(
-            place,
+            context,
             opened.driver,
             opened.register,
             supervisor,
@@ -87,10 +87,10 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             check=self._check,
         )
         HasFeeds.__init__(self, feeds)
-        self._compaction = resident_beside(place, opened, self._poll_due)
-        self._garbage = EmbeddedGc(place, opened.driver, opened.register, supervisor, self._fail)
+        self._compaction = resident_beside(context, opened, self._poll_due)
+        self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
-        idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, place.runtime.clock)
+        idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, context.runtime.clock)
         self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)
 
     def _begin(self, writer: Writer) -> None:
@@ -359,7 +359,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             last_contact_ms=self._driver.contact.last_ms,
             oldest_unacknowledged_ms=None if oldest is None else max(0, self._clock.now_ms() - oldest),
             outage=None if self._reopening.outage is None else str(self._reopening.outage),
-            monthly_requests=self._place.month_of_requests(),
+            monthly_requests=self._context.month_of_requests(),
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -387,7 +387,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             "backpressure.stalls": writer.admission.stalls,
             **(self._compaction.stats.metrics() | self._garbage.stats.metrics()),
             **self._feed_metrics(),
-            **shared_counters(self._place, self._driver, self._register),
+            **shared_counters(self._context, self._driver, self._register),
         }
 
     # ---- background
@@ -447,7 +447,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         opened.writer.succeed(self._writer)
         self._opened, self._writer, self._intake = opened, opened.writer, opened.writer.intake
         self._reopening.outage = None
-        self._compaction = resident_beside(self._place, opened, self._poll_due, self._compaction)
+        self._compaction = resident_beside(self._context, opened, self._poll_due, self._compaction)
         self._news.follow(self._writer)
         self._begin(self._writer)
         logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)

@@ -31,7 +31,7 @@ from slate_async.engine.clone.site import Site, open_site
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.open import open_compaction
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.gc.open import open_gc
 from slate_async.engine.ingest.open import WantedJob
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 class HandleResources:
     """What a handle of an environment is made of. ``release`` gives everything back."""
 
-    place: Place
+    context: DatabaseContext
     supervisor: Supervisor
     polls: StorePolls
     release: Callable[[], Awaitable[None]]
@@ -150,12 +150,12 @@ class Environment:
     ) -> Opening[Db]:
         async def begin(resources: HandleResources) -> Db:
             if standby:
-                claimed = await stand_by(resources.place, resources.supervisor, create=create, properties=properties)
+                claimed = await stand_by(resources.context, resources.supervisor, create=create, properties=properties)
             else:
                 claimed = await open_writer(
-                    resources.place, resources.supervisor, create=create, properties=properties, if_free=if_free
+                    resources.context, resources.supervisor, create=create, properties=properties, if_free=if_free
                 )
-            return Db(resources.place, claimed, resources.supervisor, resources.polls, resources.release)
+            return Db(resources.context, claimed, resources.supervisor, resources.polls, resources.release)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -183,9 +183,9 @@ class Environment:
 
         async def begin(resources: HandleResources) -> DbCompactor:
             opened = await open_compaction(
-                resources.place, resources.supervisor, automatic=automatic, executor=executor
+                resources.context, resources.supervisor, automatic=automatic, executor=executor
             )
-            return DbCompactor(resources.place, opened, resources.supervisor, resources.release, progress=progress)
+            return DbCompactor(resources.context, opened, resources.supervisor, resources.release, progress=progress)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -206,8 +206,10 @@ class Environment:
         check_arguments(path, metastore, settings, True, None, name)
 
         async def begin(resources: HandleResources) -> GarbageCollector:
-            opened = await open_gc(resources.place, resources.supervisor)
-            return GarbageCollector(resources.place, opened, resources.supervisor, resources.release, periodic=periodic)
+            opened = await open_gc(resources.context, resources.supervisor)
+            return GarbageCollector(
+                resources.context, opened, resources.supervisor, resources.release, periodic=periodic
+            )
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -234,8 +236,8 @@ class Environment:
         check_reader_arguments(checkpoint, pin)
 
         async def begin(resources: HandleResources) -> DbReader:
-            opened = await open_reading(resources.place, resources.supervisor, checkpoint=checkpoint, pin=pin)
-            return DbReader(resources.place, opened, resources.supervisor, resources.polls, resources.release)
+            opened = await open_reading(resources.context, resources.supervisor, checkpoint=checkpoint, pin=pin)
+            return DbReader(resources.context, opened, resources.supervisor, resources.polls, resources.release)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -253,7 +255,9 @@ class Environment:
         check_arguments(path, metastore, settings, False, None, name)
 
         async def begin(resources: HandleResources) -> Admin:
-            return Admin(resources.place, resources.supervisor, resources.release, partial(self._open_site, resources))
+            return Admin(
+                resources.context, resources.supervisor, resources.release, partial(self._open_site, resources)
+            )
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -282,10 +286,10 @@ class Environment:
         wanted = WantedJob.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 
         async def begin(resources: HandleResources) -> IngestJob:
-            own = resources.place.settings.replace(compactor=False)
+            own = resources.context.settings.replace(compactor=False)
             writer = partial(self._open_writer, path, metastore, own, name)
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return await begin_ingest(resources.place, resources.supervisor, resources.release, wanted, writer, old)
+            return await begin_ingest(resources.context, resources.supervisor, resources.release, wanted, writer, old)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -305,7 +309,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> IngestTask:
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return IngestTask(resources.place, told, resources.supervisor, resources.release, old=old)
+            return IngestTask(resources.context, told, resources.supervisor, resources.release, old=old)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -314,7 +318,7 @@ class Environment:
         self, resources: HandleResources, path: str, metastore: str | MetaStoreFactory | None
     ) -> AsyncIterator[Site]:
         """Another database than that of ``resources``, in any store, for work on both; given back at the end."""
-        settings = resources.place.settings
+        settings = resources.context.settings
         check_arguments(path, metastore, settings, True, None, None)
         taken = Taken()
         try:
@@ -355,10 +359,12 @@ class Environment:
             store, store_stats, display = self._clients.store(path, settings, name, metastore, taken)
             parents = self._clients.parents(path, settings, taken)
             cache = self._shared_cache(settings)
-            place = Place(display, store, store_stats, factory, settings, self.runtime, cache, parents, self._loop_lag)
+            context = DatabaseContext(
+                display, store, store_stats, factory, settings, self.runtime, cache, parents, self._loop_lag
+            )
             supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
             where = (root_of(path), metastore)
-            handle = await begin(HandleResources(place, supervisor, self._polls.of_store(where), release))
+            handle = await begin(HandleResources(context, supervisor, self._polls.of_store(where), release))
             opened.append(handle)
             self._handles[id(handle)] = where, handle
         except BaseException:

@@ -15,7 +15,7 @@ from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.embedded_gc import SPREAD
 from slate_async.engine.clone.housekeeping import GcRounds
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.gc.report import BlockingCompaction, GcProgress, GcReport
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
@@ -34,22 +34,22 @@ class GarbageCollector(Handle):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         opened: OpenedGc,
         supervisor: Supervisor,
         release: Callable[[], Awaitable[None]],
         *,
         periodic: bool,
     ) -> None:
-        super().__init__(place.name, supervisor, release)
-        self._place = place
+        super().__init__(context.name, supervisor, release)
+        self._context = context
         self._opened = opened
-        self._runtime = place.runtime
-        self._interval_s = place.settings.gc_interval_ms / 1000
+        self._runtime = context.runtime
+        self._interval_s = context.settings.gc_interval_ms / 1000
         self._one_at_a_time = asyncio.Lock()
         self._last: GcReport | None = None
         self._warned_of: set[UUID] = set()
-        self._collecting = GcRounds(place, opened, supervisor)
+        self._collecting = GcRounds(context, opened, supervisor)
         self._round_ended = asyncio.Event()
         if periodic:
             supervisor.spawn("garbage collection", self._run())
@@ -127,7 +127,7 @@ class GarbageCollector(Handle):
 
         ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
         opened = self._opened
-        return {**opened.sweeper.stats.metrics(), **shared_counters(self._place, opened.driver, opened.register)}
+        return {**opened.sweeper.stats.metrics(), **shared_counters(self._context, opened.driver, opened.register)}
 
     def _halt(self, cause: BaseException | None) -> None:
         self._tell()

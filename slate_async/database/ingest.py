@@ -15,7 +15,7 @@ from slate_async.arguments import Duration, seconds
 from slate_async.database.db import Db
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import WAIT_S, WantedJob, poll_s, register_job
@@ -52,15 +52,15 @@ class IngestTask(Handle):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         spec: IngestSpec,
         supervisor: Supervisor,
         release: Callable[[], Awaitable[None]],
         *,
         old: OpenOld,
     ) -> None:
-        Handle.__init__(self, place.name, supervisor, release)
-        self._place = place
+        Handle.__init__(self, context.name, supervisor, release)
+        self._context = context
         self._old = old
         self.spec = spec
 
@@ -78,15 +78,15 @@ class IngestTask(Handle):
         Raises `InvalidError` for rows that cannot be taken, naming the first, `ConflictError` if the job replaces and
         was committed or has ended, `UnavailableError`."""
         self._check()
-        place = self._place
+        context = self._context
         return await write_ssts(
-            place.store,
+            context.store,
             self.spec,
             batches,
-            place.runtime,
+            context.runtime,
             duplicates=duplicates,
             open_old=self._old,
-            limits=RowLimits(place.settings.max_key_bytes, place.settings.max_value_bytes),
+            limits=RowLimits(context.settings.max_key_bytes, context.settings.max_value_bytes),
         )
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class IngestJob(Handle):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         wanted: WantedJob,
         driver: ManifestDriver,
         spec: IngestSpec | None,
@@ -113,9 +113,9 @@ class IngestJob(Handle):
         writer: OpenWriter,
         old: OpenOld,
     ) -> None:
-        Handle.__init__(self, place.name, supervisor, release)
-        self._place = place
-        self._clock = place.runtime.clock
+        Handle.__init__(self, context.name, supervisor, release)
+        self._context = context
+        self._clock = context.runtime.clock
         self.job_id = wanted.job_id
         self._driver = driver
         self._spec = spec
@@ -139,7 +139,7 @@ class IngestJob(Handle):
         several calls must not overlap. Of a job that replaces, and that another driver has committed, nothing is
         written."""
         self._check()
-        spec, place = self.spec, self._place
+        spec, place = self.spec, self._context
         try:
             written = await write_ssts(
                 place.store,
@@ -206,7 +206,7 @@ class IngestJob(Handle):
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
-            await manage.check_there(self._driver, self._place.store, self.job_id, told)
+            await manage.check_there(self._driver, self._context.store, self.job_id, told)
             made = [*self._written, *told, *(replaced.deletes if replaced is not None else ())]
             info = await manage.commit(self._driver, self._clock, self._spec, made, batch, alone)
         self._committed = True
@@ -215,7 +215,7 @@ class IngestJob(Handle):
 
     async def _replaced(self, told: list[IngestedSst]) -> Replaced | None:
         """What the job replaces, with the deletes that no task has made; ``None`` if it only adds, or is committed."""
-        spec, place = self._spec, self._place
+        spec, place = self._spec, self._context
         if spec is None or spec.replaces is None:
             return None
         try:
@@ -321,7 +321,7 @@ class IngestJob(Handle):
 
     @property
     def _poll_s(self) -> float:
-        return poll_s(self._place.settings)
+        return poll_s(self._context.settings)
 
     async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
@@ -361,7 +361,7 @@ class IngestJob(Handle):
             "ingest.ssts": len(self._written),
             "ingest.rows": sum(one.rows for one in self._written),
             "ingest.written_bytes": sum(one.size for one in self._written),
-            **shared_counters(self._place, self._driver, None),
+            **shared_counters(self._context, self._driver, None),
         }
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
@@ -372,7 +372,7 @@ class IngestJob(Handle):
 
 
 async def begin_ingest(
-    place: Place,
+    context: DatabaseContext,
     supervisor: Supervisor,
     release: Callable[[], Awaitable[None]],
     wanted: WantedJob,
@@ -380,5 +380,5 @@ async def begin_ingest(
     old: OpenOld,
 ) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
-    driver, spec = await register_job(place, supervisor, wanted)
-    return IngestJob(place, wanted, driver, spec, supervisor, release, writer=writer, old=old)
+    driver, spec = await register_job(context, supervisor, wanted)
+    return IngestJob(context, wanted, driver, spec, supervisor, release, writer=writer, old=old)

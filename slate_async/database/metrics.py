@@ -6,14 +6,16 @@ from dataclasses import fields
 
 from metastores.protocol import Register
 from metastores.stats import Counted, MetaStats
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.storage.manifest.driver import ManifestDriver
 
 
-def shared_counters(place: Place, driver: ManifestDriver, register: Register | None) -> dict[str, int | float]:
+def shared_counters(
+    context: DatabaseContext, driver: ManifestDriver, register: Register | None
+) -> dict[str, int | float]:
     """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket, ``loop.*``
     for all of the `Environment`."""
-    commits, manifest, cache, store = driver.commits.stats, driver.stats, place.cache.stats(), place.store_stats
+    commits, manifest, cache, store = driver.commits.stats, driver.stats, context.cache.stats(), context.store_stats
     return {
         "manifest.commits": commits.commits,
         "manifest.conflicts": commits.conflicts,
@@ -33,7 +35,7 @@ def shared_counters(place: Place, driver: ManifestDriver, register: Register | N
         "store.read_bytes": store.bytes_in,
         "store.written_bytes": store.bytes_out,
         **{f"store.requests.{operation}": count for operation, count in store.requests.items()},
-        **place.loop_lag.metrics(),
+        **context.loop_lag.metrics(),
     }
 
 

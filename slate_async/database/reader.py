@@ -14,7 +14,7 @@ from slate_async.database.metrics import shared_counters
 from slate_async.database.snapshot import Snapshot, ViewReads
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import Feeds, FollowerNews, HasFeeds
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.source import ReaderSource
@@ -51,15 +51,15 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         opened: OpenedReader,
         supervisor: Supervisor,
         polls: StorePolls,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        Handle.__init__(self, place.name, supervisor, release)
-        ViewReads.__init__(self, place.runtime.clock, opened.yield_budget)
-        self._place = place
+        Handle.__init__(self, context.name, supervisor, release)
+        ViewReads.__init__(self, context.runtime.clock, opened.yield_budget)
+        self._context = context
         self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
@@ -68,7 +68,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
         self._polls = polls
         self._polling = False
         self._failed_polls = 0
-        self._liveness = WriterLiveness(place.store, place.runtime.clock)
+        self._liveness = WriterLiveness(context.store, context.runtime.clock)
         self._poll: Poll | None = None
         if self._follower is not None:
             self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due, self._fail)
@@ -77,7 +77,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
         if self._follower is None:
             return None
         return Feeds(
-            self._place,
+            self._context,
             opened.driver,
             opened.register,
             self._supervisor,
@@ -248,7 +248,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
             l0_ssts=len(state.l0) + reader_state.log_sst_count,
             sorted_runs=len(state.runs),
             sst_bytes=sum(sst.size for sst in state.ssts()),
-            monthly_requests=self._place.month_of_requests(),
+            monthly_requests=self._context.month_of_requests(),
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -267,7 +267,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
             "log.rows": replayed.rows,
             "log.read_bytes": replayed.nbytes,
             **self._feed_metrics(),
-            **shared_counters(self._place, self._driver, self._register),
+            **shared_counters(self._context, self._driver, self._register),
         }
 
     # ---- closing

@@ -1,4 +1,4 @@
-"""`Place`: where a database is and what runs it, and the clients of its metadata made from that."""
+"""`DatabaseContext`: where a database is and what runs it, and the clients of its metadata made from that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slate_async.storage.sst.locate import SstOpener
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseContext:
     """Where a database is and what runs it. ``store`` is the database's own folder; ``name`` its URL for people,
     metastores and logs, without credentials; ``store_stats`` counts the requests of its client;
     ``parents`` are the folders of other databases, a clone's parents; ``loop_lag`` is the event loop's."""
@@ -83,7 +83,7 @@ class Place:
 
 
 async def close_metadata(driver: ManifestDriver, register: Register | None) -> None:
-    """Close what `Place.driver` and `Place.register` made."""
+    """Close what `DatabaseContext.driver` and `DatabaseContext.register` made."""
     await driver.close()
     if register is not None:
         await register.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.settings import Settings
 from slate_async.storage.manifest.creation import create_first, features_of
@@ -17,45 +17,48 @@ from slate_async.storage.manifest.state import ManifestState
 
 
 async def find_or_create(
-    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
+    context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None = None
 ) -> tuple[ManifestState, FoundMarker | None]:
-    """The head of the database at ``place``, which is made if it is missing and ``create``, and the marker read beside
+    """The head of the database of ``context``, made if it is missing and ``create``, and the marker read beside
     it. Claims nothing, and proves nothing yet: see `settle_place`.
 
     Raises `InvalidError` (missing, foreign, contradictory settings, unfit store), `UnavailableError`."""
-    ground = place.ground
+    ground = context.ground
     state, found = await head_and_marker(ground, driver)
     if state is None and not create:
         if found is not None:
-            raise place.ground.unknown(found)
-        raise NotFoundError(f"there is no database at {place.name}; open it with create=True to make one")
+            raise context.ground.unknown(found)
+        raise NotFoundError(f"there is no database at {context.name}; open it with create=True to make one")
     if state is None or (state.removed and create):
         if state is not None:
             await ground.check(state, driver.load, found)
-        return await _create(place, driver, state, properties), await ground.look()
+        return await _create(context, driver, state, properties), await ground.look()
     return state, found
 
 
 async def _create(
-    place: Place, driver: ManifestDriver, removed: ManifestState | None, properties: Mapping[str, str] | None
+    context: DatabaseContext,
+    driver: ManifestDriver,
+    removed: ManifestState | None,
+    properties: Mapping[str, str] | None,
 ) -> ManifestState:
     """A database where there is none, or only ``removed``, what is left of a destroyed one."""
-    settings = place.settings
+    settings = context.settings
     if removed is not None:
         settings = settings.replace(log_protocol=settings.log_protocol or removed.log_protocol)
     first = ManifestState(
-        database_id=place.runtime.ids.uuid(),
+        database_id=context.runtime.ids.uuid(),
         log_protocol=settings.log_protocol or "contiguous",
         wal_enabled=settings.wal_enabled is not False,
-        created_ms=place.runtime.clock.now_ms(),
+        created_ms=context.runtime.clock.now_ms(),
         properties=MappingProxyType(dict(properties or {})),
-        required_features=features_of(place.metadata),
+        required_features=features_of(context.metadata),
     )
     if settings.ack == "flushed" and first.log_protocol == "contiguous":
         raise InvalidError("ack 'flushed' exists only with log_protocol 'epoch_prefixed'")
     if removed is not None:
         return await driver.commit(Recreate(first))
-    return await create_first(first, driver, place.store, place.metadata, place.name, place.runtime.ids)
+    return await create_first(first, driver, context.store, context.metadata, context.name, context.runtime.ids)
 
 
 def follow_database(settings: Settings, state: ManifestState) -> Settings:

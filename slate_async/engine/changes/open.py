@@ -22,7 +22,7 @@ from slate_async.engine.changes.remote_range import read_part
 from slate_async.engine.changes.source import ChangeSource, Reading, SourceStats
 from slate_async.engine.changes.subscription import FeedPlace, Hold, Made, committed, gone, named
 from slate_async.engine.checkpoint.manage import MAX_NAME, lifetime_ms
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import tail_of
 from slate_async.engine.follow.tail import Position
@@ -91,7 +91,7 @@ class Feeds:
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         driver: ManifestDriver,
         register: Register | None,
         supervisor: Supervisor,
@@ -102,14 +102,14 @@ class Feeds:
         durable_seq: Callable[[], Awaitable[int]],
         check: Callable[[], None],
     ) -> None:
-        self._place = place
+        self._context = context
         self._driver = driver
         self._register = register
         self._supervisor = supervisor
         self._pinned = pinned
         self._life_ms = life_ms
         self._durable_seq = durable_seq
-        self._owner = Owner(check, news, supervisor, place.runtime.clock, place.runtime.offload)
+        self._owner = Owner(check, news, supervisor, context.runtime.clock, context.runtime.offload)
         self._open: WeakSet[ChangeFeed] = WeakSet()
         self.stats = SourceStats()
 
@@ -161,7 +161,7 @@ class Feeds:
         return Pull(source, until, self._owner)
 
     async def _without_hold(self, wanted: Wanted, seq: int) -> ChangeSource:
-        head = await self._driver.existing(self._place.name)
+        head = await self._driver.existing(self._context.name)
         check_usable(head)
         if not _snapshot(wanted, seq):
             check_exact(head, seq)
@@ -171,8 +171,8 @@ class Feeds:
     async def _held(self, wanted: Wanted, asked: int | None) -> tuple[Hold, Made]:
         """The hold of a feed, made or taken over, and what it holds."""
         life_ms = self._life_ms if wanted.hold is None else lifetime_ms(wanted.hold_lifetime)
-        runtime = self._place.runtime
-        head = await self._driver.existing(self._place.name)
+        runtime = self._context.runtime
+        head = await self._driver.existing(self._context.name)
         found = None if wanted.hold is None else feed_named(head, wanted.hold)
         now, made_id = runtime.clock.now_ms(), runtime.ids.uuid()
         expire_ms = None if life_ms is None else now + life_ms
@@ -201,18 +201,18 @@ class Feeds:
             pace_ms=self._life_ms,
             life_ms=life_ms,
             stats=self.stats,
-            path=self._place.name,
+            path=self._context.name,
         )
         return hold, made
 
     def _reading(self, state: ManifestState, wanted: Wanted) -> Reading:
         return _reading(
-            self._place, self._driver, self._register, state, wanted.room_bytes, wanted.spill_bytes, self.stats
+            self._context, self._driver, self._register, state, wanted.room_bytes, wanted.spill_bytes, self.stats
         )
 
 
 def _reading(
-    place: Place,
+    context: DatabaseContext,
     driver: ManifestDriver,
     register: Register | None,
     state: ManifestState,
@@ -222,19 +222,19 @@ def _reading(
     span: KeyRange = EVERY_KEY,
     ahead: ReadAhead | None = None,
 ) -> Reading:
-    ssts = place.ssts(state.database_id)
+    ssts = context.ssts(state.database_id)
     return Reading(
         driver=driver,
-        tail=tail_of(place, state, register),
-        log=LogRows(state, ssts, place.runtime.offload),
-        history=lambda of: History(of, ssts, place.runtime, room_bytes, spill_bytes, span, ahead),
+        tail=tail_of(context, state, register),
+        log=LogRows(state, ssts, context.runtime.offload),
+        history=lambda of: History(of, ssts, context.runtime, room_bytes, spill_bytes, span, ahead),
         stats=stats,
-        path=place.name,
+        path=context.name,
     )
 
 
 async def read_changes(
-    place: Place,
+    context: DatabaseContext,
     driver: ManifestDriver,
     register: Register | None,
     head: ManifestState,
@@ -251,8 +251,8 @@ async def read_changes(
     if found is None:
         raise gone(hold)
     made = await named(driver, head, found.id)
-    reading = _reading(place, driver, register, made.state, ROOM_BYTES, 0, SourceStats(), span, ahead)
-    async with aclosing(read_part(made, reading, place.runtime, after, until_seq, max_rows, span)) as batches:
+    reading = _reading(context, driver, register, made.state, ROOM_BYTES, 0, SourceStats(), span, ahead)
+    async with aclosing(read_part(made, reading, context.runtime, after, until_seq, max_rows, span)) as batches:
         async for batch in batches:
             yield batch
     if ahead is not None:

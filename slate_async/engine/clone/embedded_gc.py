@@ -8,7 +8,7 @@ from collections.abc import Callable
 from metastores.protocol import Register
 from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.engine.clone.sites import sites_of
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.due import ended, held_back, made_garbage
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.errors import CorruptionError, SlateError
@@ -37,20 +37,20 @@ class EmbeddedGc:
 
     def __init__(
         self,
-        place: Place,
+        context: DatabaseContext,
         driver: ManifestDriver,
         register: Register | None,
         supervisor: Supervisor,
         gone: Callable[[BaseException], None],
     ) -> None:
-        opened = OpenedGc.of(place, driver, register)
-        self._name = place.name
+        opened = OpenedGc.of(context, driver, register)
+        self._name = context.name
         self._driver = driver
-        self._open_site = sites_of(place, supervisor)
+        self._open_site = sites_of(context, supervisor)
         self._gone = gone
-        self._runtime = place.runtime
-        self._settings = place.settings
-        self._rounds = GcRounds(place, opened, supervisor)
+        self._runtime = context.runtime
+        self._settings = context.settings
+        self._rounds = GcRounds(context, opened, supervisor)
         self._looked: ManifestState | None = None
         self._looked_at = self._runtime.clock.monotonic()
         self._waiting = False

@@ -11,7 +11,7 @@ from slate_async.engine.clone.abandoned import ClonesOfOne, is_abandoned, remove
 from slate_async.engine.clone.destroy import remove_all
 from slate_async.engine.clone.detach import detach_if_free
 from slate_async.engine.clone.sites import sites_of
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.gc.report import GcProgress, GcReport
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 class GcRounds:
     """Rounds of one database: its garbage, and what its life leaves to be ended. One at a time."""
 
-    def __init__(self, place: Place, opened: OpenedGc, supervisor: Supervisor) -> None:
-        self._name = place.name
-        self._place = place
+    def __init__(self, context: DatabaseContext, opened: OpenedGc, supervisor: Supervisor) -> None:
+        self._name = context.name
+        self._context = context
         self._opened = opened
-        self._open_site = sites_of(place, supervisor)
-        self._clones = ClonesOfOne(place.name, self._open_site)
+        self._open_site = sites_of(context, supervisor)
+        self._clones = ClonesOfOne(context.name, self._open_site)
 
     async def collect(
         self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None
@@ -54,8 +54,8 @@ class GcRounds:
 
     def _graced_ms(self) -> int:
         """What ended, or was left, before then goes now."""
-        settings = self._place.settings
-        return self._place.runtime.clock.now_ms() - settings.gc_destroy_grace_ms - settings.gc_clock_skew_ms
+        settings = self._context.settings
+        return self._context.runtime.clock.now_ms() - settings.gc_destroy_grace_ms - settings.gc_clock_skew_ms
 
     async def _tended(self, report: GcReport) -> GcReport:
         """Besides garbage: end a destroyed database whose time has come, clones that were never finished, and a clone's
@@ -94,5 +94,5 @@ class GcRounds:
         """Whether a destroyed database is to be removed, or to be rid of what its removal left undone."""
         if state.removed:
             return bool(state.parents)
-        expired_ms = self._place.runtime.clock.now_ms() - self._place.settings.gc_clock_skew_ms
+        expired_ms = self._context.runtime.clock.now_ms() - self._context.settings.gc_clock_skew_ms
         return (state.destroyed_at_ms or 0) <= self._graced_ms() and not holders(state, expired_ms)

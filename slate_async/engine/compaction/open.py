@@ -18,7 +18,7 @@ from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
-from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import follow_database
 from slate_async.engine.write.open import Opened
 from slate_async.runtime.concurrent import run_to_completion
@@ -77,26 +77,26 @@ class OpenedCompactor:
 
 
 async def open_compaction(
-    place: Place, supervisor: Supervisor, *, automatic: bool, executor: Executor | None = None
+    context: DatabaseContext, supervisor: Supervisor, *, automatic: bool, executor: Executor | None = None
 ) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
-    Compression.of(place.settings.compression)  # an extra that is missing is told now
-    driver = place.driver(supervisor)
+    Compression.of(context.settings.compression)  # an extra that is missing is told now
+    driver = context.driver(supervisor)
     register: Register | None = None
     try:
-        state = await proved_head(place.ground, driver)
-        settings = follow_database(place.settings, state)
+        state = await proved_head(context.ground, driver)
+        settings = follow_database(context.settings, state)
         check_usable(state)
-        await check_ownership(place.store, state, driver.load)
+        await check_ownership(context.store, state, driver.load)
         if not state.wal_enabled:
-            register = place.register(state)
+            register = context.register(state)
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
-            _bench(place, settings, state, driver, register, stats, listeners, executor=executor),
-            name=place.name,
-            token=place.runtime.ids.token,
+            _bench(context, settings, state, driver, register, stats, listeners, executor=executor),
+            name=context.name,
+            token=context.runtime.ids.token,
             of=(state.database_id, state.store_id),
-            runtime=place.runtime,
+            runtime=context.runtime,
             supervisor=supervisor,
             head=driver.load,
             interval_s=settings.manifest_poll_interval_ms / 1000,
@@ -119,7 +119,7 @@ class OpenedResident:
 
 
 def resident_beside(
-    place: Place, opened: Opened, committed: Callable[[], None], before: OpenedResident | None = None
+    context: DatabaseContext, opened: Opened, committed: Callable[[], None], before: OpenedResident | None = None
 ) -> OpenedResident:
     """The compactor that lives beside ``opened``'s writer and shares its manifest driver; ``committed`` is called when
     the writer should look at the head. ``before``: the one beside this process's last writer, whose counters and
@@ -141,12 +141,12 @@ def resident_beside(
 
     compactor = Compactor(
         _bench(
-            place, settings, writer.state, driver, opened.register, stats, listeners, threads=THREADS_BESIDE_A_WRITER
+            context, settings, writer.state, driver, opened.register, stats, listeners, threads=THREADS_BESIDE_A_WRITER
         ),
-        name=place.name,
-        token=lambda: resident_token(writer.epoch, place.runtime.ids.token()),
+        name=context.name,
+        token=lambda: resident_token(writer.epoch, context.runtime.ids.token()),
         of=(writer.state.database_id, writer.state.store_id),
-        runtime=place.runtime,
+        runtime=context.runtime,
         supervisor=writer.tasks,
         head=head,
         log_due=log_due,
@@ -155,18 +155,18 @@ def resident_beside(
     )
     resident = Resident(
         compactor,
-        name=place.name,
+        name=context.name,
         writer_epoch=writer.epoch,
         state=lambda: driver.head or writer.state,
         due=due,
-        clock=place.runtime.clock,
+        clock=context.runtime.clock,
         automatic=settings.compactor,
     )
     return OpenedResident(resident, stats, listeners)
 
 
 def _bench(
-    place: Place,
+    context: DatabaseContext,
     settings: Settings,
     state: ManifestState,
     driver: ManifestDriver,
@@ -178,13 +178,15 @@ def _bench(
     executor: Executor | None = None,
 ) -> Bench:
     threads = settings.compaction_parallelism if threads is None else threads
-    place = replace(place, runtime=replace(place.runtime, offload=LimitedOffload(place.runtime.offload, threads)))
-    ssts = place.ssts(state.database_id)
+    context = replace(
+        context, runtime=replace(context.runtime, offload=LimitedOffload(context.runtime.offload, threads))
+    )
+    ssts = context.ssts(state.database_id)
     log: LogSource | None = None
     if not state.wal_enabled:
-        reader = LogReader(place.store, state.database_id, whole=False)
-        check = partial(place.ground.check_again, load_head=driver.load)
-        log = LogSource(place.store, ssts, reader, register, driver.load, check)
+        reader = LogReader(context.store, state.database_id, whole=False)
+        check = partial(context.ground.check_again, load_head=driver.load)
+        log = LogSource(context.store, ssts, reader, register, driver.load, check)
 
     def open_sst(sst: SstRef) -> SstReader:
         head = driver.head
@@ -192,7 +194,7 @@ def _bench(
 
     return Bench(
         driver=driver,
-        executor=LocalExecutor(place.store, open_sst, place.runtime) if executor is None else executor,
+        executor=LocalExecutor(context.store, open_sst, context.runtime) if executor is None else executor,
         open_sst=open_sst,
         log=log,
         settings=settings,
@@ -203,9 +205,9 @@ def _bench(
 
 
 async def merge_range(
-    place: Place, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None
+    context: DatabaseContext, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None
 ) -> RangeResult:
     """Run ``task`` here, for a compactor that is elsewhere. See `slate_async.engine.compaction.executor.Executor`."""
-    ssts = place.ssts(task.database_id)
-    executor = LocalExecutor(place.store, lambda sst: ssts.open(sst, task.parents, must_exist=False), place.runtime)
+    ssts = context.ssts(task.database_id)
+    executor = LocalExecutor(context.store, lambda sst: ssts.open(sst, task.parents, must_exist=False), context.runtime)
     return await executor.run(task, progress)

@@ -14,7 +14,7 @@ from uuid import UUID
 from metastores.errors import MetaStoreInvalidError
 from metastores.protocol import Register
 from slate_async.engine.checkpoint.load import load_checkpoint
-from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import follow_database
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.pins import ReaderPins
@@ -51,24 +51,24 @@ class OpenedReader:
 
 
 async def open_reading(
-    place: Place, supervisor: Supervisor, *, checkpoint: str | UUID | None, pin: bool
+    context: DatabaseContext, supervisor: Supervisor, *, checkpoint: str | UUID | None, pin: bool
 ) -> OpenedReader:
     """See `Environment.open_reader`."""
-    driver = place.driver(supervisor)
+    driver = context.driver(supervisor)
     register: Register | None = None
     try:
-        head = await proved_head(place.ground, driver)
-        settings = follow_database(place.settings, head)
-        yield_budget = YieldBudget(place.runtime.clock)
-        await check_ownership(place.store, head, driver.load)
+        head = await proved_head(context.ground, driver)
+        settings = follow_database(context.settings, head)
+        yield_budget = YieldBudget(context.runtime.clock)
+        await check_ownership(context.store, head, driver.load)
         source: Follower | CheckpointSource
         if checkpoint is not None:
-            found = find_checkpoint(head, checkpoint, place.runtime.clock.now_ms())
-            source = await _checkpoint_source(place, settings, driver, found, yield_budget)
+            found = find_checkpoint(head, checkpoint, context.runtime.clock.now_ms())
+            source = await _checkpoint_source(context, settings, driver, found, yield_budget)
         else:
             check_usable(head)
-            register = place.register(head)
-            source = await _follower(place, settings, driver, register, head, yield_budget, pin=pin)
+            register = context.register(head)
+            source = await _follower(context, settings, driver, register, head, yield_budget, pin=pin)
     except BaseException:
         await run_to_completion(close_metadata(driver, register))
         raise
@@ -76,16 +76,20 @@ async def open_reading(
 
 
 async def _checkpoint_source(
-    place: Place, settings: Settings, driver: ManifestDriver, checkpoint: Checkpoint, yield_budget: YieldBudget
+    context: DatabaseContext,
+    settings: Settings,
+    driver: ManifestDriver,
+    checkpoint: Checkpoint,
+    yield_budget: YieldBudget,
 ) -> CheckpointSource:
-    kept = await load_checkpoint(place.store, driver, checkpoint)
-    reader_state = _reader_state(place, settings, kept.state, yield_budget)
+    kept = await load_checkpoint(context.store, driver, checkpoint)
+    reader_state = _reader_state(context, settings, kept.state, yield_budget)
     await reader_state.replay(kept.objects, Position(kept.next_id, reader_state.position.floor))
     return CheckpointSource(reader_state, driver, checkpoint)
 
 
 async def _follower(
-    place: Place,
+    context: DatabaseContext,
     settings: Settings,
     driver: ManifestDriver,
     register: Register | None,
@@ -97,15 +101,15 @@ async def _follower(
     pins: ReaderPins | None = None
     if pin:
         lifetime = settings.checkpoint_lifetime_ms
-        pins = ReaderPins(driver, place.runtime, lifetime_ms=lifetime, name=place.name)
+        pins = ReaderPins(driver, context.runtime, lifetime_ms=lifetime, name=context.name)
     try:
         state = head if pins is None else await _pinned(pins, head)
         reader_state = _reader_state(
-            place, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch
+            context, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch
         )
-        tail = tail_of(place, state, register)
-        check_place = partial(place.ground.check_again, load_head=driver.load)
-        follower = Follower(reader_state, tail, driver, pins, place.runtime.clock, check_place)
+        tail = tail_of(context, state, register)
+        check_place = partial(context.ground.check_again, load_head=driver.load)
+        follower = Follower(reader_state, tail, driver, pins, context.runtime.clock, check_place)
         await follower.catch_up()
     except BaseException:
         if pins is not None:
@@ -133,7 +137,7 @@ async def _let_go(pins: ReaderPins) -> None:
 
 
 def _reader_state(
-    place: Place,
+    context: DatabaseContext,
     settings: Settings,
     state: ManifestState,
     yield_budget: YieldBudget,
@@ -142,21 +146,21 @@ def _reader_state(
     return ReaderState(
         state,
         table_bytes=settings.max_memtable_bytes,
-        offload=place.runtime.offload,
-        ssts=place.ssts(state.database_id),
+        offload=context.runtime.offload,
+        ssts=context.ssts(state.database_id),
         yield_budget=yield_budget,
         on_view=on_view,
     )
 
 
-def tail_of(place: Place, state: ManifestState, register: Register | None) -> Tail:
+def tail_of(context: DatabaseContext, state: ManifestState, register: Register | None) -> Tail:
     """The log of the database, as others than its writer read it."""
-    reader = LogReader(place.store, state.database_id, whole=state.wal_enabled)
+    reader = LogReader(context.store, state.database_id, whole=state.wal_enabled)
     if register is None:
-        return ContiguousTail(place.store, reader)
+        return ContiguousTail(context.store, reader)
 
     async def committed() -> tuple[Sequence[EpochRange], int]:
-        held = await read_register(place.store, register, state.log_start)
+        held = await read_register(context.store, register, state.log_start)
         return held.ranges, held.last_written
 
     return EpochPrefixedTail(reader, committed)

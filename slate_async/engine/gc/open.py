@@ -10,7 +10,7 @@ from functools import partial
 from typing import Self
 
 from metastores.protocol import Register
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.sweeper import Limits, Sweeper
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
@@ -27,28 +27,28 @@ class OpenedGc:
     register: Register | None
 
     @classmethod
-    def of(cls, place: Place, driver: ManifestDriver, register: Register | None) -> Self:
-        """Of the database at ``place``, with clients that somebody has opened."""
-        settings = place.settings
+    def of(cls, context: DatabaseContext, driver: ManifestDriver, register: Register | None) -> Self:
+        """Of the database at ``context``, with clients that somebody has opened."""
+        settings = context.settings
         limits = Limits(
             settings.gc_min_age_ms,
             settings.gc_clock_skew_ms,
             settings.gc_max_deletes_per_round,
             settings.gc_stalled_compaction_ms,
         )
-        check = partial(place.ground.check_again, load_head=driver.load)
-        sweeper = Sweeper(place.store, driver, register, place.runtime, limits, check_place=check)
+        check = partial(context.ground.check_again, load_head=driver.load)
+        sweeper = Sweeper(context.store, driver, register, context.runtime, limits, check_place=check)
         return cls(sweeper, driver, register)
 
 
-async def open_gc(place: Place, supervisor: Supervisor) -> OpenedGc:
+async def open_gc(context: DatabaseContext, supervisor: Supervisor) -> OpenedGc:
     """See `Environment.open_gc`."""
-    driver = place.driver(supervisor)
+    driver = context.driver(supervisor)
     try:
-        head = await proved_head(place.ground, driver)
-        await check_ownership(place.store, head, driver.load)  # by another's manifest all that is here is garbage
-        register = place.register(head)
+        head = await proved_head(context.ground, driver)
+        await check_ownership(context.store, head, driver.load)  # by another's manifest all that is here is garbage
+        register = context.register(head)
     except BaseException:
         await run_to_completion(driver.close())
         raise
-    return OpenedGc.of(place, driver, register)
+    return OpenedGc.of(context, driver, register)

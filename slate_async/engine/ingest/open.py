@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from slate_async.arguments import Duration, seconds
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.create import find_or_create
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.spec import IngestSpec
@@ -43,45 +43,45 @@ class WantedJob:
 
 
 async def register_job(
-    place: Place, supervisor: Supervisor, wanted: WantedJob
+    context: DatabaseContext, supervisor: Supervisor, wanted: WantedJob
 ) -> tuple[ManifestDriver, IngestSpec | None]:
     """Register the job; what it commits with, and what its tasks must know, as `manage.register` gives it."""
-    driver = place.driver(supervisor)
+    driver = context.driver(supervisor)
     try:
-        state, found = await find_or_create(place, driver, create=wanted.create)
+        state, found = await find_or_create(context, driver, create=wanted.create)
         check_usable(state)
-        state = await settle_place(place.ground, driver, state, found, place.runtime.ids.uuid)
-        return driver, await _registered(place, driver, state, wanted)
+        state = await settle_place(context.ground, driver, state, found, context.runtime.ids.uuid)
+        return driver, await _registered(context, driver, state, wanted)
     except BaseException:
         await run_to_completion(driver.close())
         raise
 
 
 async def _registered(
-    place: Place, driver: ManifestDriver, state: ManifestState, wanted: WantedJob
+    context: DatabaseContext, driver: ManifestDriver, state: ManifestState, wanted: WantedJob
 ) -> IngestSpec | None:
     """What waits to be admitted when a job that replaces begins is waited for: it is to be replaced, too. Raises
     `NotAdmittedError` if no writer admits it."""
-    clock, settings = place.runtime.clock, place.settings
+    clock, settings = context.runtime.clock, context.settings
     deadline = clock.monotonic() + WAIT_S
     while True:
-        replaced = await _log_extent(place, driver, state) if wanted.replace else None
+        replaced = await _log_extent(context, driver, state) if wanted.replace else None
         try:
-            return await manage.register(driver, place.runtime, settings, wanted.job_id, wanted.lifetime_ms, replaced)
+            return await manage.register(driver, context.runtime, settings, wanted.job_id, wanted.lifetime_ms, replaced)
         except ConflictError as conflict:
             if clock.monotonic() >= deadline:
                 raise
-            logger.info("%s: ingest %s does not begin yet: %s", place.name, wanted.job_id, conflict)
+            logger.info("%s: ingest %s does not begin yet: %s", context.name, wanted.job_id, conflict)
         left_s = max(0.0, deadline - clock.monotonic())
         await manage.until_none_waits(driver, clock, timeout_s=left_s, poll_s=poll_s(settings))
 
 
-async def _log_extent(place: Place, driver: ManifestDriver, state: ManifestState) -> LogExtent:
+async def _log_extent(context: DatabaseContext, driver: ManifestDriver, state: ManifestState) -> LogExtent:
     """How far the log goes now."""
-    register = place.register(state)
+    register = context.register(state)
     try:
-        check = partial(place.ground.check_again, load_head=driver.load)
-        return await find_extent(place.store, driver.load, register, check)
+        check = partial(context.ground.check_again, load_head=driver.load)
+        return await find_extent(context.store, driver.load, register, check)
     finally:
         if register is not None:
             await run_to_completion(register.close())

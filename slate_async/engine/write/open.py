@@ -17,7 +17,7 @@ import anyio
 
 from metastores.protocol import Register
 from slate_async.codec.compression import Compression
-from slate_async.engine.context import Place, close_metadata
+from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import find_or_create, follow_database
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.ingest_applier import log_references
@@ -69,7 +69,7 @@ class Opened:
 
 
 async def open_writer(
-    place: Place,
+    context: DatabaseContext,
     supervisor: Supervisor,
     *,
     create: bool,
@@ -78,7 +78,7 @@ async def open_writer(
     instead_of: str | None = None,
     token: str | None = None,
 ) -> Opened:
-    """Claim and recover the database at ``place``, creating it if it is missing and ``create``.
+    """Claim and recover the database of ``context``, creating it if it is missing and ``create``.
 
     if_free: only if no writer has it open; else `FencedError`
     instead_of: only if the newest writer is the one of this token (the empty one: nobody's); else `FencedError`
@@ -87,26 +87,26 @@ async def open_writer(
     Raises `InvalidError` (missing, foreign, another's place, contradictory settings, unfit store), `FencedError`
     (another writer claimed meanwhile), `CorruptionError`, `UnavailableError` (also when all of it takes longer than the
     setting ``takeover_deadline_ms``)."""
-    deadline_ms = place.settings.takeover_deadline_ms
+    deadline_ms = context.settings.takeover_deadline_ms
     with anyio.move_on_after(deadline_ms / 1000):
         return await _open(
-            place,
+            context,
             supervisor,
             create=create,
             properties=properties,
             if_free=if_free,
             instead_of=instead_of,
-            token=place.runtime.ids.token() if token is None else token,
+            token=context.runtime.ids.token() if token is None else token,
         )
     raise UnavailableError(
-        f"{place.name} was not open within {deadline_ms} ms; open it again, with a larger takeover_deadline_ms if its"
+        f"{context.name} was not open within {deadline_ms} ms; open it again, with a larger takeover_deadline_ms if its"
         " log is long",
         outcome="unknown",
     )
 
 
 async def _open(
-    place: Place,
+    context: DatabaseContext,
     supervisor: Supervisor,
     *,
     create: bool,
@@ -115,20 +115,22 @@ async def _open(
     instead_of: str | None,
     token: str,
 ) -> Opened:
-    Compression.of(place.settings.compression)  # an extra that is missing is told now, not at the first flush
-    _check_replayable(place.settings)
-    driver = place.driver(supervisor, deadline_ms=place.settings.takeover_deadline_ms)
+    Compression.of(context.settings.compression)  # an extra that is missing is told now, not at the first flush
+    _check_replayable(context.settings)
+    driver = context.driver(supervisor, deadline_ms=context.settings.takeover_deadline_ms)
     register: Register | None = None
     heartbeat: Heartbeat | None = None
     try:
-        checked = await _checked(place, driver, create=create, properties=properties)
+        checked = await _checked(context, driver, create=create, properties=properties)
         register, settings = checked.register, checked.settings
-        pin = WriterPin(place.runtime.ids.uuid(), place.runtime.clock.now_ms())
+        pin = WriterPin(context.runtime.ids.uuid(), context.runtime.clock.now_ms())
         claimed = await driver.commit(_claim(checked, pin, token, if_free=if_free, instead_of=instead_of))
-        heartbeat = _start_heartbeat(place, supervisor, claimed, driver.contact)  # before a replay, which may take long
-        pins = WriterPins(claimed, pin.id, driver, place.runtime)
-        yield_budget = YieldBudget(place.runtime.clock)
-        opened = await take_over(place, settings, claimed, pins, driver, register, supervisor, yield_budget)
+        heartbeat = _start_heartbeat(
+            context, supervisor, claimed, driver.contact
+        )  # before a replay, which may take long
+        pins = WriterPins(claimed, pin.id, driver, context.runtime)
+        yield_budget = YieldBudget(context.runtime.clock)
+        opened = await take_over(context, settings, claimed, pins, driver, register, supervisor, yield_budget)
     except BaseException:
         if heartbeat is not None:
             heartbeat.stop()
@@ -179,59 +181,59 @@ def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, inst
 
 
 async def _checked(
-    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
+    context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
 ) -> _Checked:
     """Everything that can be told without claiming: nobody is fenced by whoever could not serve."""
-    state, found = await find_or_create(place, driver, create=create, properties=properties)
-    follow_database(place.settings, state)
+    state, found = await find_or_create(context, driver, create=create, properties=properties)
+    follow_database(context.settings, state)
     check_usable(state)
-    state = await settle_place(place.ground, driver, state, found, place.runtime.ids.uuid)
-    settings = follow_database(place.settings, state)  # another database may have been made in its place
+    state = await settle_place(context.ground, driver, state, found, context.runtime.ids.uuid)
+    settings = follow_database(context.settings, state)  # another database may have been made in its place
     looked_at = state.database_id, state.store_id
-    await _check_writable(place)
-    register = place.register(state)
+    await _check_writable(context)
+    register = context.register(state)
     try:
         for _ in range(TAKEOVERS):
             check_usable(state)
-            held = None if register is None else await read_register(place.store, register, state.log_start)
+            held = None if register is None else await read_register(context.store, register, state.log_start)
             look, _ = await gather_pair(
-                look_at_log(place.store, state, held), check_ownership(place.store, state, driver.load)
+                look_at_log(context.store, state, held), check_ownership(context.store, state, driver.load)
             )
             if look.missing is None:
-                await _check_newest(place, state, look)
+                await _check_newest(context, state, look)
                 return _Checked(state, settings, register, look.end)
             state = await judge_missing(
-                look.missing, state, driver.load, partial(place.ground.check_again, load_head=driver.load)
+                look.missing, state, driver.load, partial(context.ground.check_again, load_head=driver.load)
             )
             check_looked_at(state, looked_at)
     except BaseException:
         if register is not None:
             await run_to_completion(register.close())
         raise
-    raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again")
+    raise UnavailableError(f"{context.name}: the log's start moved during each of {TAKEOVERS} looks at it; open again")
 
 
-async def _check_newest(place: Place, state: ManifestState, look: LogLook) -> None:
+async def _check_newest(context: DatabaseContext, state: ManifestState, look: LogLook) -> None:
     """The newest log object is this database's, and of a format this release knows. It may be compacted by now."""
     if look.newest is not None:
-        await LogReader(place.store, state.database_id, whole=False).read(*look.newest)
+        await LogReader(context.store, state.database_id, whole=False).read(*look.newest)
 
 
-async def _check_writable(place: Place) -> None:
+async def _check_writable(context: DatabaseContext) -> None:
     """Where the claim is not a put into the same store, it does not tell whether anything may be put there."""
-    if not place.ground.elsewhere:
+    if not context.ground.elsewhere:
         return
-    key = f"{PROBE_FOLDER}/{place.runtime.ids.token()}"
-    await place.store.put(key, b"")
+    key = f"{PROBE_FOLDER}/{context.runtime.ids.token()}"
+    await context.store.put(key, b"")
     with contextlib.suppress(SlateError):  # collectors take what is left
-        await place.store.delete([key])
+        await context.store.delete([key])
 
 
 # ---- after it
 
 
 async def take_over(
-    place: Place,
+    context: DatabaseContext,
     settings: Settings,
     claimed: ManifestState,
     pins: WriterPins,
@@ -243,21 +245,21 @@ async def take_over(
     """What follows the claim: fence the log, replay it, and make the writer, whose tasks are a part of ``supervisor``.
 
     Raises `FencedError`, `CorruptionError`, `ConfigError` if this is its place no more, `UnavailableError`."""
-    place = replace(place, store=WatchedStore(place.store, driver.contact))
+    context = replace(context, store=WatchedStore(context.store, driver.contact))
     log = log_of(
         claimed,
-        place.store,
+        context.store,
         register,
         driver.load,
-        place.runtime,
+        context.runtime,
         settings,
         whole=claimed.wal_enabled,
-        check_place=partial(place.ground.check_again, load_head=driver.load),
+        check_place=partial(context.ground.check_again, load_head=driver.load),
     )
-    inherited, replayed = await _take_over(place, settings, claimed, log, driver)
+    inherited, replayed = await _take_over(context, settings, claimed, log, driver)
     inherited, replayed = await _pass_fences(claimed, inherited, replayed, driver)
     tasks = supervisor.part(lambda cause: writer.on_failure(cause))
-    writer = _writer(place, settings, inherited, replayed, pins, log, driver, tasks, yield_budget)
+    writer = _writer(context, settings, inherited, replayed, pins, log, driver, tasks, yield_budget)
     try:
         await writer.settle()
     except BaseException:
@@ -265,7 +267,7 @@ async def take_over(
         raise
     logger.info(
         "%s: writer epoch %d, log position %d, %d log objects replayed",
-        place.name,
+        context.name,
         claimed.writer_epoch,
         inherited.next_id,
         len(inherited.objects),
@@ -274,24 +276,24 @@ async def take_over(
 
 
 def _start_heartbeat(
-    place: Place, supervisor: Supervisor, claimed: ManifestState, contact: Contact
+    context: DatabaseContext, supervisor: Supervisor, claimed: ManifestState, contact: Contact
 ) -> Heartbeat | None:
     if claimed.heartbeat_interval_ms is None:
         return None
-    clock, interval_ms = place.runtime.clock, claimed.heartbeat_interval_ms
-    store = WatchedStore(place.store, contact)
-    heartbeat = Heartbeat(store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=place.sent)
+    clock, interval_ms = context.runtime.clock, claimed.heartbeat_interval_ms
+    store = WatchedStore(context.store, contact)
+    heartbeat = Heartbeat(store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=context.sent)
     supervisor.spawn("heartbeat", heartbeat.run())
     return heartbeat
 
 
 async def _take_over(
-    place: Place, settings: Settings, claimed: ManifestState, log: Log, driver: ManifestDriver
+    context: DatabaseContext, settings: Settings, claimed: ManifestState, log: Log, driver: ManifestDriver
 ) -> tuple[Inherited, Replayed]:
     """Take the log over and replay it; again if what was to be replayed went meanwhile (rule 21: without a WAL a
     compactor moves the log's start while a writer opens)."""
-    replayer = _replayer(place, settings, claimed)
-    clock = place.runtime.clock
+    replayer = _replayer(context, settings, claimed)
+    clock = context.runtime.clock
     for _ in range(TAKEOVERS):
         began = clock.monotonic()
         inherited = await log.take_over(claimed, replayer)
@@ -301,8 +303,8 @@ async def _take_over(
             head = await driver.load()
             if head is None or head.log_start == inherited.state.log_start:
                 raise
-            logger.info("%s: the log's start moved to %d during its replay", place.name, head.log_start)
-    raise UnavailableError(f"{place.name}: the log's start moved during each of {TAKEOVERS} replays; open again")
+            logger.info("%s: the log's start moved to %d during its replay", context.name, head.log_start)
+    raise UnavailableError(f"{context.name}: the log's start moved during each of {TAKEOVERS} replays; open again")
 
 
 async def _pass_fences(
@@ -329,8 +331,8 @@ async def _pass_fences(
     return replace(inherited, state=moved), replace(replayed, log_ssts=[])
 
 
-def _replayer(place: Place, settings: Settings, claimed: ManifestState) -> Replayer:
-    ssts = place.ssts(claimed.database_id)
+def _replayer(context: DatabaseContext, settings: Settings, claimed: ManifestState) -> Replayer:
+    ssts = context.ssts(claimed.database_id)
 
     def open_sst(one: LogObject) -> SstReader:
         return ssts.open_log(one.key, one.size, one.header.object_id)
@@ -339,14 +341,14 @@ def _replayer(place: Place, settings: Settings, claimed: ManifestState) -> Repla
         epoch=claimed.writer_epoch,
         table_bytes=settings.l0_sst_bytes,
         segment_bytes=settings.flush_bytes,
-        offload=place.runtime.offload,
+        offload=context.runtime.offload,
         open_sst=open_sst,
         most_bytes=settings.decode_memory_bytes,
     )
 
 
 def _writer(
-    place: Place,
+    context: DatabaseContext,
     settings: Settings,
     inherited: Inherited,
     replayed: Replayed,
@@ -362,7 +364,7 @@ def _writer(
         settings.block_bytes,
         settings.compression,
         settings.filter_bits_per_key,
-        place.runtime.offload,
+        context.runtime.offload,
     )
     return Writer(
         inherited=inherited,
@@ -370,10 +372,10 @@ def _writer(
         log=log,
         driver=driver,
         pins=pins,
-        store=place.store,
-        ssts=place.ssts(inherited.state.database_id),
+        store=context.store,
+        ssts=context.ssts(inherited.state.database_id),
         encoder=encoder,
-        runtime=place.runtime,
+        runtime=context.runtime,
         settings=settings,
         supervisor=supervisor,
         yield_budget=yield_budget,

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.write.open import Opened, take_over
 from slate_async.engine.write.pins import WriterPins
 from slate_async.errors import ConfigError, CorruptionError, NotFoundError, SlateError, UnavailableError, met_before
@@ -46,7 +46,7 @@ class Reopening:
     outage: why the store is not used, while it is not; last: why the last outage began
     """
 
-    place: Place
+    context: DatabaseContext
     supervisor: Supervisor
     tokens: dict[str, None] = field(default_factory=dict)
     outage: SlateError | None = None
@@ -74,17 +74,17 @@ class Reopening:
                 self._still_out(error)
                 refused = 0 if isinstance(error, UnavailableError) else refused + 1
             if refused:
-                await self.place.runtime.clock.sleep(min(LONGEST_PAUSE_S, 2.0 ** min(refused, 16)))
+                await self.context.runtime.clock.sleep(min(LONGEST_PAUSE_S, 2.0 ** min(refused, 16)))
 
     def _still_out(self, cause: SlateError) -> None:
         if isinstance(cause, NewerReleaseError):
             raise cause
-        logger.info("%s: the store is still out of reach: %s", self.place.name, cause)
+        logger.info("%s: the store is still out of reach: %s", self.context.name, cause)
         self.outage = cause
 
     async def _until_back(self, opened: Opened) -> None:
         """Return once one of the looks at store and metadata, a poll interval apart, finds all in its place."""
-        runtime, interval = self.place.runtime, opened.settings.manifest_poll_interval_ms / 1000
+        runtime, interval = self.context.runtime, opened.settings.manifest_poll_interval_ms / 1000
         looks: dict[asyncio.Task[None], None] = {}
         due = runtime.clock.monotonic()
         try:
@@ -126,9 +126,9 @@ class Reopening:
     async def _prove_place(self, opened: Opened, head: ManifestState) -> None:
         """What comes back may be another place: a disk that is not mounted is an empty folder. The log is fenced only
         where this process's own last object is; its SSTs are looked at, too."""
-        writer, store = opened.writer, self.place.store
+        writer, store = opened.writer, self.context.store
         try:
-            await self.place.ground.check_again(head, opened.driver.load)
+            await self.context.ground.check_again(head, opened.driver.load)
         except ConfigError as error:
             raise UnavailableError(f"this is not the store that went away: {error}") from error
         key = writer.last_log_key
@@ -147,7 +147,7 @@ class Reopening:
             raise UnavailableError(f"this is not the store that went away: {error}") from error
 
     async def _open(self, opened: Opened) -> Opened:
-        runtime, settings, driver, before = self.place.runtime, opened.settings, opened.driver, opened.writer.pins
+        runtime, settings, driver, before = self.context.runtime, opened.settings, opened.driver, opened.writer.pins
         pin = WriterPin(runtime.ids.uuid(), runtime.clock.now_ms())
         token = runtime.ids.token()
         claim = ClaimWriter(
@@ -161,12 +161,12 @@ class Reopening:
         )
         self.tokens[token] = None  # from here on the claim may be in, whatever the answer
         claimed = await driver.commit(claim)
-        logger.info("%s: the store is back; claimed writer epoch %d", self.place.name, claimed.writer_epoch)
+        logger.info("%s: the store is back; claimed writer epoch %d", self.context.name, claimed.writer_epoch)
         if opened.heartbeat is not None:
             opened.heartbeat.epoch = claimed.writer_epoch
         pins = WriterPins(claimed, pin.id, driver, runtime, before)
         again = await take_over(
-            self.place, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.yield_budget
+            self.context, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.yield_budget
         )
         try:
             await self._skip(again, opened.writer.intake.last_seq)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.write.open import Opened, open_writer
 from slate_async.errors import FencedError, UnavailableError
 from slate_async.runtime.concurrent import run_to_completion
@@ -28,35 +28,35 @@ logger = logging.getLogger(__name__)
 
 
 async def stand_by(
-    place: Place, supervisor: Supervisor, *, create: bool, properties: Mapping[str, str] | None = None
+    context: DatabaseContext, supervisor: Supervisor, *, create: bool, properties: Mapping[str, str] | None = None
 ) -> Opened:
-    """Wait until no writer lives, then claim and recover the database at ``place``; see `open_writer`.
+    """Wait until no writer lives, then claim and recover the database of ``context``; see `open_writer`.
 
     While the store does not answer it goes on waiting, its own take-over included. May be cancelled. Raises what
     `open_writer` raises, but neither `FencedError`: whoever is first is waited for, nor `UnavailableError`."""
-    watch = _Watch(place)
+    watch = _Watch(context)
     while True:
         free = await watch.until_free(supervisor, create=create)
-        token = place.runtime.ids.token()
+        token = context.runtime.ids.token()
         watch.own[token] = None
         try:
             return await open_writer(
-                place, supervisor, create=create, properties=properties, instead_of=free or "", token=token
+                context, supervisor, create=create, properties=properties, instead_of=free or "", token=token
             )
         except FencedError as error:
-            logger.info("%s: standing by again: %s", place.name, error)
+            logger.info("%s: standing by again: %s", context.name, error)
         except UnavailableError as error:
-            logger.warning("%s: standing by again, for the store does not answer: %s", place.name, error)
+            logger.warning("%s: standing by again, for the store does not answer: %s", context.name, error)
             await watch.pause()
 
 
 class _Watch:
     """What a standby has seen, and the tokens of its own claims that did not become a writer, though they may be in."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._runtime = place.runtime
-        self._liveness = WriterLiveness(place.store, place.runtime.clock)
+    def __init__(self, context: DatabaseContext) -> None:
+        self._context = context
+        self._runtime = context.runtime
+        self._liveness = WriterLiveness(context.store, context.runtime.clock)
         self._life: WriterLife | None = None
         self._head: ManifestState | None = None
         self._next_look = 0.0
@@ -65,7 +65,7 @@ class _Watch:
 
     async def until_free(self, supervisor: Supervisor, *, create: bool) -> str | None:
         """Wait; the token of the writer that does not live any more, ``None`` if there is no database yet."""
-        driver = self._place.driver(supervisor)
+        driver = self._context.driver(supervisor)
         try:
             return await self._until_free(driver, create=create)
         finally:
@@ -84,7 +84,7 @@ class _Watch:
                 life = await self._look(head)
                 self._cut_off = False
                 if life.free:
-                    logger.info("%s: writer epoch %d is %s; taking over", self._place.name, life.epoch, life.state)
+                    logger.info("%s: writer epoch %d is %s; taking over", self._context.name, life.epoch, life.state)
                     return head.writer_token
                 if not waiting:
                     waiting = True
@@ -98,7 +98,7 @@ class _Watch:
         await self._runtime.clock.sleep(self._pause_s() * self._runtime.rng.uniform(1 - SPREAD, 1))
 
     def _pause_s(self) -> float:
-        poll_s = self._place.settings.manifest_poll_interval_ms / 1000
+        poll_s = self._context.settings.manifest_poll_interval_ms / 1000
         if self._life is None or self._life.interval_ms is None:
             return poll_s
         return min(poll_s, self._life.interval_ms / 1000 / LOOKS_PER_BEAT)
@@ -109,7 +109,7 @@ class _Watch:
             if life.interval_ms is None
             else f", until it closes or is silent for {MISSED_BEATS * life.interval_ms / 1000:g} s"
         )
-        logger.warning("%s: standing by for writer epoch %d%s", self._place.name, life.epoch, when)
+        logger.warning("%s: standing by for writer epoch %d%s", self._context.name, life.epoch, when)
 
     async def _look(self, head: ManifestState) -> WriterLife:
         """What the head says; what the beats say, a few times for each."""
@@ -124,5 +124,5 @@ class _Watch:
     def _note_unavailable(self, error: UnavailableError) -> None:
         self._life = None
         if not self._cut_off:
-            logger.warning("%s: standing by, but the store does not answer: %s", self._place.name, error)
+            logger.warning("%s: standing by, but the store does not answer: %s", self._context.name, error)
         self._cut_off = True

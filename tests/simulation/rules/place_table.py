@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from slate_async.engine.context import Place
+from slate_async.engine.context import DatabaseContext
 from slate_async.engine.write import open as opening
 from slate_async.maintenance.verify.report import Finding
 from slate_async.maintenance.verify.verifier import Verifier
@@ -40,11 +40,11 @@ async def not_checked_again(self: Ground, state: ManifestState, load_head: LoadH
 
 
 async def claimed_first(
-    place: Place, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
+    context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
 ) -> Any:
     """R21: the claim, and then a look whether this is the place."""
-    await driver.commit(ClaimWriter(place.runtime.ids.token(), 1))
-    return await _checked(place, driver, create=create, properties=properties)
+    await driver.commit(ClaimWriter(context.runtime.ids.token(), 1))
+    return await _checked(context, driver, create=create, properties=properties)
 
 
 def unnoted(self: UnpinWriter, state: ManifestState) -> ManifestState | None:

@@ -32,8 +32,8 @@ QUICK = slate.Settings(flush_interval_ms=5)
 async def test_databases_share_clients_cache_and_polling(tmp_path: Path) -> None:
     async with slate.Environment(block_cache_bytes=1 << 20) as env:
         async with env.open(tmp_path / "one", settings=QUICK) as one, env.open(tmp_path / "two", settings=QUICK) as two:
-            assert one._place.cache is two._place.cache
-            assert one._place.runtime is two._place.runtime is env.runtime
+            assert one._context.cache is two._context.cache
+            assert one._context.runtime is two._context.runtime is env.runtime
             polling = [task for task in asyncio.all_tasks() if task.get_name() == "slate/poll scheduler"]
             assert len(polling) == 1
             assert repr(env) == "<Environment open, handles=2>"
@@ -61,7 +61,7 @@ async def test_the_cache_is_bounded_over_all_of_them(tmp_path: Path) -> None:
             for db in databases:
                 for number in range(300):
                     assert await db.get(b"%04d" % number) == bytes(500)
-                assert db._place.cache.stats().bytes <= limit
+                assert db._context.cache.stats().bytes <= limit
         assert databases[0].metrics()["cache.evictions"] > 0
         for db in databases:
             await db.close()
@@ -149,9 +149,9 @@ async def test_no_client_is_made_for_what_has_closed(tmp_path: Path) -> None:
     other = await env.open(f"memory://{tmp_path.name}/b")
     await db.close()
     with pytest.raises(slate.ClosedError):
-        db._place.parents.folder("memory://elsewhere/of-a-closed-one")
+        db._context.parents.folder("memory://elsewhere/of-a-closed-one")
     assert len(env._clients._stores.clients()) == 1
-    other._place.parents.folder("memory://elsewhere/of-an-open-one")
+    other._context.parents.folder("memory://elsewhere/of-an-open-one")
     assert len(env._clients._stores.clients()) == 2
     await env.close()
     with pytest.raises(slate.ClosedError):

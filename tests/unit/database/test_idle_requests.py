@@ -199,7 +199,7 @@ async def test_status_tells_a_month_of_what_was_seen() -> None:
     async with open_db(store) as db, open_reader(store) as reader:
         for handle in (db, reader):
             assert handle.status().monthly_requests is None
-            handle._place.store_stats.opened -= 100
+            handle._context.store_stats.opened -= 100
             seen = handle.status().monthly_requests
             assert seen is not None
             assert seen.gets > 0
