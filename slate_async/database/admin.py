@@ -1,4 +1,4 @@
-"""`Admin`: work on a database that needs no writer, such as checkpoints of what is there. Wiring only; see `Member`.
+"""`Admin`: work on a database that needs no writer, such as checkpoints of what is there. Wiring only; see `Handle`.
 
 It claims no role, so writers, readers and compactors that run elsewhere are not disturbed.
 """
@@ -289,7 +289,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
             self._register = self._context.register(head)
         return self._register
 
-    # ---- its life (see `Member`)
+    # ---- its life (see `Handle`)
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         return [self._driver.close, *([] if self._register is None else [self._register.close])]

@@ -110,7 +110,7 @@ class DbCompactor(Handle):
 
     # ---- its life (see `Handle`)
 
-    def _halt(self, cause: BaseException | None) -> None:
+    def _ended(self, cause: BaseException | None) -> None:
         self._compactor.close(self._closed_failure)
 
     async def _finish(self) -> None:

@@ -1,4 +1,4 @@
-"""`Db`: one open database, as its writer. The public face of the engine; wiring only. See `Member` for its life."""
+"""`Db`: one open database, as its writer. The public face of the engine; wiring only. see `Handle` for its life."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
-        if get_ident() != self._thread or not self._running():
+        if get_ident() != self._guard.thread or not self._guard.running():
             self._check("not_applied")
         handle = self._intake.row_now(key, value, kind, life_ms)
         if handle is None:
@@ -214,7 +214,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     async def _get(self, key: bytes, durable: bool) -> bytes | None:
         """As of `ViewReads`, with what it calls written out: each call would be a tenth of a read from memory."""
-        if get_ident() != self._thread or not self._running():
+        if get_ident() != self._guard.thread or not self._guard.running():
             self._check()
         self._reads = reads = self._reads + 1
         writer = self._writer
@@ -452,28 +452,26 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         self._begin(self._writer)
         logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
 
-    # ---- its life (see `Member`)
+    # ---- its life (see `Handle`)
 
-    def _halt(self, cause: BaseException | None) -> None:
+    def _ended(self, cause: BaseException | None) -> None:
         advise(self._name, cause)
         self._polls.cancel(self._poll)
         self._writer.fail(cause)
         self._compaction.resident.close(lambda: closed_failure(cause, "not_applied"))
         self._news.tell()
 
-    def _refuse(self) -> None:
-        self._writer.refuse_writes(None)
-
     async def _finish(self) -> None:
-        """Make everything durable; raises the write error (with ``outcome``) of what could not be, untold so far."""
+        """Make everything durable; raises the write error (with ``outcome``) that nobody has seen."""
+        self._writer.refuse_writes(None)
         if self._reopening.outage is None:  # else nothing waits, and what it holds cannot be given back
             with about_all_written():
                 await self._writer.settle_writes()
             await self._writer.shorten_log()
             await self._close_feeds()
             await self._let_pins_go()
-        if (untold := self._untold()) is not None:
-            raise untold
+        if (unreported := self._unreported()) is not None:
+            raise unreported
 
     async def _let_pins_go(self) -> None:
         """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
@@ -483,7 +481,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         except SlateError as error:
             logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
-    def _untold(self) -> SlateError | None:
+    def _unreported(self) -> SlateError | None:
         return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_untold else None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:

@@ -129,7 +129,7 @@ class GarbageCollector(Handle):
         opened = self._opened
         return {**opened.sweeper.stats.metrics(), **shared_counters(self._context, opened.driver, opened.register)}
 
-    def _halt(self, cause: BaseException | None) -> None:
+    def _ended(self, cause: BaseException | None) -> None:
         self._tell()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:

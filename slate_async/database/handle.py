@@ -1,25 +1,34 @@
-"""`Handle`: the life of what is opened and closed (a database, a reader, a compactor, ...).
+"""`Handle`: the life of what is opened and closed: a database, a reader, a compactor, ...
 
-open -> (closing ->) closed. A background task that fails, or a newer owner of its role, closes it with a cause: from
-that step on every call, and every call in flight, fails. All methods belong to the loop that opened it.
+| state   | calls                    | it ends by                                        | next state |
+|---------|--------------------------|---------------------------------------------------|------------|
+| open    | are served               | `close`                                           | closing    |
+|         |                          | a newer owner of its role                         | fenced     |
+|         |                          | any other failure of a background task            | failed     |
+| closing | `ClosedError`            | the end of `_finish`, of tasks and of resources   | closed     |
+|         |                          | a newer owner, or a failure, before that          | fenced, failed |
+| fenced  | `FencedError`, the cause | nothing: `close` waits for tasks and resources    |            |
+| failed  | `ClosedError`, the cause | nothing: `close` waits for tasks and resources    |            |
+| closed  | `ClosedError`            | nothing                                           |            |
+
+From the step on in which a state is entered every call fails, and every call in flight. All methods belong to the event
+loop that opened the handle; a call from another loop, from another thread or from a fork is `InvalidError`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import warnings
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from threading import get_ident
 from types import TracebackType
 from typing import Literal, Self
-from weakref import WeakSet
 
 import anyio
 
 from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
 from slate_async.runtime.concurrent import run_all
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
 
@@ -30,7 +39,7 @@ State = Literal["open", "closing", "closed", "fenced", "failed"]
 
 
 class Handle:
-    """See the module docstring. A subclass says what it is (``_noun``) and overrides the hooks it needs.
+    """See the module docstring for its states. A subclass says what it is (``_noun``) and overrides the hooks it needs.
 
     name: for people: the database's URL
     supervisor: of its background tasks; its ``on_failure`` is `_fail`
@@ -45,32 +54,27 @@ class Handle:
         self._supervisor = supervisor
         self._releases = [release]
         self._state: State = "open"
-        self._thread: int | None = get_ident()
-        """The thread it is used from, while it is open and the process is not a fork of the one that opened it."""
-        self._running = self._loop.is_running
-        _handles.add(self)
+        self._guard = LoopGuard(self._refuse)
         self._cause: BaseException | None = None
-        self._told = asyncio.Event()
+        self._ends = asyncio.Event()
         """It has ended, or is about to because of a cause."""
         self._closed = asyncio.Event()
         self._shutdown: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._close_told = False
+        self._close_reported = False
 
     # ---- hooks
 
-    def _halt(self, cause: BaseException | None) -> None:
+    def _ended(self, cause: BaseException | None) -> None:
         """It has ended: let nobody wait any more. ``cause`` is ``None`` when it is closed on purpose. Synchronous;
         called at most once with a cause, and at most once without."""
 
-    def _refuse(self) -> None:
-        """It begins to close on purpose: take no new work."""
-
     async def _finish(self) -> None:
-        """The last work before it closes on purpose. A `SlateError` is raised by `close`, after everything closed."""
+        """The last work before it closes on purpose; it takes no new work from the first step on. A `SlateError` is
+        raised by `close`, after everything closed."""
 
-    def _untold(self) -> SlateError | None:
-        """What `close` raises although it had closed before: something nobody was told."""
+    def _unreported(self) -> SlateError | None:
+        """What `close` raises although it had closed before: a failure that nobody has seen."""
         return None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
@@ -97,11 +101,11 @@ class Handle:
     # ---- for subclasses
 
     def _check(self, outcome: Outcome | None = None) -> None:
-        """Raise unless it is open and called from its own loop. A write gives the ``outcome`` of that error.
+        """Raise unless it is open and called from its own loop. A write gives the ``outcome`` of that error."""
+        self._guard.check(outcome)
 
-        The first line says so at the least cost: asking for the running loop asks the kernel for the process."""
-        if get_ident() == self._thread and self._running():
-            return
+    def _refuse(self, outcome: Outcome | None) -> None:
+        """Raise unless it is open and called from its own loop, which the guard did not see."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -119,7 +123,7 @@ class Handle:
             return
         self._become("fenced" if isinstance(cause, FencedError) else "failed")
         self._cause = cause
-        self._told.set()
+        self._ends.set()
         expected = isinstance(cause, SlateError)
         logger.log(
             logging.WARNING if expected else logging.ERROR,
@@ -128,13 +132,13 @@ class Handle:
             cause,
             exc_info=None if expected else cause,
         )
-        self._halt(cause)
+        self._ended(cause)
         self._start_shutdown()
 
     def _become(self, state: State) -> None:
         """It is not open any more."""
         self._state = state
-        self._thread = None
+        self._guard.shut()
 
     def _start_shutdown(self) -> asyncio.Task[None]:
         if self._shutdown is None:
@@ -153,7 +157,7 @@ class Handle:
 
     def _has_closed(self) -> None:
         self._closed.set()
-        self._told.set()
+        self._ends.set()
 
     # ---- closing
 
@@ -175,26 +179,25 @@ class Handle:
         if closing.cancelled():
             self._stop()  # by somebody who cancels every task: it may not even have begun
         await self._closed.wait()
-        if self._close_told:
+        if self._close_reported:
             return
-        self._close_told = True
+        self._close_reported = True
         if not closing.cancelled():
             closing.result()
-        elif (untold := self._untold()) is not None:
-            raise untold
+        elif (unreported := self._unreported()) is not None:
+            raise unreported
 
     async def _close(self) -> None:
         failure: SlateError | None = None
         try:
             if self._state == "open":
                 self._become("closing")
-                self._refuse()
                 try:
                     await self._finish()
                 except SlateError as error:
                     failure = error
             else:
-                failure = self._untold()
+                failure = self._unreported()
         finally:
             shutdown = self._stop()
         await asyncio.shield(shutdown)
@@ -205,7 +208,7 @@ class Handle:
         """Let nobody wait for it any more, and shut down."""
         if self._state in ("open", "closing"):
             self._become("closing")
-            self._halt(None)
+            self._ended(None)
         return self._start_shutdown()
 
     async def wait_closed(self) -> None:
@@ -213,7 +216,7 @@ class Handle:
         over, else `ClosedError`. So a service learns of it without a request. `close` then waits for the rest."""
         if asyncio.get_running_loop() is not self._loop:
             raise InvalidError(f"a {self._noun} is waited for on the event loop that opened it")
-        await self._told.wait()
+        await self._ends.wait()
         if self._cause is not None:
             raise self._closed_failure()
 
@@ -269,16 +272,3 @@ async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: floa
         for other in others:
             first.add_note(f"and beside it: {other!r}")
         raise first
-
-
-_handles: WeakSet[Handle] = WeakSet()
-
-
-def _forked() -> None:
-    """The process is a new one: loops and stores belong to the one it came from."""
-    for handle in _handles:
-        handle._thread = None
-
-
-if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(after_in_child=_forked)

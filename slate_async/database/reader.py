@@ -1,4 +1,4 @@
-"""`DbReader`: one database, open to be read beside its writer. Wiring only; see `Member` for its life."""
+"""`DbReader`: one database, open to be read beside its writer. Wiring only; see `Handle` for its life."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
 
     # ---- closing
 
-    def _halt(self, cause: BaseException | None) -> None:
+    def _ended(self, cause: BaseException | None) -> None:
         self._source.reader_state.end()
         if self._poll is not None:
             self._polls.cancel(self._poll)
