@@ -1,6 +1,6 @@
 """The index of an SST: where each block is and which keys it may hold.
 
-Layout (``docs/format/index.md``), little-endian, columns 8-byte aligned::
+Layout (``docs/format/sst-index.md``), little-endian, columns 8-byte aligned::
 
     blocks u32 | key bytes u32 | offsets u64[n] | stored bytes u32[n] | rows u32[n] | crc32c u32[n]
     | key offsets u32[n+2] | continues u8[n] | first key of each block, then the last key of the file

@@ -1,0 +1,140 @@
+"""What is public: the names that the packages export, each with the members its class shows, with their signatures."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+PACKAGES = (
+    "slate_async",
+    "slate_async.sync",
+    "slate_async.spark",
+    "slate_async.objectstore.testing",
+    "metastores.testing",
+)
+OURS = ("slate_async", "metastores")
+MADE_BY_CALLERS = {"Environment", "SparkExecutor", "WriteBatch", "MemoryObjects"}  # others come from calls
+FORWARD = re.compile(r"ForwardRef\((.*)\)")
+HIDDEN = ("_", "test_", "model_")  # of a shipped suite its user calls none; nor what pydantic adds to `Settings`
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Public(NamedTuple):
+    """One public name: where it is found, how it is called or what type it has, and its docstring."""
+
+    name: str
+    shape: str
+    doc: str | None
+    needs_doc: bool
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.shape}"
+
+
+def public_names() -> list[Public]:
+    """All of it, package by package, each in alphabetical order."""
+    found: list[Public] = []
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in sorted(module.__all__):
+            found += _named(f"{package}.{name}", getattr(module, name))
+    return found
+
+
+def exported() -> list[str]:
+    """The names of the packages alone, without their members."""
+    return [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
+
+
+def _named(name: str, thing: Any) -> Iterator[Public]:
+    if inspect.isclass(thing):
+        yield Public(name, _constructor(name, thing), inspect.getdoc(thing), needs_doc=True)
+        yield from _members(name, thing)
+    elif inspect.isroutine(thing):
+        yield Public(name, _signature(thing), inspect.getdoc(thing), needs_doc=True)
+    else:
+        yield Public(name, f" = {thing}", None, needs_doc=False)
+
+
+def _constructor(name: str, kind: type) -> str:
+    if name.rpartition(".")[2] in MADE_BY_CALLERS or (
+        issubclass(kind, Exception) and inspect.isfunction(kind.__init__)
+    ):
+        return _signature(kind)
+    return ""
+
+
+def _members(prefix: str, kind: type) -> Iterator[Public]:
+    fields = _fields(kind)
+    names = sorted(
+        name for name in {*dir(kind), *fields} if not name.startswith(HIDDEN) and _is_ours(kind, name, fields)
+    )
+    for name in names:
+        full = f"{prefix}.{name}"
+        member = inspect.getattr_static(kind, name, None)
+        if name in fields:
+            yield Public(full, f": {fields[name]}", None, needs_doc=False)
+        elif isinstance(member, property | cached_property):
+            read = member.fget if isinstance(member, property) else member.func
+            returned = inspect.signature(read).return_annotation if read else Any
+            yield Public(
+                full, f": {_plain(inspect.formatannotation(returned))}", inspect.getdoc(member), needs_doc=True
+            )
+        elif isinstance(member, classmethod | staticmethod) or inspect.isroutine(member):
+            call = getattr(kind, name)
+            yield Public(full, _signature(call), inspect.getdoc(call), needs_doc=True)
+        elif isinstance(member, Enum):
+            yield Public(full, f" = {member.value!r}", None, needs_doc=False)
+        else:
+            yield Public(full, "", None, needs_doc=False)
+
+
+def _fields(kind: type) -> dict[str, str]:
+    """Fields of a dataclass, a named tuple or a model, with their types as they are written."""
+    named: dict[str, Any] = {}
+    if dataclasses.is_dataclass(kind):
+        named = {field.name: field.type for field in dataclasses.fields(kind)}
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        named = inspect.get_annotations(kind)
+    elif hasattr(kind, "model_fields"):
+        named = {name: field.annotation for name, field in kind.model_fields.items()}
+    return {name: _plain(inspect.formatannotation(written)) for name, written in named.items()}
+
+
+def _is_ours(kind: type, name: str, fields: dict[str, str]) -> bool:
+    """Whether a member is defined by this project, not inherited from a library's class."""
+    if name in fields:
+        return True
+    owner = next((base for base in kind.__mro__ if name in vars(base)), kind)
+    return owner.__module__.partition(".")[0] in OURS
+
+
+def _signature(call: Any) -> str:
+    signature = inspect.signature(call)
+    parameters = [
+        parameter if parameter.default is parameter.empty else parameter.replace(default=_Written(parameter.default))
+        for parameter in signature.parameters.values()
+        if parameter.name not in ("self", "cls")
+    ]
+    waits = "async " if inspect.iscoroutinefunction(call) else ""
+    return f"{_plain(str(signature.replace(parameters=parameters)))}{' (awaited)' if waits else ''}"
+
+
+class _Written:
+    """A default as a signature shows it: without the address of an object."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f'"{self._value}"' if isinstance(self._value, str) else ADDRESS.sub("", repr(self._value))
+
+
+def _plain(written: str) -> str:
+    return FORWARD.sub(r"\1", written.replace("'", "").replace("typing.", ""))
