@@ -33,6 +33,7 @@ from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.read.readable import Readable
 from slate_async.engine.read.record_batch import RecordBatch
+from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import Split
 from slate_async.engine.write.batch import WriteBatch
@@ -51,7 +52,6 @@ from slate_async.errors import (
 )
 from slate_async.maintenance.inspection.log import LogEntry, LogInspection
 from slate_async.maintenance.inspection.manifest import ManifestInspection, RunInspection
-from slate_async.maintenance.inspection.rows import RowStatistics
 from slate_async.maintenance.inspection.sst import BlockInspection, SstInspection
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import Finding, VerifyProgress, VerifyReport

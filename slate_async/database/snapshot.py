@@ -15,11 +15,11 @@ from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import RETRIES, retries_exhausted
+from slate_async.engine.read.row_statistics import RowStatistics, row_statistics
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.splits import SPLIT_BYTES, Split, split_view
 from slate_async.engine.read.view import Pin
 from slate_async.errors import ClosedError, InvalidError
-from slate_async.maintenance.inspection.rows import RowStatistics, row_statistics
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.sst.reader import MissingError

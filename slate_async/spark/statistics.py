@@ -1,6 +1,6 @@
 """What a database's rows are like, counted by Spark tasks: a DataFrame with a row for each range of keys.
 
-Each task reads all versions of its range, column by column (`slate_async.maintenance.inspection.rows`)."""
+Each task reads all versions of its range, column by column (`slate_async.engine.read.row_statistics`)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Protocol, Self
 
 from slate_async.database import snapshot as engine
 from slate_async.engine.read.bounds import BytesLike
+from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
-from slate_async.maintenance.inspection.rows import RowStatistics
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.scan import Scan
 from slate_async.types import Row

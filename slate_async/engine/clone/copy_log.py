@@ -15,11 +15,12 @@ from slate_async.codec.header import HEADER_BYTES, decode_header
 from slate_async.engine.clone.site import Site
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, OVERWRITE, ObjectExistsError, Span
+from slate_async.runtime.backoff import Backoff
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.format.rehome import rehome
 from slate_async.storage.log.extent import log_keys
-from slate_async.storage.log.protocol import Backoff, copied_metadata
+from slate_async.storage.log.protocol import copied_metadata
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.types import Buffer
 

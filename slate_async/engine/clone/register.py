@@ -6,8 +6,8 @@ from metastores.protocol import Committed
 from slate_async.engine.clone.site import Site
 from slate_async.errors import UnavailableError
 from slate_async.metastore_errors import translated
+from slate_async.runtime.backoff import Backoff
 from slate_async.storage.log import register as codec
-from slate_async.storage.log.protocol import Backoff
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import ManifestState

@@ -14,13 +14,13 @@ from contextlib import aclosing
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind
 from slate_async.errors import CorruptionError, FencedError, InternalError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError, ObjectStore
+from slate_async.runtime.backoff import Backoff
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.log_segment import encode_fence
 from slate_async.storage.log.listing import LogMovedError, contiguous_ids
 from slate_async.storage.log.names import contiguous_key
 from slate_async.storage.log.protocol import (
     NO_REPLAY,
-    Backoff,
     CheckPlace,
     Inherited,
     LogObject,

@@ -15,13 +15,13 @@ from metastores.protocol import Cell, Committed, Conflict, Register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.backoff import Backoff
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log import register as codec
 from slate_async.storage.log.listing import has_log
 from slate_async.storage.log.names import PREFIX, epoch_key, parse_epoch_prefixed
 from slate_async.storage.log.protocol import (
     NO_REPLAY,
-    Backoff,
     CheckPlace,
     Inherited,
     LogObject,

@@ -11,20 +11,17 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, decode_header
-from slate_async.errors import CorruptionError, InvalidError, UnavailableError, met_before
+from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.protocol import GetResult, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import ahead, map_bounded
-from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.manifest.state import ManifestState
 
-T = TypeVar("T")
 READS_IN_PARALLEL = 16
-SHORTEST_ATTEMPT_S = 0.001
 READS_AT_ONCE = 64
 """Of a take-over, for which everybody waits."""
 REPLAY_BYTES = 64 << 20
@@ -220,37 +217,3 @@ class LogReader:
 def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
     """User metadata of a log object: copies of epoch and body checksum, for a cheap look without the bytes."""
     return {"slate-epoch": str(epoch), "slate-crc32c": data[HEADER_BYTES - 8 : HEADER_BYTES - 4].hex()}
-
-
-class Backoff:
-    """Attempts of one operation and the jittered waits between them, all within one deadline."""
-
-    def __init__(self, runtime: Runtime, deadline_ms: int, what: str) -> None:
-        self._runtime = runtime
-        self._what = what
-        self._limit_ms = deadline_ms
-        self._deadline = runtime.clock.monotonic() + deadline_ms / 1000
-        self._attempt = 0
-
-    async def attempt(self, work: Awaitable[T]) -> T:
-        """What ``work`` gives, which has deadlines of its own for each request and its repetitions. Cut off at the
-        deadline of all attempts: `UnavailableError` (outcome unknown)."""
-        left = max(SHORTEST_ATTEMPT_S, self._deadline - self._runtime.clock.monotonic())
-        try:
-            async with asyncio.timeout(left):
-                return await work
-        except TimeoutError as error:
-            raise UnavailableError(f"{self._what}: no answer in time{met_before(error)}", outcome="unknown") from error
-
-    async def wait(self, cause: BaseException | None = None) -> None:
-        """Wait before the next attempt, or raise `UnavailableError` (outcome unknown) past the deadline."""
-        left = self._deadline - self._runtime.clock.monotonic()
-        if left <= 0:
-            last = "" if cause is None else f": {cause}"
-            raise UnavailableError(
-                f"{self._what} did not succeed within {self._limit_ms} ms; it may still take effect{last}",
-                outcome="unknown",
-            ) from cause
-        limit = min(0.02 * 2 ** min(self._attempt, 6), left)
-        self._attempt += 1
-        await self._runtime.clock.sleep(self._runtime.rng.uniform(limit / 4, limit))

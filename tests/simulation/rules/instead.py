@@ -15,11 +15,12 @@ from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, InternalError
 from slate_async.metastore_errors import translated
+from slate_async.runtime.backoff import Backoff
 from slate_async.storage.log import register as codec
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.log.listing import contiguous_ids
-from slate_async.storage.log.protocol import Backoff, Inherited, LogObject, Replay
+from slate_async.storage.log.protocol import Inherited, LogObject, Replay
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit, PassFences

@@ -8,7 +8,7 @@ from slate_async.engine.write.memtables import TableSet
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.sequencer import Intake
 from slate_async.engine.write.writer import Writer
-from slate_async.storage.log.protocol import Backoff
+from slate_async.runtime.backoff import Backoff
 from slate_async.storage.manifest.edits.writer import ClaimWriter
 from tests.simulation.rules import instead
 from tests.simulation.rules.switch import Patch, Switch

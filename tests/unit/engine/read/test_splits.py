@@ -12,9 +12,9 @@ import pytest
 import slate_async as slate
 from slate_async.engine.read import KeyRange, ReadView, Table
 from slate_async.engine.read.read_point import ReadPoint
+from slate_async.engine.read.row_statistics import row_statistics
 from slate_async.engine.read.splits import split_view
 from slate_async.engine.read.sst_tables import StoredRun
-from slate_async.maintenance.inspection.rows import row_statistics
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.balance import SAMPLES_PER_RANGE, STEP
 from slate_async.types import MAX_SEQ

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import slate_async as slate
-from slate_async.maintenance.inspection.rows import TTL_BUCKETS, RowStatistics, histogram
+from slate_async.engine.read.row_statistics import TTL_BUCKETS, RowStatistics, histogram
 from tests.engine import KINDS, START_MS, Kind, ManualClock, memory_store, open_db
 
 KEYS = [b"%03d" % number for number in range(300)]

@@ -1,0 +1,55 @@
+"""`Backoff`: waits grow within bounds, and the deadline ends them and a slow attempt alike."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from slate_async.errors import UnavailableError
+from slate_async.runtime.backoff import Backoff
+from tests.engine import ManualClock, runtime
+
+
+class SleepClock(ManualClock):
+    """Time passes only while somebody sleeps, and then at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+async def test_waits_grow_and_end_with_the_deadline() -> None:
+    clock = SleepClock()
+    backoff = Backoff(runtime(clock), 2000, "this")
+    cause = ConnectionError("refused")
+    waits: list[float] = []
+    while clock.seconds < 1.99:
+        begun = clock.seconds
+        await backoff.wait(cause)
+        waits.append(clock.seconds - begun)
+    assert clock.seconds <= 2
+    clock.seconds = 2
+    with pytest.raises(UnavailableError, match=r"this did not succeed within 2000 ms.*: refused") as failed:
+        await backoff.wait(cause)
+    assert failed.value.outcome == "unknown"
+    assert failed.value.__cause__ is cause
+    for number, wait in enumerate(waits):
+        assert 0 < wait <= 0.02 * 2 ** min(number, 6) + 1e-9
+
+
+async def test_an_attempt_is_cut_off_at_the_deadline_of_all() -> None:
+    backoff = Backoff(runtime(), 1, "this")
+    with pytest.raises(UnavailableError, match="no answer in time") as failed:
+        await backoff.attempt(asyncio.Event().wait())
+    assert failed.value.outcome == "unknown"
+
+
+async def test_an_attempt_gives_what_the_work_gives() -> None:
+    assert await Backoff(runtime(), 1000, "this").attempt(asyncio.sleep(0, "done")) == "done"
