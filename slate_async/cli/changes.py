@@ -29,12 +29,12 @@ def changes_command(
         typer.Option(
             metavar="SEQ",
             help='Changes after this sequence number; 0 is the beginning, "now" what is written from now on. Default:'
-            " where --hold was left, else the beginning.",
+            " where --subscription was left, else the beginning.",
         ),
     ] = None,
     until_seq: Annotated[int | None, typer.Option(min=0, metavar="SEQ", help="Stop behind this one.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written meanwhile.")] = False,
-    hold: Annotated[
+    subscription: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
@@ -54,7 +54,12 @@ def changes_command(
     except InvalidError as error:
         session.report(error)
         raise typer.Exit(USAGE) from error
-    asked = {"from_seq": begin, "until_seq": until_seq, "follow": follow or until_seq is not None, "hold": hold}
+    asked = {
+        "from_seq": begin,
+        "until_seq": until_seq,
+        "follow": follow or until_seq is not None,
+        "subscription": subscription,
+    }
     raise typer.Exit(session.run(changes(session, asked, encoding=encoding, keys_only=keys_only)))
 
 
@@ -77,7 +82,7 @@ async def changes(session: Session, asked: dict[str, Any], *, encoding: Encoding
         async for change in feed:
             count += 1
             _print(session, change, encoding, keys_only)
-            if asked["hold"] is not None:
+            if asked["subscription"] is not None:
                 await feed.acknowledge(feed.seq)
     session.output.note(f"{count:,} change{'' if count == 1 else 's'}")
     return OK

@@ -20,7 +20,7 @@ from slate_async.database.lineage import HasLineage
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.open import read_changes
 from slate_async.engine.changes.read_ahead import ReadAhead
-from slate_async.engine.changes.subscription import FeedPlace
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
@@ -234,8 +234,8 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
     async def read_changes(
         self,
-        hold: str,
-        after: FeedPlace,
+        subscription: str,
+        after: FeedPosition,
         until_seq: int,
         *,
         start: BytesLike | None = None,
@@ -243,15 +243,15 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         max_rows: int = BATCH_ROWS,
         ahead: ReadAhead | None = None,
     ) -> AsyncGenerator[RecordBatch, None]:
-        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name ``hold``
-        and is at or past that number: record batches as of `ChangeFeed.batches`. Nothing is written; who has the hold
-        keeps it, and acknowledges nothing of this meanwhile.
+        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that retains them by its
+        ``subscription`` (a name) and is at or past that number: record batches as of `ChangeFeed.batches`. Nothing is
+        written; the feed keeps its subscription, and acknowledges nothing of this meanwhile.
 
         start, end: only of keys from the first (inclusive) to the second (exclusive). SSTs are in the order of keys,
-        so many may share what is there of a stretch of numbers
+        so many may share what is there of a range of sequence numbers
         ahead: what was found in SSTs besides, for the next call, which reads on behind ``until_seq`` of all keys
 
-        Raises `InvalidError` besides when the hold is gone, or they were acknowledged."""
+        Raises `InvalidError` besides when the subscription is gone, or they were acknowledged."""
         self._check()
         span = key_range(start, end, None)
         if ahead is not None and span != EVERY_KEY:
@@ -263,7 +263,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
             self._driver,
             register,
             head,
-            hold=hold,
+            subscription=subscription,
             after=after,
             until_seq=until_seq,
             max_rows=max_rows,

@@ -12,12 +12,14 @@ from uuid import UUID
 import anyio
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
+from slate_async.database.changes import HasFeeds
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.snapshot import Snapshot, ViewReads
 from slate_async.database.status import Status
-from slate_async.engine.changes.open import Feeds, HasFeeds, WriterNews
+from slate_async.engine.changes.open import Feeds
+from slate_async.engine.changes.updates import WriterUpdates
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
@@ -47,8 +49,7 @@ from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
 
 logger = logging.getLogger(__name__)
-POLL_LIMIT_S = 10.0
-"""A poll without an answer gives its turn back to the other databases after this long."""
+POLL_LIMIT_S = 10.0  # a poll without an answer then gives its turn back to the other databases
 
 
 class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
@@ -69,12 +70,11 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         Handle.__init__(self, context.name, supervisor, release)
         ViewReads.__init__(self, context.runtime.clock, opened.writer.yield_budget)
         KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
-        self._context, self._opened = context, opened
-        self._writer, self._intake = opened.writer, opened.writer.intake
+        self._context, self._opened, self._writer, self._intake = context, opened, opened.writer, opened.writer.intake
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
         self._reopening = Reopening(context, supervisor, {opened.writer.state.writer_token: None})
-        self._polls, self._polling, self._news = polls, False, WriterNews(opened.writer)
+        self._polls, self._polling, self._updates = polls, False, WriterUpdates(opened.writer)
         feeds = Feeds(
             context,
             opened.driver,
@@ -82,7 +82,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             supervisor,
             pinned=True,
             life_ms=opened.settings.checkpoint_lifetime_ms,
-            news=self._news,
+            updates=self._updates,
             durable_seq=self._durable_seq,
             check=self._check,
         )
@@ -287,7 +287,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     def _ssts_changed(self) -> None:
         self._compaction.resident.notify()
-        self._news.tell()
+        self._updates.notify()
 
     async def _durable_seq(self) -> int:
         return self._writer.durable_seq
@@ -448,7 +448,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         self._opened, self._writer, self._intake = opened, opened.writer, opened.writer.intake
         self._reopening.outage = None
         self._compaction = resident_beside(self._context, opened, self._poll_due, self._compaction)
-        self._news.follow(self._writer)
+        self._updates.follow(self._writer)
         self._begin(self._writer)
         logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
 
@@ -459,7 +459,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         self._polls.cancel(self._poll)
         self._writer.fail(cause)
         self._compaction.resident.close(lambda: closed_failure(cause, "not_applied"))
-        self._news.tell()
+        self._updates.notify()
 
     async def _finish(self) -> None:
         """Make everything durable; raises the write error (with ``outcome``) that nobody has seen."""

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from slate_async.database.changes import HasFeeds
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
 from slate_async.database.snapshot import Snapshot, ViewReads
 from slate_async.database.status import ReaderStatus
-from slate_async.engine.changes.open import Feeds, FollowerNews, HasFeeds
+from slate_async.engine.changes.open import Feeds
+from slate_async.engine.changes.updates import FollowerUpdates
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
@@ -83,7 +85,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
             self._supervisor,
             pinned=self._follower.pins is not None,
             life_ms=opened.settings.checkpoint_lifetime_ms,
-            news=FollowerNews(self._follower, self._check),
+            updates=FollowerUpdates(self._follower, self._check),
             durable_seq=self._durable_seq,
             check=self._check,
         )

@@ -11,7 +11,7 @@ from slate_async.spark.options import Options, byte_count, positive, seconds
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_PARTITION_BYTES = 16 << 20
-DEFAULT_HOLD_LIFETIME_S = 7 * 86_400.0
+DEFAULT_SUBSCRIPTION_LIFETIME_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class StreamOptions:
     has a checkpoint goes on where it was
     max_rows, max_bytes: of a micro-batch, one of them
     partition_bytes: of keys and values for each task, about
-    hold_lifetime_s: so long after a query was stopped, what it has not consumed is still there
+    subscription_lifetime_s: so long after a query was stopped, what it has not consumed is still there
     """
 
     path: str
@@ -32,7 +32,7 @@ class StreamOptions:
     max_rows: int | None
     max_bytes: int | None
     partition_bytes: int
-    hold_lifetime_s: float
+    subscription_lifetime_s: float
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
@@ -45,7 +45,7 @@ class StreamOptions:
             max_rows=given.take("maxRowsPerTrigger", positive, None),
             max_bytes=given.take("maxBytesPerTrigger", byte_count, None),
             partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
-            hold_lifetime_s=given.take("holdLifetime", seconds, DEFAULT_HOLD_LIFETIME_S),
+            subscription_lifetime_s=given.take("subscriptionLifetime", seconds, DEFAULT_SUBSCRIPTION_LIFETIME_S),
         )
         given.finish()
         if stream.max_rows is not None and stream.max_bytes is not None:

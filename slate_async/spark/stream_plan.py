@@ -1,11 +1,11 @@
 """Where the micro-batches of a stream begin and end: `Planner`, which runs ahead of a query beside its driver.
 
 It reads the change feed itself, so a micro-batch ends where a feed's batch does, never inside a `WriteBatch`, and has
-the rows and bytes that were asked for. The tasks read the same again, each its stretch. What is held for them moves
-when Spark says that a micro-batch is done.
+the rows and bytes that were asked for. The tasks read the same again, each its range. The subscription moves when
+Spark says that a micro-batch is done.
 
 Invariant: a range of sequence numbers alone says what is in a micro-batch; the rest of an offset only says where that
-is found quickly, and under which hold. So it does not matter what a planner before this one had read.
+is found quickly, and by which subscription. So it does not matter what a planner before this one had read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 import slate_async as slate
-from slate_async.engine.changes.subscription import FeedPlace
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.spark.stream_options import StreamOptions
 
@@ -29,56 +29,56 @@ Fits: TypeAlias = Callable[[int, int], bool]
 """Whether so many rows and bytes are within a micro-batch's limit."""
 STEP_ROWS = 16_384
 UNPLANNED_S = 600.0
-"""So long lives what a query holds that dies before it has planned anything."""
+"""So long lives the subscription of a query that dies before it has planned anything."""
 SPLITS_PER_PARTITION = 4
 """Ranges of keys are made of smaller ones, which are looked for once."""
 
 
 class Offset(NamedTuple):
-    """A place in the feed, and the name of the hold that keeps what comes after it.
+    """A position in the feed, and the name of the subscription that keeps what comes after it.
 
     begin: where the query began. Spark writes down where a micro-batch ends, and before the first one is done it asks
     again where a query begins"""
 
-    hold: str
-    place: FeedPlace
-    begin: FeedPlace
+    subscription: str
+    position: FeedPosition
+    begin: FeedPosition
 
     @property
     def seq(self) -> int:
         """Changes up to here are before it."""
-        return self.place.seq
+        return self.position.seq
 
     def fields(self) -> OffsetFields:
-        """For Spark, which writes it down as JSON."""
-        return {"hold": self.hold, **self.place._asdict(), "begin": self.begin._asdict()}
+        """For Spark, which writes it down as JSON. These names are in checkpoints of queries, so they stay."""
+        return {"hold": self.subscription, **self.position._asdict(), "begin": self.begin._asdict()}
 
     @classmethod
     def of(cls, fields: OffsetFields) -> Self:
         """The inverse of `fields`. Raises `InvalidError` for what this never wrote."""
         try:
-            return cls(str(fields["hold"]), _place(fields), _place(fields["begin"]))
+            return cls(str(fields["hold"]), _position(fields), _position(fields["begin"]))
         except (KeyError, TypeError, ValueError) as error:
             raise slate.InvalidError(f"this is no offset of a slate stream: {fields!r}") from error
 
 
-def _place(fields: OffsetFields) -> FeedPlace:
-    return FeedPlace(*(int(fields[name]) for name in FeedPlace._fields))
+def _position(fields: OffsetFields) -> FeedPosition:
+    return FeedPosition(*(int(fields[name]) for name in FeedPosition._fields))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Changes up to ``place``: ``rows`` of them, ``nbytes`` of Arrow data."""
+    """Changes up to ``position``: ``rows`` of them, ``nbytes`` of Arrow data."""
 
-    place: FeedPlace
+    position: FeedPosition
     rows: int
     nbytes: int
 
 
-class Part(NamedTuple):
+class FeedRange(NamedTuple):
     """What one task reads of a micro-batch: the changes above ``after`` up to ``until`` of keys in ``span``."""
 
-    after: FeedPlace
+    after: FeedPosition
     until: int
     span: KeyRange
 
@@ -92,10 +92,10 @@ class Planner:
         self._open = AsyncExitStack()
         self._reader: slate.DbReader | None = None
         self._feed: slate.ChangeFeed | None = None
-        self._hold = ""
+        self._subscription = ""
         self._begun: Offset | None = None
         self._planned = True
-        """Whether Spark may have written an offset with this hold down."""
+        """Whether Spark may have written an offset with this subscription down."""
         self._until: int | None = None
         self._steps: list[Step] = []
         """Read by the feed and not done with, in order."""
@@ -104,12 +104,12 @@ class Planner:
     # ---- what Spark asks for
 
     async def begin(self) -> Offset:
-        """Where a new query begins, however often it is asked. From here on everything after it is held, for as long as
-        this planner lives; once a micro-batch is planned, which Spark then knows of, beyond that."""
+        """Where a new query begins, however often it is asked. From here on everything after it is retained, for as
+        long as this planner lives; once a micro-batch is planned, which Spark then knows of, beyond that."""
         if self._begun is None:
             self._planned = False
             feed = await self._opened(f"spark {uuid4()}", self._options.start)
-            self._begun = Offset(self._hold, feed.place, feed.place)
+            self._begun = Offset(self._subscription, feed.position, feed.position)
         return self._begun
 
     async def stop_at_present(self) -> None:
@@ -124,49 +124,49 @@ class Planner:
         ``start`` itself if there is nothing."""
         feed = await self._at(start)
         durable = await self._durable() if self._until is None else self._until
-        end, position, rows, nbytes = start, 0, 0, 0
-        while position < len(self._steps) or await self._read(feed, durable):
-            step = self._steps[position]
-            position += 1
-            if step.place.seq <= start.seq:
+        end, index, rows, nbytes = start, 0, 0, 0
+        while index < len(self._steps) or await self._read(feed, durable):
+            step = self._steps[index]
+            index += 1
+            if step.position.seq <= start.seq:
                 continue
             rows, nbytes = rows + step.rows, nbytes + step.nbytes
             if end is not start and not fits(rows, nbytes):
                 break
-            end = Offset(start.hold, step.place, start.begin)
+            end = Offset(start.subscription, step.position, start.begin)
         if end is not start and not self._planned:
-            await feed.keep(self._options.hold_lifetime_s)
+            await feed.renew(self._options.subscription_lifetime_s)
             self._planned = True
         return end
 
-    async def parts(self, start: Offset, end: Offset) -> list[Part]:
-        """Parts of a micro-batch, of ``partition_bytes`` where it is known how much is where, else one. From here on
-        what the tasks read is held, if it was not, and by this planner.
+    async def ranges(self, start: Offset, end: Offset) -> list[FeedRange]:
+        """Ranges of a micro-batch, of ``partition_bytes`` where it is known how much is where, else one. From here on
+        this planner retains what the tasks read.
 
         SSTs are in the order of keys. So what is in them is cut by keys, for else each task would read all of them;
         what is in the log is cut by numbers."""
-        begin = start.place if start.hold == end.hold else end.begin
-        await self._at(Offset(end.hold, begin, end.begin))
-        steps = [step for step in self._steps if begin.seq < step.place.seq <= end.seq]
-        stored = [step for step in steps if step.place.seq <= begin.log_seq]
-        parts: list[Part] = []
+        begin = start.position if start.subscription == end.subscription else end.begin
+        await self._at(Offset(end.subscription, begin, end.begin))
+        steps = [step for step in self._steps if begin.seq < step.position.seq <= end.seq]
+        stored = [step for step in steps if step.position.seq <= begin.log_seq]
+        ranges: list[FeedRange] = []
         if stored:
             nbytes = sum(step.nbytes for step in stored)
             spans = await self._spans(max(1, nbytes // self._options.partition_bytes))
-            parts = [Part(begin, stored[-1].place.seq, span) for span in spans]
-            begin = stored[-1].place
-        return [*parts, *self._stretches(begin, steps[len(stored) :], end.seq)]
+            ranges = [FeedRange(begin, stored[-1].position.seq, span) for span in spans]
+            begin = stored[-1].position
+        return [*ranges, *self._log_ranges(begin, steps[len(stored) :], end.seq)]
 
-    def _stretches(self, begin: FeedPlace, steps: list[Step], end: int) -> list[Part]:
+    def _log_ranges(self, begin: FeedPosition, steps: list[Step], end: int) -> list[FeedRange]:
         """``steps``, and what follows them, from ``begin`` to ``end``."""
-        found: list[Part] = []
+        found: list[FeedRange] = []
         nbytes = 0
         for step in steps:
             nbytes += step.nbytes
-            if nbytes >= self._options.partition_bytes and step.place.seq < end:
-                found.append(Part(begin, step.place.seq, EVERY_KEY))
-                begin, nbytes = step.place, 0
-        return [*found, Part(begin, end, EVERY_KEY)] if begin.seq < end else found
+            if nbytes >= self._options.partition_bytes and step.position.seq < end:
+                found.append(FeedRange(begin, step.position.seq, EVERY_KEY))
+                begin, nbytes = step.position, 0
+        return [*found, FeedRange(begin, end, EVERY_KEY)] if begin.seq < end else found
 
     async def _spans(self, count: int) -> list[KeyRange]:
         """All keys, in ``count`` ranges with about as many bytes of SSTs, or fewer."""
@@ -185,17 +185,17 @@ class Planner:
         """What is before ``end`` is not needed any more. It is written down soon, and when the query ends."""
         feed = await self._at(end)
         await feed.acknowledge(end.seq)
-        self._steps = [step for step in self._steps if step.place.seq > end.seq]
+        self._steps = [step for step in self._steps if step.position.seq > end.seq]
 
     async def close(self) -> None:
-        """Stop reading; what was not consumed stays held, if Spark knows of it."""
+        """Stop reading; what was not consumed stays retained, if Spark knows of it."""
         try:
             if self._planned:
                 await self._close_feed()
             else:
                 await self._give_up_begun()
         except slate.SlateError as error:
-            logger.warning("hold %r stays until it expires: %s", self._hold, error)
+            logger.warning("subscription %r stays until it expires: %s", self._subscription, error)
         finally:
             await self._open.aclose()
 
@@ -203,22 +203,22 @@ class Planner:
 
     async def _at(self, offset: Offset) -> slate.ChangeFeed:
         """The feed, no further back than at ``offset``."""
-        if self._hold != offset.hold:
+        if self._subscription != offset.subscription:
             await self._give_up_begun()
-        feed = self._feed or await self._opened(offset.hold, offset.seq)
+        feed = self._feed or await self._opened(offset.subscription, offset.seq)
         while await self._read(feed, offset.seq):
             pass
         return feed
 
-    async def _opened(self, hold: str, seq: int | str) -> slate.ChangeFeed:
-        reader, lifetime_s = await self._own_reader(), self._options.hold_lifetime_s
+    async def _opened(self, subscription: str, seq: int | str) -> slate.ChangeFeed:
+        reader, lifetime_s = await self._own_reader(), self._options.subscription_lifetime_s
         feed = reader.changes(
             from_seq=seq,  # type: ignore[arg-type]
             until_seq=self._until,
-            hold=hold,
-            hold_lifetime=lifetime_s if self._planned else min(lifetime_s, UNPLANNED_S),
+            subscription=subscription,
+            subscription_lifetime=lifetime_s if self._planned else min(lifetime_s, UNPLANNED_S),
         )
-        self._feed, self._hold = await feed.__aenter__(), hold
+        self._feed, self._subscription = await feed.__aenter__(), subscription
         return feed
 
     async def _own_reader(self) -> slate.DbReader:
@@ -244,18 +244,19 @@ class Planner:
         async for batch in feed.batches(min(STEP_ROWS, self._options.max_rows or STEP_ROWS)):
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
             if feed.seq > before:
-                self._steps.append(Step(feed.place, rows, nbytes))
+                self._steps.append(Step(feed.position, rows, nbytes))
                 return True
         return False
 
     async def _give_up_begun(self) -> None:
-        """Nobody asks for what `begin` holds: the query had begun already, under another hold, or does not begin."""
+        """Nobody asks for what `begin` retains: the query had begun already, by another subscription, or does not
+        begin."""
         await self._close_feed()
         begun, self._begun, self._planned = self._begun, None, True
         if begun is not None:
             opening = self._environment.open_admin(self._options.path, metastore=self._options.metastore)
             async with opening as admin:
-                await admin.delete_checkpoint(begun.hold)
+                await admin.delete_checkpoint(begun.subscription)
 
     async def _close_feed(self) -> None:
         feed, self._feed = self._feed, None

@@ -27,7 +27,7 @@ from slate_async.spark.batch_read import microseconds
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.registration import register_once
 from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
-from slate_async.spark.stream_plan import Offset, OffsetFields, Part, Planner
+from slate_async.spark.stream_plan import FeedRange, Offset, OffsetFields, Planner
 from slate_async.spark.worker import FeedName, this_worker
 
 T = TypeVar("T")
@@ -90,12 +90,12 @@ def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> Data
 
 
 class ChangesPartition(InputPartition):
-    """A part of the feed that is held under the name ``hold``."""
+    """A range of the feed whose subscription has that name."""
 
-    def __init__(self, hold: str, part: Part) -> None:
-        super().__init__((hold, part))
-        self.hold = hold
-        self.part = part
+    def __init__(self, subscription: str, part: FeedRange) -> None:
+        super().__init__((subscription, part))
+        self.subscription = subscription
+        self.range = part
 
 
 class NoStream(DataSourceStreamReader):
@@ -147,13 +147,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is begin else end.fields()
 
     def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
-        """Parts of what is between them."""
+        """Ranges of what is between them."""
         begin, stop = Offset.of(start), Offset.of(end)
-        parts = self._plan(lambda planner: planner.parts(begin, stop))
-        return [ChangesPartition(stop.hold, part) for part in parts]
+        ranges = self._plan(lambda planner: planner.ranges(begin, stop))
+        return [ChangesPartition(stop.subscription, part) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of one part."""
+        """The changes of one range."""
         if not isinstance(partition, ChangesPartition):
             return iter(())  # of no partitions Spark makes one of its own
         return this_worker().iterate(partial(_changes, self._options, partition))
@@ -179,11 +179,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 async def _changes(
     options: StreamOptions, partition: ChangesPartition, environment: slate.Environment
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    (after, until, (start, end)) = part = partition.part
-    name = FeedName(options.path, options.metastore, partition.hold)
+    (after, until, (start, end)) = part = partition.range
+    name = FeedName(options.path, options.metastore, partition.subscription)
     ahead = this_worker().ahead(name) if part.span == EVERY_KEY else None
     async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-        changes = admin.read_changes(partition.hold, after, until, start=start, end=end, ahead=ahead)
+        changes = admin.read_changes(partition.subscription, after, until, start=start, end=end, ahead=ahead)
         async for batch in changes:
             columns = {field.name: batch.column(field.name) for field in ARROW_CHANGE}
             columns["expire_time"] = microseconds(columns["expire_time"])

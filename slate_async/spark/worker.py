@@ -45,11 +45,11 @@ class ReaderName(NamedTuple):
 
 
 class FeedName(NamedTuple):
-    """What is read of one feed: of which database, under whose hold."""
+    """What is read of one feed: of which database, by which subscription."""
 
     path: str
     metastore: str | None
-    hold: str
+    subscription: str
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from slate_async.arguments import Duration
 from slate_async.database import admin as engine
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.read_ahead import ReadAhead
-from slate_async.engine.changes.subscription import FeedPlace
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.info import CloneInfo
@@ -151,8 +151,8 @@ class Admin(Handle[engine.Admin]):
 
     def read_changes(
         self,
-        hold: str,
-        after: FeedPlace,
+        subscription: str,
+        after: FeedPosition,
         until_seq: int,
         *,
         start: BytesLike | None = None,
@@ -160,11 +160,11 @@ class Admin(Handle[engine.Admin]):
         max_rows: int = BATCH_ROWS,
         ahead: ReadAhead | None = None,
     ) -> Iterator[RecordBatch]:
-        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that holds them under the name
-        ``hold``."""
+        """The changes above ``after`` up to ``until_seq``, of a feed elsewhere that retains them by its
+        ``subscription``."""
         batches = self._loop.call(
             self._handle.read_changes,
-            hold,
+            subscription,
             after,
             until_seq,
             start=start,

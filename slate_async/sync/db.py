@@ -7,7 +7,7 @@ from uuid import UUID
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as engine
 from slate_async.database.status import Status
-from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
+from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.compaction.progress import EventSink
@@ -107,10 +107,10 @@ class Db(Handle[engine.Db], Reads):
         until_seq: int | None = None,
         follow: bool = True,
         initial: Initial = "snapshot",
-        hold: str | None = None,
-        hold_lifetime: Duration | None = None,
-        room_bytes: int = ROOM_BYTES,
-        spill_bytes: int = SPILL_BYTES,
+        subscription: str | None = None,
+        subscription_lifetime: Duration | None = None,
+        sort_memory_bytes: int = SORT_MEMORY_BYTES,
+        sort_spill_bytes: int = SORT_SPILL_BYTES,
     ) -> ChangeFeed:
         """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
         feed = self._loop.call(
@@ -119,10 +119,10 @@ class Db(Handle[engine.Db], Reads):
             until_seq=until_seq,
             follow=follow,
             initial=initial,
-            hold=hold,
-            hold_lifetime=hold_lifetime,
-            room_bytes=room_bytes,
-            spill_bytes=spill_bytes,
+            subscription=subscription,
+            subscription_lifetime=subscription_lifetime,
+            sort_memory_bytes=sort_memory_bytes,
+            sort_spill_bytes=sort_spill_bytes,
         )
         return ChangeFeed(self._loop, feed)
 

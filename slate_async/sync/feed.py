@@ -10,7 +10,7 @@ from slate_async.arguments import Duration
 from slate_async.engine.changes import feed as engine
 from slate_async.engine.changes.change import Change
 from slate_async.engine.changes.feed import BATCH_ROWS
-from slate_async.engine.changes.subscription import FeedPlace
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.runtime.loop_thread import LoopThread
 
@@ -37,13 +37,13 @@ class ChangeFeed:
 
     @property
     def acknowledged(self) -> int:
-        """Up to where what it holds was given up."""
+        """Rows up to this sequence number are not retained any more."""
         return self._feed.acknowledged
 
     @property
-    def place(self) -> FeedPlace:
+    def position(self) -> FeedPosition:
         """Where `seq` is, for `Admin.read_changes`."""
-        return self._feed.place
+        return self._feed.position
 
     def __iter__(self) -> Iterator[Change]:
         """Rows as `slate_async.Change`."""
@@ -72,12 +72,13 @@ class ChangeFeed:
         """Rows up to ``seq`` are done with; see `slate_async.ChangeFeed.acknowledge`."""
         self._loop.run(self._feed.acknowledge, seq, now=now)
 
-    def keep(self, lifetime: Duration | None) -> None:
-        """What is not acknowledged is held for ``lifetime`` after the last commit, ``None`` for ever."""
-        self._loop.run(self._feed.keep, lifetime)
+    def renew(self, lifetime: Duration | None) -> None:
+        """Retain what is not acknowledged for ``lifetime`` after the last commit, ``None``: forever."""
+        self._loop.run(self._feed.renew, lifetime)
 
     def close(self) -> None:
-        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent."""
+        """Stop, and release what is retained: a subscription with a name stays, where it was acknowledged.
+        Idempotent."""
         self._loop.run(self._feed.aclose)
 
     def __enter__(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slate_async.arguments import Duration
 from slate_async.database import reader as engine
 from slate_async.database.status import ReaderStatus
-from slate_async.engine.changes.open import ROOM_BYTES, SPILL_BYTES, FromSeq, Initial
+from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.storage.liveness.observer import WriterLife
@@ -58,10 +58,10 @@ class DbReader(Handle[engine.DbReader], Reads):
         until_seq: int | None = None,
         follow: bool = True,
         initial: Initial = "snapshot",
-        hold: str | None = None,
-        hold_lifetime: Duration | None = None,
-        room_bytes: int = ROOM_BYTES,
-        spill_bytes: int = SPILL_BYTES,
+        subscription: str | None = None,
+        subscription_lifetime: Duration | None = None,
+        sort_memory_bytes: int = SORT_MEMORY_BYTES,
+        sort_spill_bytes: int = SORT_SPILL_BYTES,
     ) -> ChangeFeed:
         """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
         feed = self._loop.call(
@@ -70,10 +70,10 @@ class DbReader(Handle[engine.DbReader], Reads):
             until_seq=until_seq,
             follow=follow,
             initial=initial,
-            hold=hold,
-            hold_lifetime=hold_lifetime,
-            room_bytes=room_bytes,
-            spill_bytes=spill_bytes,
+            subscription=subscription,
+            subscription_lifetime=subscription_lifetime,
+            sort_memory_bytes=sort_memory_bytes,
+            sort_spill_bytes=sort_spill_bytes,
         )
         return ChangeFeed(self._loop, feed)
 

@@ -1,4 +1,4 @@
-"""A process that consumes the change feed of the database `counting.py` writes, with a hold by name:
+"""A process that consumes the change feed of the database `counting.py` writes, with a subscription by name:
 
     consumer.py PATH [--metastore M] [--settings JSON]
 
@@ -14,14 +14,14 @@ import json
 import slate_async as slate
 from tests.integration.counting import say
 
-HOLD = "consumer"
+SUBSCRIPTION = "consumer"
 ACKNOWLEDGE_EVERY = 3
 
 
 async def consume(path: str, metastore: str | None, settings: slate.Settings) -> None:
     async with (
         slate.open_reader(path, metastore=metastore, settings=settings) as reader,
-        reader.changes(hold=HOLD) as feed,
+        reader.changes(subscription=SUBSCRIPTION) as feed,
     ):
         say(f"begin {feed.seq}")
         number = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import slate_async as slate
-from tests.integration.consumer import HOLD
+from tests.integration.consumer import SUBSCRIPTION
 from tests.integration.counting import COUNT, DELETE_EVERY, key_of
 from tests.integration.places import LOGS, make_place
 from tests.integration.processes import ChildProcess
@@ -65,7 +65,7 @@ async def test_a_killed_consumer_goes_on_where_it_acknowledged(log: tuple[str, b
     place = await make_place("local", log, tmp_path, None, **SMALL)
     received = Received()
     settings = slate.Settings(**place.settings)
-    async with slate.open(place.path, settings=settings) as db, db.changes(hold=HOLD):
+    async with slate.open(place.path, settings=settings) as db, db.changes(subscription=SUBSCRIPTION):
         pass
     async with slate.open_gc(place.path, settings=settings):
         for _ in range(LIVES):
@@ -80,7 +80,7 @@ async def test_a_killed_consumer_goes_on_where_it_acknowledged(log: tuple[str, b
         async with slate.open(place.path, settings=settings) as db:
             await db.compact(full=True)
             count = int(await db.get(COUNT) or b"0")
-            async with db.changes(hold=HOLD, follow=False) as feed:
+            async with db.changes(subscription=SUBSCRIPTION, follow=False) as feed:
                 begin = feed.seq
                 rows = [f"row {one.seq} {one.op} {one.key.decode()} {said(one.value)}" async for one in feed]
             received.take([f"begin {begin}", *rows])

@@ -1,8 +1,8 @@
 """Change feeds against a plain list of what was written: whatever is flushed, compacted, collected and taken over, and
 wherever a consumer is cut short or begins anew, each feed gives every row above where it began, once, in order.
 
-Hypothesis drives one database of each kind and four feeds: one of the writer, one of a reader, one that a name holds,
-which is closed and opened again, and one of a reader that holds nothing.
+Hypothesis drives one database of each kind and four feeds: one of the writer, one of a reader, one whose subscription
+has a name, which is closed and opened again, and one of a reader that retains nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class ChangesMachine(RuleBasedStateMachine):
     async def feed(self, number: int, from_seq: int | None) -> slate.ChangeFeed:
         owner = [self.db, self.reader, self.db, self.free][number]
         feed = owner.changes(
-            from_seq=from_seq, hold="name" if number == NAMED else None, room_bytes=400, spill_bytes=1_500
+            from_seq=from_seq,
+            subscription="name" if number == NAMED else None,
+            sort_memory_bytes=400,
+            sort_spill_bytes=1_500,
         )
         await feed.__aenter__()
         return feed
@@ -160,11 +163,11 @@ class ChangesMachine(RuleBasedStateMachine):
         self.clock.wall_ms += 301_000
 
     @rule(number=FEEDS)
-    def hold_is_lengthened(self, number: int) -> None:
-        hold = self.feeds[number]._hold
-        if hold is not None and hold._due():
+    def subscription_is_renewed(self, number: int) -> None:
+        subscription = self.feeds[number]._subscription
+        if subscription is not None and subscription._due():
             with suppress(slate.InvalidError):  # it was lost; its feed finds out
-                self.run(hold.settle())
+                self.run(subscription.commit())
 
     # ---- consumers
 
@@ -232,9 +235,10 @@ class ChangesMachine(RuleBasedStateMachine):
         }
 
     def lost(self, number: int, error: slate.InvalidError) -> None:
-        """Only what nothing held is lost: with a hold it must have expired, without one it was compacted."""
+        """Only what nothing retained is lost: with a subscription it must have expired, without one it was
+        compacted."""
         assert "changes are kept from sequence number" in str(error) or "is gone" in str(error)
-        assert number != NAMED, "a hold by name never expires here"
+        assert number != NAMED, "a subscription by name never expires here"
         assert number == FREE or self.clock.wall_ms - START_MS > 600_000
         self.run(self.feeds[number].aclose())
         self.begin_again(number)
@@ -267,7 +271,7 @@ class ChangesMachine(RuleBasedStateMachine):
         self.run(self.from_the_beginning())
 
     async def from_the_beginning(self) -> None:
-        async with self.db.changes(follow=False, room_bytes=300) as feed:
+        async with self.db.changes(follow=False, sort_memory_bytes=300) as feed:
             seqs = [seq async for batch in feed.batches(max_rows=7) for seq in batch.column("seq").to_pylist()]
             exact = [seq for seq in seqs if seq > feed.snapshot_seq]
             assert exact == list(range(feed.snapshot_seq + 1, len(self.written) + 1))

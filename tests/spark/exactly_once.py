@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import slate_async as slate
 
-HOLD = "exactly once"
+SUBSCRIPTION = "exactly once"
 
 
 class Batch(NamedTuple):
@@ -30,8 +30,11 @@ class Batch(NamedTuple):
 
 
 async def keep(path: str, metastore: str | None = None) -> None:
-    """Hold all changes of the database from now on, whoever compacts it."""
-    async with slate.open_reader(path, metastore=metastore) as reader, reader.changes(hold=HOLD, from_seq="now"):
+    """Retain all changes of the database from now on, whatever is compacted."""
+    async with (
+        slate.open_reader(path, metastore=metastore) as reader,
+        reader.changes(subscription=SUBSCRIPTION, from_seq="now"),
+    ):
         pass
 
 
@@ -55,7 +58,7 @@ async def streamed(path: str, ends: list[int], metastore: str | None = None) -> 
 async def applied(path: str, metastore: str | None = None) -> list[Batch]:
     """What came into the database since `keep`, by sequence number, in order."""
     async with slate.open_reader(path, metastore=metastore) as reader:
-        async with reader.changes(hold=HOLD, follow=False, initial="error") as feed:
+        async with reader.changes(subscription=SUBSCRIPTION, follow=False, initial="error") as feed:
             return await _grouped(feed.batches(), lambda seq: seq)
 
 

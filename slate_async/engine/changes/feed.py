@@ -16,8 +16,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from slate_async.arguments import Duration
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import Change, changes_of, record_batch
-from slate_async.engine.changes.prefetch import Owner, Pull
-from slate_async.engine.changes.subscription import FeedPlace, Hold
+from slate_async.engine.changes.prefetch import FeedContext, Prefetcher
+from slate_async.engine.changes.subscription import FeedPosition, Subscription
 from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import ClosedError, InvalidError
@@ -34,22 +34,25 @@ class ChangeFeed:
     """``async for change in feed``; `batches` gives the same as Arrow record batches. Made by ``changes()``.
 
     Begins when it is entered (``async with``), or first asked for something. May be left and iterated again, in the
-    same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what it holds
-    stays until it is garbage, or expires.
+    same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what its
+    subscription retains stays until the feed is garbage, or the subscription expires.
 
-    Errors: `ClosedError` and `FencedError` of its owner; `InvalidError` when what it was to deliver is not there, or
-    its hold is gone; `UnavailableError`, after which it may be asked again; `CorruptionError`."""
+    Errors: `ClosedError` and `FencedError` of its database; `InvalidError` when what it was to deliver is not there, or
+    its subscription is gone; `UnavailableError`, after which it may be asked again; `CorruptionError`."""
 
     def __init__(
-        self, begin: Callable[[], Coroutine[Any, Any, Pull]], owner: Owner, closed: Callable[[ChangeFeed], None]
+        self,
+        begin: Callable[[], Coroutine[Any, Any, Prefetcher]],
+        context: FeedContext,
+        closed: Callable[[ChangeFeed], None],
     ) -> None:
         """``begin`` opens the source; ``closed`` is told when the feed is."""
         self._begin_once = begin
-        self._owner = owner
+        self._context = context
         self._on_closed = closed
-        self._yield_budget = YieldBudget(owner.clock)
-        self._pull: Pull | None = None
-        self._beginning: asyncio.Task[Pull] | None = None
+        self._yield_budget = YieldBudget(context.clock)
+        self._pull: Prefetcher | None = None
+        self._beginning: asyncio.Task[Prefetcher] | None = None
         self._way: Literal["rows", "batches"] | None = None
         self._rest: Columns | None = None  # of the batch that is handed out row by row
         self._chunk: list[Change] = []
@@ -80,21 +83,22 @@ class ChangeFeed:
 
     @property
     def acknowledged(self) -> int:
-        """Up to where what it holds was given up; 0 before it has begun, and if it holds nothing."""
-        return 0 if self._hold is None else self._hold.acknowledged
+        """Rows up to this sequence number are not retained any more; 0 before the feed has begun, and if it retains
+        nothing."""
+        return 0 if self._subscription is None else self._subscription.acknowledged
 
     @property
-    def place(self) -> FeedPlace:
-        """Where `seq` is: with it another process reads a stretch of what this feed holds (`Admin.read_changes`).
+    def position(self) -> FeedPosition:
+        """Where `seq` is: with it another process reads a range of what this feed retains (`Admin.read_changes`).
 
-        Raises `InvalidError` for a feed that has not begun, or holds nothing."""
-        if self._hold is None:
-            raise InvalidError("a feed has a place once it has begun, and if it holds what it reads")
-        return self._hold.place_of(self.seq)
+        Raises `InvalidError` for a feed that has not begun, or retains nothing."""
+        if self._subscription is None:
+            raise InvalidError("a feed has a position once it has begun, and if it retains what it reads")
+        return self._subscription.position_of(self.seq)
 
     @property
-    def _hold(self) -> Hold | None:
-        return None if self._pull is None else self._pull.source.hold
+    def _subscription(self) -> Subscription | None:
+        return None if self._pull is None else self._pull.source.subscription
 
     # ---- ways to iterate
 
@@ -120,33 +124,38 @@ class ChangeFeed:
         self._way = way
 
     async def acknowledge(self, seq: int, *, now: bool = False) -> None:
-        """Rows up to ``seq`` are done with: what holds them may go, and a feed opened later with this hold begins
-        behind them. Written down within about an eighth of ``checkpoint_lifetime_ms``, and when the feed is closed;
-        with ``now``, before this returns.
+        """Rows up to ``seq`` are done with: they need not be retained, and a feed opened later with this subscription
+        begins behind them. Written down within about an eighth of ``checkpoint_lifetime_ms``, and when the feed is
+        closed; with ``now``, before this returns.
 
-        Raises `InvalidError` for a feed without a hold by name, and for rows it has not given."""
-        hold = await self._own_hold()
-        if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= max(self.seq, hold.acknowledged):
+        Raises `InvalidError` for a feed whose subscription has no name, and for rows it has not given."""
+        subscription = await self._named_subscription()
+        if (
+            isinstance(seq, bool)
+            or not isinstance(seq, int)
+            or not 0 <= seq <= max(self.seq, subscription.acknowledged)
+        ):
             raise InvalidError(f"sequence number {seq!r} was not given by this feed, which is at {self.seq}")
-        hold.acknowledge(seq)
+        subscription.acknowledge(seq)
         if now:
-            await hold.settle()
+            await subscription.commit()
 
-    async def keep(self, lifetime: Duration | None) -> None:
-        """What is not acknowledged is held for ``lifetime`` (seconds or a timedelta; ``None``: for ever) after the last
-        commit, in place of the ``hold_lifetime`` this feed was opened with. Written down before this returns.
+    async def renew(self, lifetime: Duration | None) -> None:
+        """Retain what is not acknowledged for ``lifetime`` (seconds or a timedelta; ``None``: forever) after the last
+        commit, in place of the ``subscription_lifetime`` this feed was opened with. Written down before this returns.
 
-        Raises `InvalidError` for a feed without a hold by name, and if its hold is gone; `UnavailableError`."""
+        Raises `InvalidError` for a feed whose subscription has no name, and if that is gone; `UnavailableError`."""
         life_ms = lifetime_ms(lifetime)
-        await (await self._own_hold()).live(life_ms)
+        await (await self._named_subscription()).renew(life_ms)
 
-    async def _own_hold(self) -> Hold:
-        hold = (await self._begin()).source.hold
-        if hold is None or hold.name is None:
+    async def _named_subscription(self) -> Subscription:
+        subscription = (await self._begin()).source.subscription
+        if subscription is None or subscription.name is None:
             raise InvalidError(
-                "this feed has no hold by name, so it acknowledges and keeps nothing; open it with hold="
+                "this feed has no subscription with a name, so it acknowledges and renews nothing; open it with"
+                " subscription="
             )
-        return hold
+        return subscription
 
     # ---- life
 
@@ -164,16 +173,16 @@ class ChangeFeed:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and give up what is held: a hold by name stays, where it was acknowledged. Idempotent; a caller that is
-        cancelled stops waiting."""
+        """Stop, and release what is retained: a subscription with a name stays, where it was acknowledged. Idempotent;
+        a caller that is cancelled stops waiting."""
         self._end()
         if self._beginning is not None and self._pull is None:
             await asyncio.wait([self._beginning])
             self._pull = _begun(self._beginning)
         if self._pull is not None:
             await self._pull.aclose()
-        if self._hold is not None:
-            await self._hold.finish()
+        if self._subscription is not None:
+            await self._subscription.finish()
         self._on_closed(self)
 
     def _end(self) -> None:
@@ -188,19 +197,19 @@ class ChangeFeed:
     def __del__(self) -> None:
         if self._closed:
             return
-        if self._hold is not None:
-            self._hold.abandon()
+        if self._subscription is not None:
+            self._subscription.abandon()
         elif self._beginning is not None and not (loop := self._beginning.get_loop()).is_closed():
             loop.call_soon_threadsafe(self._beginning.add_done_callback, _end_begun)
 
     # ---- steps, for the iterators
 
-    async def _begin(self) -> Pull:
+    async def _begin(self) -> Prefetcher:
         """Begin, once; several may wait for it. A beginning that failed may be tried again."""
         self._ask()
         while self._pull is None:
             if self._beginning is None:
-                self._beginning = self._owner.supervisor.spawn("open a feed", self._begin_once(), critical=False)
+                self._beginning = self._context.supervisor.spawn("open a feed", self._begin_once(), critical=False)
             task = self._beginning
             await asyncio.wait([task])
             self._ask()
@@ -212,7 +221,7 @@ class ChangeFeed:
     def _ask(self) -> None:
         if self._closed:
             raise ClosedError("the change feed is closed")
-        self._owner.check()
+        self._context.check()
 
     async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
         """``step``, unless another is under way; after a turn for others if it is their time."""
@@ -236,7 +245,7 @@ class ChangeFeed:
         if found is None:
             return None
         convert = partial(record_batch, found.rows)
-        batch = convert() if len(found.rows) <= INLINE_ROWS else await self._owner.offload.run(convert)
+        batch = convert() if len(found.rows) <= INLINE_ROWS else await self._context.offload.run(convert)
         pull.taken()
         return batch
 
@@ -265,22 +274,22 @@ class ChangeFeed:
         return self._ready
 
 
-def _begun(beginning: asyncio.Task[Pull]) -> Pull | None:
+def _begun(beginning: asyncio.Task[Prefetcher]) -> Prefetcher | None:
     """What a task that is done has begun; ``None`` if it failed."""
     return None if beginning.cancelled() or beginning.exception() is not None else beginning.result()
 
 
-def _end_begun(beginning: asyncio.Task[Pull]) -> None:
+def _end_begun(beginning: asyncio.Task[Prefetcher]) -> None:
     """Nobody wants what was begun any more: what it made must be given back."""
     if (pull := _begun(beginning)) is not None:
         _end(pull)
 
 
-def _end(pull: Pull) -> None:
-    """What is read first, for it must not miss what is held."""
+def _end(pull: Prefetcher) -> None:
+    """What is read first, for it must not miss what the subscription retains."""
     pull.end()
-    if pull.source.hold is not None:
-        pull.source.hold.end()
+    if pull.source.subscription is not None:
+        pull.source.subscription.end()
 
 
 class Rows(AsyncIterator[Change]):

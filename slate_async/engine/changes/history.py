@@ -38,7 +38,7 @@ READ_BYTES = 1 << 20
 class History:
     """The rows in the SSTs of ``state``, which a checkpoint keeps.
 
-    room_bytes, spill_bytes: see `select`
+    sort_memory_bytes, sort_spill_bytes: see `select`
     span: no other keys are read
     ahead: keeps what was found, and gives it
     """
@@ -48,8 +48,8 @@ class History:
         state: ManifestState,
         ssts: SstOpener,
         runtime: Runtime,
-        room_bytes: int,
-        spill_bytes: int = 0,
+        sort_memory_bytes: int,
+        sort_spill_bytes: int = 0,
         span: KeyRange = EVERY_KEY,
         ahead: ReadAhead | None = None,
     ) -> None:
@@ -59,8 +59,8 @@ class History:
         self._name = StateName(state.database_id, state.version)
         self._ssts = ssts
         self._runtime = runtime
-        self._room_bytes = room_bytes
-        self._spill_bytes = spill_bytes
+        self._sort_memory_bytes = sort_memory_bytes
+        self._sort_spill_bytes = sort_spill_bytes
         self._rest: Spill | None = None
 
     async def exact(self, after: int, until: int) -> Selected:
@@ -109,7 +109,7 @@ class History:
         kept = None if self.ahead is None else self.ahead.above(self._name, after)
         if kept is not None:
             return kept
-        found = await select(sources, after, until, self._room_bytes, self._spill_bytes, self._runtime)
+        found = await select(sources, after, until, self._sort_memory_bytes, self._sort_spill_bytes, self._runtime)
         self._rest = None if found.rest is None or found.rest.over else found.rest
         if self.ahead is not None:
             self.ahead.keep(self._name, after, found)

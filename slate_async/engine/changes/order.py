@@ -1,6 +1,6 @@
 """Where rows in the order of their sequence numbers may be cut, and whether any is missing. Pure.
 
-Every row has a sequence number of its own and a `WriteBatch` is a stretch of them, but for the rows of an ingest, which
+Every row has a sequence number of its own and a `WriteBatch` is a range of them, but for the rows of an ingest, which
 share one number. The rows of a `WriteBatch` were written in one millisecond, by one log object. So a cut where the
 write time changes, or where a log object ends, never tears one.
 """

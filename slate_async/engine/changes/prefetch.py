@@ -1,6 +1,6 @@
-"""`Pull`: hands out what a `ChangeSource` reads, batch by batch, and reads the next piece meanwhile.
+"""`Prefetcher`: hands out what a `ChangeSource` reads, batch by batch, and reads the next piece meanwhile.
 
-Pieces are read by tasks of the feed's owner. A consumer that is cancelled stops waiting, and the next one finds what
+Pieces are read by tasks of the feed's database. A consumer that is cancelled stops waiting, and the next one finds what
 was read: nothing is lost, nothing comes twice. At most one piece is read ahead, so memory is bounded by two.
 """
 
@@ -10,12 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.order import batches_of, up_to
 from slate_async.engine.changes.source import ChangeSource
-from slate_async.engine.follow.tail import Position
+from slate_async.engine.changes.updates import UpdateSignal
 from slate_async.errors import ClosedError
 from slate_async.runtime.protocol import Clock, Offload
 from slate_async.runtime.supervisor import Supervisor
@@ -26,19 +26,12 @@ LONGEST_PAUSE_S = 1.0
 INLINE_ROWS = 1_024
 
 
-class News(Protocol):
-    """Tells a feed when to look again."""
-
-    async def more(self, position: Position, seq: int) -> None:
-        """Wait until there may be rows above ``seq``, the log from ``position`` on. May return too early."""
-
-
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """What a feed needs of the database it is of. ``check`` raises when that can no longer answer."""
+class FeedContext:
+    """What a feed needs of its database. ``check`` raises when that can no longer answer."""
 
     check: Callable[[], None]
-    news: News
+    updates: UpdateSignal
     supervisor: Supervisor
     clock: Clock
     offload: Offload
@@ -60,13 +53,13 @@ class _Read:
     more: bool
 
 
-class Pull:
-    """See the module docstring. ``until``: the last number it hands out; ``None``: it goes on for ever."""
+class Prefetcher:
+    """See the module docstring. ``until``: the last sequence number it hands out; ``None``: it goes on forever."""
 
-    def __init__(self, source: ChangeSource, until: int | None, owner: Owner) -> None:
+    def __init__(self, source: ChangeSource, until: int | None, context: FeedContext) -> None:
         self.source = source
         self._until = MAX_SEQ if until is None else until
-        self._owner = owner
+        self._context = context
         self._batches: deque[Batch] = deque()
         self._end = self._given = source.seq
         self._task: asyncio.Task[_Read] | None = None
@@ -77,7 +70,7 @@ class Pull:
         """The next batch of about ``max_rows`` rows or fewer; ``None`` at the end. What was given before counts as
         consumed. `taken` it before the next call, else it is given again.
 
-        Raises what `ChangeSource.read` raises, and `ClosedError` or why its owner closed."""
+        Raises what `ChangeSource.read` raises, and `ClosedError` or why the database closed."""
         self._consumed()
         while not self._batches:
             if self._end >= self._until:
@@ -105,33 +98,33 @@ class Pull:
         self._given = self._batches.popleft().done
 
     def _consumed(self) -> None:
-        hold = self.source.hold
-        if hold is not None and hold.name is None:
-            hold.acknowledge(self._given)
+        subscription = self.source.subscription
+        if subscription is not None and subscription.name is None:
+            subscription.acknowledge(self._given)
 
     async def _next_read(self, max_rows: int) -> _Read:
-        self._owner.check()
+        self._context.check()
         task = self._begin(max_rows)
         await asyncio.wait([task])
         self._task = None
         if task.cancelled():
-            self._owner.check()
+            self._context.check()
             raise ClosedError("the change feed is closed")
         return task.result()
 
     def _begin(self, max_rows: int) -> asyncio.Task[_Read]:
         if self._task is None:
-            work = _read(self.source, self._until, max_rows, self._owner.offload)
-            self._task = self._owner.supervisor.spawn("change feed", work, critical=False)
+            work = _read(self.source, self._until, max_rows, self._context.offload)
+            self._task = self._context.supervisor.spawn("change feed", work, critical=False)
         return self._task
 
     async def _wait(self) -> None:
         """Wait for more, and a little longer each time that there was none after all."""
-        self._owner.check()
+        self._context.check()
         if self._pause_s:
-            await self._owner.clock.sleep(self._pause_s)
-        await self._owner.news.more(self.source.position, self.source.seq)
-        self._owner.check()
+            await self._context.clock.sleep(self._pause_s)
+        await self._context.updates.wait_beyond(self.source.position, self.source.seq)
+        self._context.check()
         self._pause_s = min(max(SHORTEST_PAUSE_S, 2 * self._pause_s), LONGEST_PAUSE_S)
 
     def end(self) -> None:

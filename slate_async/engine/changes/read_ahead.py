@@ -1,7 +1,7 @@
-"""Rows of SSTs that were put in the order of their numbers beyond what was asked for, kept for who asks next.
+"""Rows of SSTs that were put in the order of their numbers beyond what was asked for, kept for the next call.
 
-To find a stretch of numbers in SSTs that were compacted, all of them are read, however short it is. So whoever reads
-one short stretch after another, in calls of their own, keeps what each has found besides.
+To find a range of numbers in SSTs that were compacted, all of them are read, however short it is. So a process that
+reads one short range after another, in calls of their own, keeps what each has found besides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StateName(NamedTuple):
 
 
 class ReadAhead:
-    """The rows that were found last, ``room_bytes`` of them or so."""
+    """The rows that were found last, ``sort_memory_bytes`` of them or so."""
 
     def __init__(self) -> None:
         self._state: StateName | None = None

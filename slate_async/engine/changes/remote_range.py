@@ -1,7 +1,7 @@
-"""A stretch of a change feed, read by another process than the one whose feed it is.
+"""A range of a change feed, read by another process than the one whose feed it is.
 
-That one holds what it has not acknowledged under a name, and says where the stretch begins (`FeedPlace`) and ends.
-Nothing is written here: the hold is neither taken over nor moved nor lengthened.
+That feed has a subscription with a name, and says where the range begins (`FeedPosition`) and ends. Nothing is written
+here: the subscription is neither taken over nor moved nor renewed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slate_async.codec.columns import Columns
 from slate_async.engine.changes.change import record_batch
 from slate_async.engine.changes.order import batches_of, up_to
 from slate_async.engine.changes.source import ChangeSource, Reading
-from slate_async.engine.changes.subscription import FeedPlace, Hold, Made
+from slate_async.engine.changes.subscription import FeedPosition, LoadedSubscription, Subscription
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import NotFoundError, UnavailableError
@@ -29,26 +29,32 @@ PAUSE_S = 0.25
 """Between looks for rows that are durable, so there."""
 
 
-class BorrowedHold(Hold):
-    """The hold of a feed elsewhere: never started, so it commits nothing."""
+class BorrowedSubscription(Subscription):
+    """The subscription of a feed elsewhere: never started, so it commits nothing."""
 
     async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:
-        """What the newest state has, which nothing holds; for what the hold does not have. Raises `InvalidError` if
-        that does not have all of it."""
+        """What the newest state has, which nothing retains; for what the subscription does not have. Raises
+        `InvalidError` if that does not have all of it."""
         head = await self._driver.existing(self._path)
         check_exact(head, seq)
         return head, FeedMark(seq, head.last_seq, head.log_start, head.log_floor)
 
 
-def borrowed(made: Made, reading: Reading, runtime: Runtime) -> BorrowedHold:
-    """The hold ``made`` as one that is another's."""
-    return BorrowedHold(
+def borrowed(made: LoadedSubscription, reading: Reading, runtime: Runtime) -> BorrowedSubscription:
+    """The subscription ``made`` as one that is another's."""
+    return BorrowedSubscription(
         made.checkpoint, reading.driver, runtime, pace_ms=0, life_ms=None, stats=reading.stats, path=reading.path
     )
 
 
-async def read_part(
-    made: Made, reading: Reading, runtime: Runtime, after: FeedPlace, until: int, max_rows: int, span: KeyRange
+async def read_range(
+    made: LoadedSubscription,
+    reading: Reading,
+    runtime: Runtime,
+    after: FeedPosition,
+    until: int,
+    max_rows: int,
+    span: KeyRange,
 ) -> AsyncGenerator[RecordBatch, None]:
     """The changes above ``after.seq`` up to ``until``, which are durable, as `ChangeFeed.batches` gives them; those of
     keys in ``span``, outside of which ``reading`` need not read.
@@ -57,8 +63,8 @@ async def read_part(
     assert made.checkpoint.feed is not None
     if after.seq < made.checkpoint.feed.seq:
         raise NotFoundError(
-            f"the hold {made.checkpoint.name!r} was acknowledged up to sequence number {made.checkpoint.feed.seq}, so"
-            f" what comes after {after.seq} is not held any more"
+            f"the subscription {made.checkpoint.name!r} was acknowledged up to sequence number"
+            f" {made.checkpoint.feed.seq}, so what comes after {after.seq} is not retained any more"
         )
     mark = FeedMark(after.seq, after.log_seq, after.log_position, after.log_floor)
     source = ChangeSource(reading, made.state, mark, after.seq, borrowed(made, reading, runtime))

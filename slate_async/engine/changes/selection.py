@@ -1,9 +1,9 @@
-"""Rows of SSTs in the order of their sequence numbers, a stretch of them at a time, in bounded memory.
+"""Rows of SSTs in the order of their sequence numbers, a range of them at a time, in bounded memory.
 
-An SST is in the order of its keys, so whatever lies in a stretch of sequence numbers is looked for in every SST whose
+An SST is in the order of its keys, so whatever lies in a range of sequence numbers is looked for in every SST whose
 numbers overlap it. What is found is kept until it fills the room; then its highest numbers go to disk. What has no
-place there either is given up, and later rows above it are passed over: they are read again for a later stretch. So
-memory and disk are bounded whatever the SSTs hold. After a flush each SST has a stretch of its own, which is read once;
+place there either is given up, and later rows above it are passed over: they are read again for a later range. So
+memory and disk are bounded whatever the SSTs hold. After a flush each SST has a range of its own, which is read once;
 SSTs that were compacted are read once for as much as has a place.
 """
 
@@ -42,7 +42,7 @@ class SeqSource:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """All rows of a stretch that ends at ``end``, in the order of their numbers. ``None`` if there are none.
+    """All rows of a range that ends at ``end``, in the order of their numbers. ``None`` if there are none.
 
     rest: has the rows behind it, if they were kept"""
 
@@ -52,14 +52,19 @@ class Selected:
 
 
 async def select(
-    sources: Sequence[SeqSource], after: int, until: int, room_bytes: int, spill_bytes: int, runtime: Runtime
+    sources: Sequence[SeqSource],
+    after: int,
+    until: int,
+    sort_memory_bytes: int,
+    sort_spill_bytes: int,
+    runtime: Runtime,
 ) -> Selected:
     """The rows above ``after``, up to ``until`` or a place before it where the write time changes.
 
-    They take ``room_bytes``, and twice that while they are looked for; more only if so many were written in one
-    millisecond. What is found besides goes to disk, ``spill_bytes`` of it. Raises what the sources raise."""
-    room = room_bytes
-    spill_limit = spill_bytes
+    They take ``sort_memory_bytes``, and twice that while they are looked for; more only if so many were written in one
+    millisecond. What is found besides goes to disk, ``sort_spill_bytes`` of it. Raises what the sources raise."""
+    room = sort_memory_bytes
+    spill_limit = sort_spill_bytes
     while True:
         kept = _Kept(after, until, room, spill_limit, runtime)
         try:
@@ -97,13 +102,13 @@ class _Kept:
     """The rows above ``after`` and up to `last` that were found, of which the lowest stay in memory: the others
     are on disk, or given up, which lowers `last`."""
 
-    def __init__(self, after: int, until: int, room: int, spill_bytes: int, runtime: Runtime) -> None:
+    def __init__(self, after: int, until: int, room: int, sort_spill_bytes: int, runtime: Runtime) -> None:
         self.last = self._until = until
         self.newest = after
         self._after = after
         self._room = room
         self._runtime = runtime
-        self._spill = Spill(until, room, spill_bytes, runtime) if spill_bytes else None
+        self._spill = Spill(until, room, sort_spill_bytes, runtime) if sort_spill_bytes else None
         self._spilled = False
         self._parts: list[Columns] = []
         self._nbytes = 0

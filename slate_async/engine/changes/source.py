@@ -1,9 +1,9 @@
 """`ChangeSource`: the rows of one database above a sequence number, piece by piece, wherever they are now.
 
 From one manifest state on: a snapshot of what was compacted (if that was asked for) -> the SSTs, exactly -> the log,
-round by round. A round is as a follower's: objects at the position -> the head, read after them -> if our hold is in
-it, or the log still starts at or before the position, the round counts (rule 13). Otherwise what was read is dropped,
-and the source begins anew from the SSTs of that head, if they have all that is missing, or ends with an error.
+round by round. A round is as a follower's: objects at the position -> the head, read after them -> if our subscription
+is in it, or the log still starts at or before the position, the round counts (rule 13). Otherwise what was read is
+dropped, and the source begins anew from the SSTs of that head, if they have all that is missing, or ends with an error.
 
 A step that is cancelled or fails changes nothing: what it read is only taken over in one step at its end.
 """
@@ -19,7 +19,7 @@ from slate_async.engine.changes.history import History
 from slate_async.engine.changes.ingested import IngestedRows
 from slate_async.engine.changes.log_rows import LoggedRows, LogRows
 from slate_async.engine.changes.order import above, check_gapless
-from slate_async.engine.changes.subscription import Hold, HoldStats, Place, gone
+from slate_async.engine.changes.subscription import LogPosition, Subscription, SubscriptionStats, subscription_lost
 from slate_async.engine.follow.tail import Chunk, Gap, Position, Tail
 from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.errors import CorruptionError, NotFoundError
@@ -35,8 +35,8 @@ MAX_POSITION = 2**63
 
 
 @dataclass(slots=True)
-class SourceStats(HoldStats):
-    """Counters of one owner's feeds. ``selections``: stretches of sequence numbers looked for in SSTs."""
+class SourceStats(SubscriptionStats):
+    """Counters of one database's feeds. ``selections``: ranges of sequence numbers looked for in SSTs."""
 
     rows: int = 0
     log_objects: int = 0
@@ -70,14 +70,16 @@ class Reading:
 class ChangeSource:
     """See the module docstring.
 
-    state, mark: what is held, or what there was at the beginning
+    state, mark: what the subscription retains, or what there was at the beginning
     seq: rows above it are delivered; those up to snapshot_seq as a snapshot
-    hold: ``None`` if nothing is held
+    subscription: ``None`` if nothing is retained
     """
 
-    def __init__(self, reading: Reading, state: ManifestState, mark: FeedMark, seq: int, hold: Hold | None) -> None:
+    def __init__(
+        self, reading: Reading, state: ManifestState, mark: FeedMark, seq: int, subscription: Subscription | None
+    ) -> None:
         self.seq = seq
-        self.hold = hold
+        self.subscription = subscription
         self.snapshot_seq = 0
         self._ingest: IngestedRows | None = None
         self._reading = reading
@@ -105,7 +107,7 @@ class ChangeSource:
     async def read(self, until: int) -> Piece:
         """The next rows, no more of SSTs than up to ``until`` unless that is kept; none if there are none yet.
 
-        Raises `InvalidError` (the hold is gone, what is missing was compacted, the database was destroyed),
+        Raises `InvalidError` (the subscription is gone, what is missing was compacted, the database was destroyed),
         `CorruptionError`, `UnavailableError`; may be called again."""
         if self._ingest is None and not self.in_history:
             return await self._read_log()
@@ -155,11 +157,11 @@ class ChangeSource:
         return Piece(parts, self.seq, more=True)
 
     async def _look_past(self, missing: MissingError) -> None:
-        """An SST is gone. Go on from the head, if the checkpoint that held it is gone, too."""
+        """An SST is gone. Go on from the head, if the checkpoint that retained it is gone, too."""
         head = await self._head()
-        if self.hold is not None and head.checkpoint(self.hold.id) is not None:
+        if self.subscription is not None and head.checkpoint(self.subscription.id) is not None:
             raise missing
-        if self.hold is None and any(sst.location == missing.object_name for sst in head.ssts()):
+        if self.subscription is None and any(sst.location == missing.object_name for sst in head.ssts()):
             raise missing
         await self._begin_anew(head)
 
@@ -205,13 +207,14 @@ class ChangeSource:
 
     def _safe_from(self, head: ManifestState) -> int:
         """The first position where nothing was deleted before ``head`` was read."""
-        if self.hold is None:
+        if self.subscription is None:
             return head.log_start
-        kept = head.checkpoint(self.hold.id)
+        kept = head.checkpoint(self.subscription.id)
         return MAX_POSITION if kept is None else min(kept.log_start, head.log_start)
 
     async def _holds_all(self, read: list[LoggedRows], chunk: Chunk, head: ManifestState) -> bool:
-        """Whether the log goes on where we are. If an ingest comes first that is not held, the source begins anew."""
+        """Whether the log goes on where we are. If an ingest comes first that is not retained, the source begins
+        anew."""
         seq = self.seq
         if self._ingest_after(seq, head):
             return True
@@ -229,32 +232,32 @@ class ChangeSource:
         """The SSTs of the ingest whose number comes next, as they were admitted; empty if no ingest comes next."""
         if head.ingest_seq <= seq:
             return ()
-        kept = None if self.hold is None else head.checkpoint(self.hold.id)
+        kept = None if self.subscription is None else head.checkpoint(self.subscription.id)
         ssts = head.ssts() if kept is None or kept.feed is None else kept.feed.ingests
         return tuple(sst for sst in ssts if sst.global_seq is not None and _is_next(head, sst.global_seq, seq))
 
     def _take(self, read: list[LoggedRows], chunk: Chunk, head: ManifestState) -> Piece:
         """Take over what was read, up to where an ingest comes first: in one step."""
         parts: list[Columns] = []
-        places: list[Place] = []
+        positions: list[LogPosition] = []
         seq, end = self.seq, chunk.end
         for one in read:
             rows = above(one.rows, seq)
             if len(rows) and self._ingest_after(seq, head):
-                end = places[-1].position if places else self.position
+                end = positions[-1].position if positions else self.position
                 break
             check_gapless(rows, seq, shared_until=0, skipped=head.skipped or (), source=one.key)
             if len(rows):
                 parts.append(rows)
                 seq = int(rows.seqs[-1])
-            places.append(Place(max(seq, int(one.rows.seqs[-1])), one.end))
+            positions.append(LogPosition(max(seq, int(one.rows.seqs[-1])), one.end))
         ingest = self._ingest_after(seq, head)
         self.seq, self.position = seq, end
         self._ingest = self._reading.history(head).ingest(ingest[0].global_seq or 0, ingest) if ingest else None
-        self._reading.stats.log_objects += len(places)
-        if self.hold is not None:
-            for place in places:
-                self.hold.passed(place)
+        self._reading.stats.log_objects += len(positions)
+        if self.subscription is not None:
+            for position in positions:
+                self.subscription.passed(position)
         return Piece(parts, seq, chunk.more or bool(ingest) or self._log_start > chunk.end.next_id)
 
     # ---- the head
@@ -270,16 +273,21 @@ class ChangeSource:
         return head
 
     async def _begin_anew(self, head: ManifestState) -> None:
-        """What was read from is gone, or not held: read on from the SSTs of the newest state, if they have it all."""
-        hold = self.hold
-        if hold is None:
+        """What was read from is gone, or not retained: read on from the SSTs of the newest state, if they have it
+        all."""
+        subscription = self.subscription
+        if subscription is None:
             check_exact(head, self.seq)
             self._begin(head, FeedMark(self.seq, head.last_seq, head.log_start, head.log_floor))
-        elif hold.name is not None and head.checkpoint(hold.id) is None:
-            raise gone(hold.name)
+        elif subscription.name is not None and head.checkpoint(subscription.id) is None:
+            raise subscription_lost(subscription.name)
         else:
-            logger.warning("%s: what a change feed held is not there any more; it holds anew", self._reading.path)
-            state, mark = await hold.anew(self.seq)
+            logger.warning(
+                "%s: what a change feed's subscription retained is not there any more; it begins again from"
+                " the newest state",
+                self._reading.path,
+            )
+            state, mark = await subscription.anew(self.seq)
             self._begin(state, mark)
 
 

@@ -37,18 +37,18 @@ class Chunk(NamedTuple):
 
 
 class Spill:
-    """See the module docstring. Runs are added, of rows up to `until`; then stretches are taken.
+    """See the module docstring. Runs are added, of rows up to `until`; then ranges are taken.
 
-    room_bytes: of a stretch
-    spill_bytes: what is kept on disk, about; of more, the highest numbers are given up
+    sort_memory_bytes: of a range
+    sort_spill_bytes: what is kept on disk, about; of more, the highest numbers are given up
     """
 
-    def __init__(self, until: int, room_bytes: int, spill_bytes: int, runtime: Runtime) -> None:
+    def __init__(self, until: int, sort_memory_bytes: int, sort_spill_bytes: int, runtime: Runtime) -> None:
         self.after = 0
         self.until = until
         self._whole = True
-        self._room_bytes = room_bytes
-        self._spill_bytes = spill_bytes
+        self._sort_memory_bytes = sort_memory_bytes
+        self._sort_spill_bytes = sort_spill_bytes
         self._runtime = runtime
         self._file: IO[bytes] | None = None
         self._end = 0
@@ -60,21 +60,21 @@ class Spill:
 
     async def add(self, run: Columns) -> None:
         """Keep ``run``, rows in order. Raises `OSError`, after which this is of no use."""
-        rows = max(1, len(run) * self._room_bytes // CHUNKS_IN_ROOM // max(1, run.nbytes))
+        rows = max(1, len(run) * self._sort_memory_bytes // CHUNKS_IN_ROOM // max(1, run.nbytes))
         for start in range(0, len(run), rows):
             part = run.slice(start, min(start + rows, len(run)))
             stored = await self._runtime.offload.run(partial(encode_block, part))
             offset = self._place(len(stored))
             await self._runtime.blocking.run(partial(self._write, stored, offset))
             self._chunks.append(Chunk(int(part.seqs[0]), offset, len(stored)))
-        if sum(chunk.size for chunk in self._chunks) > self._spill_bytes:
+        if sum(chunk.size for chunk in self._chunks) > self._sort_spill_bytes:
             self._give_up()
 
     def _give_up(self) -> None:
         """Half of what may be kept stays."""
         self._chunks.sort()
         sizes = np.cumsum([chunk.size for chunk in self._chunks])
-        kept = max(1, int(np.searchsorted(sizes, self._spill_bytes // 2)))
+        kept = max(1, int(np.searchsorted(sizes, self._sort_spill_bytes // 2)))
         if kept < len(self._chunks):
             self.until = max(self._chunks[0].first, self._chunks[kept].first - 1)
             given_up = [chunk for chunk in self._chunks if chunk.first > self.until]
@@ -83,7 +83,7 @@ class Spill:
 
     def _slot(self, size: int) -> int:
         """What a chunk takes in the file, so that others fit into its place: an eighth of a usual one more at most."""
-        unit = max(1, self._room_bytes // CHUNKS_IN_ROOM // 8)
+        unit = max(1, self._sort_memory_bytes // CHUNKS_IN_ROOM // 8)
         return -(-size // unit) * unit
 
     def _place(self, size: int) -> int:
@@ -103,7 +103,7 @@ class Spill:
         while written < len(stored):
             written += os.pwrite(self._file.fileno(), memoryview(stored)[written:], offset + written)
 
-    # ---- stretches
+    # ---- ranges
 
     def begin(self, after: int, until: int, rows: Columns, *, whole: bool) -> None:
         """Rows up to ``after`` were given; ``rows``, in order, and what was added are the others up to ``until``.
@@ -121,7 +121,7 @@ class Spill:
     async def next(self) -> Columns | None:
         """The rows that come next, up to what is `after` from then on: a place where the write time changes, or the
         end; ``None`` if there are none. Raises `CorruptionError`, `OSError`; may be called again."""
-        room = self._room_bytes
+        room = self._sort_memory_bytes
         while True:
             taken = self._lowest(room)
             left = self._chunks[taken:]

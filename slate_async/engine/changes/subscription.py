@@ -1,9 +1,9 @@
-"""`Hold`: the checkpoint that keeps what a feed has not delivered, or its consumer not acknowledged.
+"""`Subscription`: the checkpoint that keeps what a feed has not delivered, or its consumer not acknowledged.
 
 Invariant: what is above the mark that the manifest has is all there while the checkpoint is. The mark follows the
 consumer, seldom: a commit for every batch would get in the way of the writer's own. It moves when half of the
-checkpoint's life is over, with the commit that lengthens it; of a hold with a name, when there is something to move and
-an eighth of that time has passed since the last commit; and whenever it is asked for.
+checkpoint's life is over, with the commit that lengthens it; of a subscription with a name, when there is something to
+move and an eighth of that time has passed since the last commit; and whenever it is asked for.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
-from slate_async.storage.manifest.edits.subscriptions import MoveHold, OpenHold
+from slate_async.storage.manifest.edits.subscriptions import MoveSubscription, OpenSubscription
 from slate_async.storage.manifest.state import Checkpoint, FeedMark, ManifestState
 
 logger = logging.getLogger(__name__)
 PATIENCE = 1 / 8
-MOST_PLACES = 1_024
+MAX_LOG_POSITIONS = 1_024
 END_LIMIT_S = 10.0
 """Ending waits no longer for a checkpoint to be removed or moved."""
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Every row above ``seq`` is in the log from ``position`` on."""
 
     seq: int
     position: Position
 
 
-class FeedPlace(NamedTuple):
-    """Where a feed stands, for who reads on from there elsewhere. Rows above ``seq`` come next: up to ``log_seq`` from
-    SSTs, if it is larger, and above it from the log, position ``log_position`` on.
+class FeedPosition(NamedTuple):
+    """Where a feed is, for a process that reads on from there elsewhere. Rows above ``seq`` come next: up to
+    ``log_seq`` from SSTs, if it is larger, and above it from the log, position ``log_position`` on.
 
     log_floor: the epoch below which objects from there on are a zombie's"""
 
@@ -54,19 +54,19 @@ class FeedPlace(NamedTuple):
 
 
 @dataclass(slots=True)
-class HoldStats:
-    """Counters of the holds of one owner's feeds."""
+class SubscriptionStats:
+    """Counters of the subscriptions of one database's feeds."""
 
     made: int = 0
     moved: int = 0
     lost: int = 0
 
 
-class Hold:
-    """One hold, whose checkpoint is ``made``.
+class Subscription:
+    """One subscription, whose checkpoint is ``made``.
 
     pace_ms: commits that nobody waits for are an eighth of this apart, or more
-    life_ms: how long it lives after each commit; ``None`` for ever
+    life_ms: how long it lives after each commit; ``None`` forever
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Hold:
         *,
         pace_ms: int,
         life_ms: int | None,
-        stats: HoldStats,
+        stats: SubscriptionStats,
         path: str,
     ) -> None:
         assert made.feed is not None
@@ -104,21 +104,24 @@ class Hold:
         self._expire_ms = made.expire_ms
         self._committed_ms = self._runtime.clock.now_ms()
         self.acknowledged = mark.seq
-        self._places = [Place(mark.log_seq, Position(mark.log_position, mark.log_floor))]
+        self._log_positions = [LogPosition(mark.log_seq, Position(mark.log_position, mark.log_floor))]
 
     # ---- where it stands
 
-    def passed(self, place: Place) -> None:
-        """Rows up to ``place`` were read from the log. Places come in order."""
-        self._places.append(place)
-        if len(self._places) > MOST_PLACES:
-            self._places = [self._places[0], *self._places[2::2]]  # coarser: a little more is held
+    def passed(self, position: LogPosition) -> None:
+        """Rows up to ``position`` were read from the log. Positions come in order."""
+        self._log_positions.append(position)
+        if len(self._log_positions) > MAX_LOG_POSITIONS:  # coarser from now on: a little more is retained
+            self._log_positions = [
+                self._log_positions[0],
+                *self._log_positions[2::2],
+            ]
 
-    def place_of(self, seq: int) -> FeedPlace:
+    def position_of(self, seq: int) -> FeedPosition:
         """Where a feed that has given the rows up to ``seq`` stands, as far as is known: perhaps a little before."""
-        last = max(0, bisect_right(self._places, seq, key=lambda place: place.seq) - 1)
-        log_seq, (position, floor) = self._places[last]
-        return FeedPlace(seq, log_seq, position, floor)
+        last = max(0, bisect_right(self._log_positions, seq, key=lambda position: position.seq) - 1)
+        log_seq, (position, floor) = self._log_positions[last]
+        return FeedPosition(seq, log_seq, position, floor)
 
     def acknowledge(self, seq: int) -> None:
         """Rows up to ``seq`` are not needed any more. Never goes back."""
@@ -127,34 +130,34 @@ class Hold:
             self._wake.set()
 
     @property
-    def _wanted(self) -> FeedMark:
+    def _target(self) -> FeedMark:
         """Where it should stand."""
-        last = bisect_right(self._places, self.acknowledged, key=lambda place: place.seq) - 1
+        last = bisect_right(self._log_positions, self.acknowledged, key=lambda position: position.seq) - 1
         if last < 0:
             return replace(self._mark, seq=self.acknowledged)
-        seq, (position, floor) = self._places[last]
+        seq, (position, floor) = self._log_positions[last]
         return replace(self._mark, seq=self.acknowledged, log_seq=seq, log_position=position, log_floor=floor)
 
     # ---- commits
 
-    async def settle(self) -> None:
-        """Let the manifest say what was acknowledged by the call. Raises `InvalidError` if the hold is gone,
+    async def commit(self) -> None:
+        """Let the manifest say what was acknowledged by the call. Raises `InvalidError` if the subscription is gone,
         `UnavailableError`."""
         async with self._lock:
-            wanted, now = self._wanted, self._runtime.clock.now_ms()
+            target, now = self._target, self._runtime.clock.now_ms()
             expire_ms = None if self._life_ms is None else now + self._life_ms
-            if wanted == self._mark and expire_ms == self._expire_ms:
+            if target == self._mark and expire_ms == self._expire_ms:
                 return
-            await self._driver.commit(MoveHold(self.id, wanted, expire_ms))
-            self._mark, self._expire_ms, self._committed_ms = wanted, expire_ms, now
-            self._places = [place for place in self._places if place.seq >= wanted.log_seq]
+            await self._driver.commit(MoveSubscription(self.id, target, expire_ms))
+            self._mark, self._expire_ms, self._committed_ms = target, expire_ms, now
+            self._log_positions = [position for position in self._log_positions if position.seq >= target.log_seq]
             self._stats.moved += 1
 
-    async def live(self, life_ms: int | None) -> None:
-        """From now on it lives so long after each commit, the one that this makes included; ``None``: for ever. Raises
-        as `settle`."""
+    async def renew(self, life_ms: int | None) -> None:
+        """From now on it lives so long after each commit, the one that this makes included; ``None``: forever. Raises
+        as `commit`."""
         self._life_ms = life_ms
-        await self.settle()
+        await self.commit()
 
     def _due(self) -> bool:
         now = self._runtime.clock.now_ms()
@@ -176,16 +179,16 @@ class Hold:
                 await self._wake.wait()
             self._wake.clear()
             if not self._ended and self._due():
-                await self._try("moved", self.settle)
+                await self._try("moved", self.commit)
         await self._give_up()
 
     async def _give_up(self) -> None:
-        """A hold with a name stays, where its consumer stands; any other is removed, or expires."""
+        """A subscription with a name stays, where its consumer stands; any other is removed, or expires."""
         with anyio.move_on_after(END_LIMIT_S):
             if self.name is None:
                 await self._try("removed", self.remove)
             elif self.acknowledged > self._mark.seq:
-                await self._try("moved", self.settle)
+                await self._try("moved", self.commit)
 
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -193,19 +196,20 @@ class Hold:
         except ClosedError:
             pass
         except UnavailableError as error:
-            logger.warning("%s: a change feed's hold could not be %s: %s", self._path, what, error)
+            logger.warning("%s: a change feed's subscription could not be %s: %s", self._path, what, error)
         except SlateError as error:  # its feed finds out, and says so to whoever reads it
-            logger.info("%s: a change feed's hold could not be %s: %s", self._path, what, error)
+            logger.info("%s: a change feed's subscription could not be %s: %s", self._path, what, error)
 
     async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:
-        """Hold what the newest state has of the rows above ``seq`` (with a name: above what was acknowledged), in place
-        of what is held now; the state, and the mark in it. Raises `InvalidError` if it does not have all of it."""
+        """Retain what the newest state has of the rows above ``seq`` (with a name: above what was acknowledged), in
+        place of what is retained now; the state, and the mark in it. Raises `InvalidError` if it does not have all of
+        it."""
         async with self._lock:
             now = self._runtime.clock.now_ms()
             expire_ms = None if self._life_ms is None else now + self._life_ms
             since = seq if self.name is None else min(seq, self.acknowledged)
-            edit = OpenHold(self._runtime.ids.uuid(), now, expire_ms, since, name=self.name, instead_of=self.id)
-            made = await committed(self._driver, edit)
+            edit = OpenSubscription(self._runtime.ids.uuid(), now, expire_ms, since, name=self.name, instead_of=self.id)
+            made = await open_subscription(self._driver, edit)
             self._stats.lost += 1
             self._adopt(made.checkpoint)
             return made.state, self._mark
@@ -218,7 +222,7 @@ class Hold:
 
     def start(self, supervisor: Supervisor) -> None:
         """Start the task that keeps it."""
-        self._task = supervisor.spawn("change feed's hold", self._run(), critical=False)
+        self._task = supervisor.spawn("change feed's subscription", self._run(), critical=False)
 
     async def finish(self) -> None:
         """`end`, and wait until that is done. Idempotent; a caller that is cancelled stops waiting."""
@@ -237,37 +241,39 @@ class Hold:
             self._loop.call_soon_threadsafe(self.end)
 
 
-class Made(NamedTuple):
-    """A hold in the manifest, and the state it names."""
+class LoadedSubscription(NamedTuple):
+    """A subscription in the manifest, and the state it names."""
 
     checkpoint: Checkpoint
     state: ManifestState
 
 
-async def committed(driver: ManifestDriver, edit: OpenHold) -> Made:
+async def open_subscription(driver: ManifestDriver, edit: OpenSubscription) -> LoadedSubscription:
     """Commit ``edit``. Raises what it raises, `UnavailableError`."""
-    return await named(driver, await driver.commit(edit), edit.id)
+    return await load_subscription(driver, await driver.commit(edit), edit.id)
 
 
-async def named(driver: ManifestDriver, state: ManifestState, hold_id: UUID) -> Made:
-    """The hold of that id in the committed ``state``, with the state it names. Raises `InvalidError` if it is gone."""
-    found = state.checkpoint(hold_id)
+async def load_subscription(driver: ManifestDriver, state: ManifestState, subscription_id: UUID) -> LoadedSubscription:
+    """The subscription of that id in the committed ``state``, with the state it names. Raises `InvalidError` if it is
+    gone."""
+    found = state.checkpoint(subscription_id)
     if found is None or found.feed is None:
-        raise gone(None)
+        raise subscription_lost(None)
     kept = await driver.read(found.ref)
     if kept is None:
         head = await driver.load()
-        if head is None or head.checkpoint(hold_id) is None:
-            raise gone(found.name)
+        if head is None or head.checkpoint(subscription_id) is None:
+            raise subscription_lost(found.name)
         raise CorruptionError(
-            f"is missing, though checkpoint {hold_id} names it", object_name=f"manifest version {found.ref.version}"
+            f"is missing, though checkpoint {subscription_id} names it",
+            object_name=f"manifest version {found.ref.version}",
         )
-    return Made(found, kept)
+    return LoadedSubscription(found, kept)
 
 
-def gone(name: str | None) -> NotFoundError:
-    """The error of a feed whose hold is not there any more."""
-    what = "this feed's hold" if name is None else f"the hold {name!r} of this feed"
+def subscription_lost(name: str | None) -> NotFoundError:
+    """The error of a feed whose subscription is not there any more."""
+    what = "this feed's subscription" if name is None else f"the subscription {name!r} of this feed"
     return NotFoundError(
         f"{what} is gone: it expired and was collected, it was deleted, or another feed took it over; open a feed from"
         " the last sequence number that was seen"

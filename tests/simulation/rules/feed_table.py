@@ -8,7 +8,7 @@ from typing import Any
 
 from slate_async.engine.changes import source
 from slate_async.engine.changes.source import ChangeSource
-from slate_async.engine.changes.subscription import Hold
+from slate_async.engine.changes.subscription import Subscription
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.manifest.edits import ingests
 from slate_async.storage.manifest.edits import subscriptions as feeds
@@ -20,18 +20,18 @@ from tests.simulation.scenarios.protocol import Scenario
 
 
 def forget_what_is_held(self: EpochPrefixedLog, claimed: ManifestState) -> int:
-    """A take-over drops what is compacted, held or not."""
+    """A take-over drops what is compacted, retained or not."""
     return claimed.log_start
 
 
-def hold_what_is_not_read(self: Hold) -> FeedMark:
+def keep_what_is_not_read(self: Subscription) -> FeedMark:
     """The mark stands where was read, acknowledged or not."""
-    seq, (position, floor) = self._places[-1]
+    seq, (position, floor) = self._log_positions[-1]
     return replace(self._mark, seq=self.acknowledged, log_seq=seq, log_position=position, log_floor=floor)
 
 
-def hold_no_ingest(checkpoints: Any, ssts: Any) -> Any:
-    """An ingest that is admitted is held for no feed."""
+def keep_no_ingest(checkpoints: Any, ssts: Any) -> Any:
+    """An ingest that is applied is kept for no feed."""
     return checkpoints
 
 
@@ -40,7 +40,7 @@ async def counts_anyway(self: ChangeSource, first: int, chunk: Any, head: Manife
     return True
 
 
-async def holds_anyway(self: ChangeSource, read: Any, chunk: Any, head: ManifestState) -> bool:
+async def whole_anyway(self: ChangeSource, read: Any, chunk: Any, head: ManifestState) -> bool:
     """Numbers that are missing are not looked for."""
     return True
 
@@ -81,7 +81,7 @@ _BUSY = {
     "width": 1,
     "feeds": 1,
 }
-"""Everything leaves the log at once, is compacted and collected; one consumer with a hold by name."""
+"""Everything leaves the log at once, is compacted and collected; one consumer with a subscription by name."""
 
 _STALE_IDS = next(scenario for scenario in LIFE_SCRIPTS if scenario.name == "script-stale-ids-feed")
 
@@ -89,15 +89,15 @@ FEED_SWITCHES: Sequence[Switch] = (
     Switch(
         "feed-mark",
         "feeds",
-        "a feed holds what it has not read, acknowledged or not",
-        (Patch(Hold, "_wanted", property(hold_what_is_not_read)),),
+        "a feed retains what it has not read, acknowledged or not",
+        (Patch(Subscription, "_target", property(keep_what_is_not_read)),),
         within=80,
         stage=_feed(),
     ),
     Switch(
         "feed-ranges",
         "feeds",
-        "a take-over forgets whose the positions are that feeds hold",
+        "a take-over forgets whose the positions are that feeds retain",
         (Patch(EpochPrefixedLog, "_held_from", forget_what_is_held),),
         within=40,
         stage=_feed(protocol="epoch_prefixed", feeds=3),
@@ -105,7 +105,7 @@ FEED_SWITCHES: Sequence[Switch] = (
     Switch(
         "feed-exact",
         "feeds",
-        "a feed without a hold goes on wherever history was compacted",
+        "a feed without a subscription goes on wherever history was compacted",
         (Patch(source, "check_exact", anything), Patch(feeds, "check_exact", anything)),
         within=80,
         stage=_feed(feeds=3),
@@ -113,8 +113,8 @@ FEED_SWITCHES: Sequence[Switch] = (
     Switch(
         "feed-ingests",
         "feeds",
-        "an ingest that is admitted is held for no feed",
-        (Patch(ingests, "hold_ingest", hold_no_ingest),),
+        "an ingest that is applied is kept for no feed",
+        (Patch(ingests, "keep_for_feeds", keep_no_ingest),),
         within=40,
         stage=_feed(feeds=3, ingesters=2),
     ),
@@ -125,7 +125,7 @@ FEED_SWITCHES: Sequence[Switch] = (
         (Patch(ChangeSource, "_counts", counts_anyway),),
         within=40,
         stage=_STALE_IDS,
-        behind=(Patch(ChangeSource, "_holds_all", holds_anyway), Patch(source, "check_gapless", anything_follows)),
+        behind=(Patch(ChangeSource, "_holds_all", whole_anyway), Patch(source, "check_gapless", anything_follows)),
         hidden=True,
     ),
 )

@@ -28,14 +28,14 @@ def test_changes_come_as_they_happened(slate: Run, tmp_path: Path) -> None:
     assert slate("changes", "--from-seq", "then", path=path).code == 2
 
 
-def test_a_hold_goes_on_where_it_was_left(slate: Run, tmp_path: Path) -> None:
+def test_a_subscription_goes_on_where_it_was_left(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     slate("put", "a", "1", path=path)
-    assert slate("changes", "--hold", "copy", path=path).out == "1\tput\ta\t1\n"
+    assert slate("changes", "--subscription", "copy", path=path).out == "1\tput\ta\t1\n"
     slate("put", "a", "2", path=path)
     slate("put", "a", "3", path=path)
     slate("compact", "--full", path=path)
-    assert slate("changes", "--hold", "copy", path=path).out == "2\tput\ta\t2\n3\tput\ta\t3\n"
-    assert slate("changes", "--hold", "copy", path=path).out == ""
+    assert slate("changes", "--subscription", "copy", path=path).out == "2\tput\ta\t2\n3\tput\ta\t3\n"
+    assert slate("changes", "--subscription", "copy", path=path).out == ""
     assert slate("delete-checkpoint", "--id", "copy", path=path).code == 0
-    assert slate("changes", "--hold", "copy", "--from-seq", "2", path=path).out == "3\tput\ta\t3\n"
+    assert slate("changes", "--subscription", "copy", "--from-seq", "2", path=path).out == "3\tput\ta\t3\n"

@@ -90,7 +90,7 @@ async def test_from_the_beginning_it_reads_ssts_and_then_the_log(kind: Kind) -> 
             if number % 8 == 7:
                 await db.flush(l0=True)
         await db.flush()
-        found = await all_of(db.changes(follow=False, room_bytes=200))
+        found = await all_of(db.changes(follow=False, sort_memory_bytes=200))
         assert [(change.seq, change.value) for change in found] == [(n + 1, b"%d" % n) for n in range(30)]
         assert not await all_of(db.changes(from_seq=30, follow=False))
 
@@ -183,7 +183,7 @@ async def test_a_batch_write_is_never_torn(kind: Kind, flushed: bool) -> None:
             seq = (await db.write(batch, await_durable=False)).seq
             ends.add(seq)
         await db.flush(l0=flushed)
-        async with db.changes(follow=False, room_bytes=300) as feed:
+        async with db.changes(follow=False, sort_memory_bytes=300) as feed:
             batches = [one.column("seq").to_pylist() async for one in feed.batches(max_rows=6)]
         assert [number for batch in batches for number in batch] == list(range(1, seq + 1))
         assert {batch[-1] for batch in batches} <= ends
@@ -223,9 +223,9 @@ async def test_wrong_arguments_are_told_at_the_call() -> None:
             {"from_seq": "then"},
             {"until_seq": True},
             {"initial": "all"},
-            {"hold": ""},
-            {"hold_lifetime": 5},
-            {"room_bytes": 0},
+            {"subscription": ""},
+            {"subscription_lifetime": 5},
+            {"sort_memory_bytes": 0},
         ):
             with pytest.raises(slate.InvalidError):
                 db.changes(**wrong)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ async def test_wrong_arguments_are_told_at_the_call() -> None:
             feed.batches(0)
         with pytest.raises(slate.InvalidError, match="not here yet"):
             await all_of(db.changes(from_seq=2))
-        with pytest.raises(slate.InvalidError, match="no hold by name"):
+        with pytest.raises(slate.InvalidError, match="no subscription with a name"):
             await feed.acknowledge(1)
         await feed.aclose()
         with pytest.raises(slate.ClosedError):

@@ -145,7 +145,7 @@ async def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
             await slate.open_reader(tmp_path / "db", "nightly")
         with pytest.raises(slate.NotFoundError, match="no checkpoint"):
             await admin.delete_checkpoint("nightly")
-        with pytest.raises(slate.NotFoundError, match="there is no hold"):
+        with pytest.raises(slate.NotFoundError, match="there is no subscription"):
             await _changes_held(db)
         with pytest.raises(slate.NotFoundError, match="there is no SST"):
             await admin.inspect_sst("ab" * 16)
@@ -156,7 +156,7 @@ async def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
 
 
 async def _changes_held(db: slate.Db) -> None:
-    async for _ in db.changes(hold="indexer", hold_lifetime=60.0, follow=False):
+    async for _ in db.changes(subscription="indexer", subscription_lifetime=60.0, follow=False):
         pass
 
 

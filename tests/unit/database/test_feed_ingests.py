@@ -66,11 +66,11 @@ async def test_ingested_rows_come_once_in_their_place(kind: Kind) -> None:
 
 @KIND
 async def test_a_feed_that_comes_late_finds_ingests_as_they_were(kind: Kind) -> None:
-    """Overwritten, compacted and collected meanwhile; the hold keeps them."""
+    """Overwritten, compacted and collected meanwhile; the subscription keeps them."""
     store = memory_store()
     async with open_db(store, kind) as db:
         await db.put(b"a", b"1")
-        async with db.changes(hold="copy"):
+        async with db.changes(subscription="copy"):
             pass
         await ingest(store, db, "one", rows_of(b"i", 20))
         for key in rows_of(b"i", 20):
@@ -87,14 +87,14 @@ async def test_a_feed_that_comes_late_finds_ingests_as_they_were(kind: Kind) -> 
             (24, b"j000", None),
         ]
         for _ in range(2):
-            assert told(await all_of(db.changes(hold="copy", follow=False))) == expected
-        async with db.changes(hold="copy", from_seq=2) as feed:
+            assert told(await all_of(db.changes(subscription="copy", follow=False))) == expected
+        async with db.changes(subscription="copy", from_seq=2) as feed:
             assert told(await taken(feed, 1)) == [(3, b"i000", b"newer")]
             await feed.acknowledge(3, now=True)
             assert await collected(store, db)
-        [held] = [one for one in (await head(store)).checkpoints if one.feed is not None]
-        assert held.feed is not None
-        assert {sst.global_seq for sst in held.feed.ingests} == {23}
+        [subscription] = [one for one in (await head(store)).checkpoints if one.feed is not None]
+        assert subscription.feed is not None
+        assert {sst.global_seq for sst in subscription.feed.ingests} == {23}
 
 
 @KIND
@@ -105,9 +105,9 @@ async def test_ingests_are_read_from_ssts_compacted_or_not(kind: Kind) -> None:
         await ingest(store, db, "one", rows_of(b"i", 20))
         await db.put(b"i003", b"newer")
         expected = [(1, b"a", b"1"), *((2, key, b"i") for key in rows_of(b"i", 20)), (3, b"i003", b"newer")]
-        assert told(await all_of(db.changes(follow=False, room_bytes=100))) == expected
+        assert told(await all_of(db.changes(follow=False, sort_memory_bytes=100))) == expected
         await db.compact(full=True)
-        assert told(await all_of(db.changes(follow=False, room_bytes=100))) == expected
+        assert told(await all_of(db.changes(follow=False, sort_memory_bytes=100))) == expected
         assert told(await all_of(db.changes(follow=False, from_seq=1))) == expected[1:]
 
 

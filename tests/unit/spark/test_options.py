@@ -96,7 +96,7 @@ def test_options_of_streams() -> None:
         ({"startingSeq": "latest"}, 'option startingSeq=.*"beginning" or "now"'),
         ({"maxRowsPerTrigger": 1, "maxBytesPerTrigger": 1}, "one of the options maxRowsPerTrigger and maxBytes"),
         ({"maxRowsPerTrigger": 0}, "option maxRowsPerTrigger='0'"),
-        ({"holdLifetime": "-5"}, "option holdLifetime='-5'"),
+        ({"subscriptionLifetime": "-5"}, "option subscriptionLifetime='-5'"),
         ({"checkpoint": "c"}, "unknown option checkpoint"),
     ],
 )

@@ -63,8 +63,8 @@ async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> l
     async with slate.open_admin(path) as admin:
         found = [
             seq
-            for after, until, (first, last) in await planner.parts(begin, end)
-            async for batch in admin.read_changes(end.hold, after, until, start=first, end=last)
+            for after, until, (first, last) in await planner.ranges(begin, end)
+            async for batch in admin.read_changes(end.subscription, after, until, start=first, end=last)
             for seq in batch.column("seq").to_pylist()
         ]
     return sorted(found)
@@ -131,14 +131,14 @@ async def test_what_was_compacted_is_cut_by_keys_and_the_log_by_numbers(tmp_path
             await write(db, random.Random(2), 20)
             await planner.stop_at_present()
             end = await planner.latest(offset, everything)
-            parts = await planner.parts(offset, end)
-            first = [part for part in parts if part.after == offset.place]
+            ranges = await planner.ranges(offset, end)
+            first = [part for part in ranges if part.after == offset.position]
             assert len(first) > 1
             assert {part.until for part in first} == {stored}
             bounds = [part.span for part in first]
             assert [bounds[0].start, bounds[-1].end] == [None, None]
             assert all(one.end == two.start for one, two in pairwise(bounds))
-            rest = parts[len(first) :]
+            rest = ranges[len(first) :]
             assert len(rest) > 1
             assert all(part.span == EVERY_KEY for part in rest)
             assert [part.after.seq for part in rest] == [stored, *(part.until for part in rest[:-1])]
@@ -174,41 +174,45 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
                 await planner.latest(start, everything)
 
 
-async def feed_holds(path: Path) -> list[slate.CheckpointInfo]:
+async def feed_subscriptions(path: Path) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
         return [one for one in await admin.list_checkpoints() if one.owner == "feed"]
 
 
-def life_s(hold: slate.CheckpointInfo) -> float:
-    assert hold.expire_time is not None
-    return hold.expire_time - time.time()
+def life_s(subscription: slate.CheckpointInfo) -> float:
+    assert subscription.expire_time is not None
+    return subscription.expire_time - time.time()
 
 
-async def test_a_query_that_plans_nothing_leaves_no_hold_and_one_that_does_a_lasting_one(tmp_path: Path) -> None:
+async def test_a_query_that_plans_nothing_leaves_no_subscription_and_one_that_does_a_lasting_one(
+    tmp_path: Path,
+) -> None:
     async with slate.open(tmp_path) as db:
         async with planning(tmp_path) as planner:
             start = await planner.begin()
             await planner.stop_at_present()
             assert await planner.latest(start, everything) is start
-            [hold] = await feed_holds(tmp_path)
-            assert life_s(hold) < 3_600, "who is killed now has told Spark nothing"
-        assert await feed_holds(tmp_path) == []
+            [subscription] = await feed_subscriptions(tmp_path)
+            assert life_s(subscription) < 3_600, "who is killed now has told Spark nothing"
+        assert await feed_subscriptions(tmp_path) == []
         await db.put(b"k", b"v")
         async with planning(tmp_path) as planner:
             start = await planner.begin()
             await planner.stop_at_present()
             end = await planner.latest(start, everything)
-            [hold] = await feed_holds(tmp_path)
-            assert (hold.name, life_s(hold) > 6 * 86_400) == (end.hold, True), "before Spark writes it down"
-        assert [one.name for one in await feed_holds(tmp_path)] == [end.hold]
+            [subscription] = await feed_subscriptions(tmp_path)
+            assert (subscription.name, life_s(subscription) > 6 * 86_400) == (end.subscription, True), (
+                "before Spark writes it down"
+            )
+        assert [one.name for one in await feed_subscriptions(tmp_path)] == [end.subscription]
 
 
-async def test_a_hold_that_is_gone_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
+async def test_a_subscription_that_is_gone_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
     async with slate.open(tmp_path), planning(tmp_path) as planner:
         start = await planner.begin()
         async with slate.open_admin(tmp_path) as admin:
-            await admin.delete_checkpoint(start.hold)
-    assert await feed_holds(tmp_path) == []
+            await admin.delete_checkpoint(start.subscription)
+    assert await feed_subscriptions(tmp_path) == []
 
 
 async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp_path: Path) -> None:
@@ -232,47 +236,53 @@ async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp
             end = await planner.latest(planned, everything)
             assert await seqs_of(tmp_path, planned, end, planner) == [4]
         async with slate.open_admin(tmp_path) as admin:
-            assert [one.name for one in await admin.list_checkpoints() if one.owner == "feed"] == [begun.hold]
+            assert [one.name for one in await admin.list_checkpoints() if one.owner == "feed"] == [begun.subscription]
 
 
 @pytest.mark.parametrize("retention_ms", [3_600_000, 0])
-async def test_a_query_whose_hold_is_gone_goes_on_if_history_is_exact(retention_ms: int, tmp_path: Path) -> None:
+async def test_a_query_whose_subscription_is_gone_goes_on_if_history_is_exact(
+    retention_ms: int, tmp_path: Path
+) -> None:
     """Spark begins with the micro-batch that was not done: nobody asks where that ends."""
     async with slate.open(tmp_path, settings=slate.Settings(retention_ms=retention_ms)) as db:
         for seed in range(3):
             await write(db, random.Random(seed), 5)
-        async with planning(tmp_path, holdLifetime=60, maxRowsPerTrigger=20) as planner:
+        async with planning(tmp_path, subscriptionLifetime=60, maxRowsPerTrigger=20) as planner:
             begin = await planner.begin()
             middle = await planner.latest(begin, at_most(20))
             await planner.done(middle)
             end = await planner.latest(middle, at_most(20))
             assert 0 < middle.seq < end.seq < db.status().last_seq
         async with slate.open_admin(tmp_path) as admin:
-            await admin.delete_checkpoint(begin.hold)
+            await admin.delete_checkpoint(begin.subscription)
         await db.compact(full=True)
-        async with planning(tmp_path, holdLifetime=60, maxRowsPerTrigger=20) as planner:
+        async with planning(tmp_path, subscriptionLifetime=60, maxRowsPerTrigger=20) as planner:
             if not retention_ms:
                 with pytest.raises(slate.InvalidError, match="changes are kept from sequence number"):
-                    await planner.parts(middle, end)
+                    await planner.ranges(middle, end)
                 return
             assert await seqs_of(tmp_path, middle, end, planner) == list(range(middle.seq + 1, end.seq + 1))
             async with slate.open_admin(tmp_path) as admin:
-                [held] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
-            assert held.name == begin.hold
+                [subscription] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+            assert subscription.name == begin.subscription
 
 
-async def test_a_query_that_comes_back_takes_its_hold_at_once(tmp_path: Path) -> None:
-    """A hold that is about to expire lives on while the tasks read; the planner before it can let nothing go."""
+async def test_a_query_that_comes_back_takes_its_subscription_at_once(tmp_path: Path) -> None:
+    """A subscription that is about to expire lives on while the tasks read; the planner before it can let nothing
+    go."""
     async with slate.open(tmp_path) as db:
         await write(db, random.Random(6), 10)
-        async with planning(tmp_path, holdLifetime=1_000) as before, planning(tmp_path, holdLifetime=9_000) as planner:
+        async with (
+            planning(tmp_path, subscriptionLifetime=1_000) as before,
+            planning(tmp_path, subscriptionLifetime=9_000) as planner,
+        ):
             begin = await before.begin()
             end = await before.latest(begin, everything)
-            await planner.parts(begin, end)
+            await planner.ranges(begin, end)
             async with slate.open_admin(tmp_path) as admin:
-                [held] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
-            assert held.expire_time is not None
-            assert held.expire_time - held.create_time > 8_000
+                [subscription] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+            assert subscription.expire_time is not None
+            assert subscription.expire_time - subscription.create_time > 8_000
             await before.done(end)
             await before.close()
             assert len(await seqs_of(tmp_path, begin, end, planner)) == end.seq

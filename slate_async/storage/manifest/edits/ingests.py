@@ -22,7 +22,7 @@ from msgspec import structs
 from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.logged import LogIntoL0
-from slate_async.storage.manifest.edits.subscriptions import hold_ingest
+from slate_async.storage.manifest.edits.subscriptions import keep_for_feeds
 from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, check_usable, check_writer, pinned
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import (
@@ -374,7 +374,7 @@ def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manif
     return replace(
         done,
         l0=(*ssts, *state.l0),
-        checkpoints=hold_ingest(state.checkpoints, ssts),
+        checkpoints=keep_for_feeds(state.checkpoints, ssts),
         last_seq=seq,
         ingest_seq=seq,
         last_tick_ms=tick,

@@ -1,9 +1,9 @@
-"""Edits of what change feeds hold (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""Edits of change feeds' subscriptions (see `slate_async.storage.manifest.edits.writer` for what an edit is).
 
-A feed's checkpoint says what it still needs: the rows above its mark, in the SSTs of the version it names and in the
-log from its position on. Invariant: a mark never goes back, and what is above it is all there while the checkpoint is.
-So a feed goes on exactly, whatever was compacted meanwhile. The checkpoint's id is its consumer's: who takes a named
-hold over gives it another one, and the consumer before finds its own gone.
+A subscription is a checkpoint that says what its feed still needs: the rows above its mark, in the SSTs of the version
+it names and in the log from its position on. Invariant: a mark never goes back, and what is above it is all there while
+the checkpoint is. So a feed goes on exactly, whatever was compacted meanwhile. The checkpoint's id is its consumer's: a
+feed that takes a named subscription over gives it another id, and the feed before finds its own gone.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ def check_exact(state: ManifestState, seq: int) -> None:
     if seq < state.history_floor:
         raise NotFoundError(
             f"changes are kept from sequence number {state.history_floor} on, and were asked for from {seq} on: what"
-            " lies between was compacted; the setting retention_ms says how long changes are kept, a hold keeps them"
-            " for its feed"
+            " lies between was compacted; the setting retention_ms says how long changes are kept, a subscription"
+            " keeps them for its feed"
         )
 
 
-def feed_named(state: ManifestState, name: str) -> Checkpoint | None:
-    """The hold of that name, expired or not."""
+def subscription_named(state: ManifestState, name: str) -> Checkpoint | None:
+    """The subscription of that name, expired or not."""
     return next((one for one in state.checkpoints if one.owner == "feed" and one.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenHold:
-    """Hold what a feed from ``seq`` on needs of the state as it is.
+class OpenSubscription:
+    """Retain what a feed from ``seq`` on needs of the state as it is.
 
     snapshot: what was compacted is not asked for: of it the feed gives what is left
-    instead_of: a hold that goes in the same step, whether it is there or not
+    instead_of: a subscription that goes in the same step, whether it is there or not
     """
 
     id: UUID
@@ -56,7 +56,7 @@ class OpenHold:
             check_exact(state, self.seq)
         others = tuple(one for one in state.checkpoints if one.id != self.instead_of)
         if self.name is not None and any(one.owner == "feed" and one.name == self.name for one in others):
-            raise ConflictError(f"another feed has just made the hold {self.name!r}; open the feed again")
+            raise ConflictError(f"another feed has just made the subscription {self.name!r}; open the feed again")
         mark = FeedMark(self.seq, state.last_seq, state.log_start, state.log_floor)
         made = Checkpoint(
             self.id,
@@ -72,8 +72,8 @@ class OpenHold:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeHold:
-    """Become the consumer of hold ``id``, which is ``new_id`` from then on."""
+class TakeSubscription:
+    """Become the consumer of subscription ``id``, which is ``new_id`` from then on."""
 
     id: UUID
     new_id: UUID
@@ -84,14 +84,14 @@ class TakeHold:
         if state.checkpoint(self.new_id) is not None:
             return None
         check_usable(state)
-        found = held(state, self.id)
+        found = subscription_with_id(state, self.id)
         return _replaced(state, found, replace(found, id=self.new_id, expire_ms=self.expire_ms))
 
 
 @dataclass(frozen=True, slots=True)
-class MoveHold:
-    """Let hold ``id`` stand at ``mark``, and live until ``expire_ms``. Once only the log is needed, it lets go of the
-    SSTs it had and names the version that this makes."""
+class MoveSubscription:
+    """Let subscription ``id`` stand at ``mark``, and live until ``expire_ms``. Once only the log is needed, it lets go
+    of the SSTs it had and names the version that this makes."""
 
     id: UUID
     mark: FeedMark
@@ -99,7 +99,7 @@ class MoveHold:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies while it is there. Its mark is that it stands there, and lives as long."""
-        found = held(state, self.id)
+        found = subscription_with_id(state, self.id)
         if found.feed is None:
             raise InternalError(f"checkpoint {self.id} is no feed's")
         later = tuple(sst for sst in found.feed.ingests if sst.max_seq > self.mark.seq)
@@ -109,8 +109,8 @@ class MoveHold:
         return None if moved == found else _replaced(state, found, moved)
 
 
-def hold_ingest(checkpoints: tuple[Checkpoint, ...], ssts: tuple[SstRef, ...]) -> tuple[Checkpoint, ...]:
-    """``checkpoints``, with ``ssts`` of an ingest that is admitted held for every feed: it is to find them as they are,
+def keep_for_feeds(checkpoints: tuple[Checkpoint, ...], ssts: tuple[SstRef, ...]) -> tuple[Checkpoint, ...]:
+    """``checkpoints``, with ``ssts`` of an ingest that is applied kept for every feed: it is to find them as they are,
     however late it comes."""
     return tuple(
         one if one.feed is None else replace(one, feed=replace(one.feed, ingests=(*one.feed.ingests, *ssts)))
@@ -118,11 +118,12 @@ def hold_ingest(checkpoints: tuple[Checkpoint, ...], ssts: tuple[SstRef, ...]) -
     )
 
 
-def held(state: ManifestState, hold_id: UUID) -> Checkpoint:
-    """The hold of that id. One that has expired holds as long as no collector has come. Raises `InvalidError`."""
-    found = state.checkpoint(hold_id)
+def subscription_with_id(state: ManifestState, subscription_id: UUID) -> Checkpoint:
+    """The subscription of that id. One that has expired counts until a garbage collector removes it. Raises
+    `InvalidError`."""
+    found = state.checkpoint(subscription_id)
     if found is None:
-        raise NotFoundError("the feed's hold is gone")
+        raise NotFoundError("the feed's subscription is gone")
     return found
 
 

@@ -19,13 +19,13 @@ Row = tuple[int, str, bytes, bytes | None]
 class Consumed:
     """What one consumer has written down.
 
-    hold: the name of its hold, if it has one; pin: whether its reader holds anything
+    subscription: the name of its subscription, if it has one; pin: whether its reader pins anything
     snapshot_seq: rows up to there are a snapshot
     acknowledged: the highest acknowledgement that was begun, and the highest that came back written down
     turn: of the process that may write
     """
 
-    hold: str | None
+    subscription: str | None
     pin: bool
     rows: list[Row] = field(default_factory=list)
     snapshot_seq: int = 0

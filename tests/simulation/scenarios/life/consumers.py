@@ -43,14 +43,14 @@ async def _once(
 ) -> None:
     """Open a reader and a feed, and consume for a while."""
     rng = node.rng
-    by_hold = consumed.hold is not None and (not consumed.begun or rng.random() < 0.5)
+    by_subscription = consumed.subscription is not None and (not consumed.begun or rng.random() < 0.5)
     async with estate.reader(node, site, pin=consumed.pin) as reader:
         try:
             async with reader.changes(
-                from_seq=None if by_hold else consumed.seq,
+                from_seq=None if by_subscription else consumed.seq,
                 follow=not to_the_end,
-                hold=consumed.hold,
-                room_bytes=rng.choice((100, 1_000, 1_000_000)),
+                subscription=consumed.subscription,
+                sort_memory_bytes=rng.choice((100, 1_000, 1_000_000)),
             ) as feed:
                 if consumed.turn != mine:
                     return
@@ -58,9 +58,9 @@ async def _once(
                 await pull(estate, node, consumed, mine, feed, None if to_the_end else rng.randint(1, 8))
         except InvalidError as error:
             if consumed.turn != mine:
-                return  # the one after has taken the hold over
-            if consumed.hold is not None or "changes are kept from" not in str(error):
-                raise Violation("feed", f"{node.name} lost its place: {error}") from error
+                return  # the one after has taken the subscription over
+            if consumed.subscription is not None or "changes are kept from" not in str(error):
+                raise Violation("feed", f"{node.name} lost its position: {error}") from error
             estate.count("feeds-begun-anew")
             consumed.forget()
             if to_the_end:
@@ -98,7 +98,7 @@ async def pull(
         consumed.seq = feed.seq
         consumed.snapshot_seq = max(consumed.snapshot_seq, feed.snapshot_seq)
         estate.count("changes", batch.num_rows)
-        if consumed.hold is not None and rng.random() < 0.5:
+        if consumed.subscription is not None and rng.random() < 0.5:
             await _acknowledge(consumed, mine, feed, now=rng.random() < 0.3)
         elif rng.random() < 0.2:
             await nap(node, 2.0)

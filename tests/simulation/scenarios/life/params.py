@@ -29,7 +29,8 @@ class LifeParams(Params):
     retention_ms: how long old versions stay
     min_age_ms, stalled_ms: of collectors; impatient ones take compactions from compactors that are at work
     impatient: whether collectors remove clones soon that nobody goes on making
-    feeds: consumers of the change feed: every third one with a hold by name, one that holds nothing, one as it comes
+    feeds: consumers of the change feed: every third one with a subscription by name, one that retains nothing, one as
+    it comes
     own_gc: whether writers collect garbage
     mirrorers: processes that mirror checkpoints, all to one place
     """

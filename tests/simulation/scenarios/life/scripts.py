@@ -79,7 +79,7 @@ async def stale_ids(stage: LifeStage) -> None:
 
 
 async def stale_ids_feed(stage: LifeStage) -> None:
-    """An opener's fence lands at an id that was compacted and collected, where a feed that holds nothing reads."""
+    """An opener's fence lands at an id that was compacted and collected, where a feed that retains nothing reads."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     node, consumed = stage.world.node("consumer"), Consumed(None, pin=False)

@@ -98,15 +98,15 @@ async def test_what_fits_on_disk_is_read_once_and_more_as_often_as_needed() -> N
 
 async def test_the_disk_is_not_filled_with_what_was_given_up() -> None:
     """Twenty times as many rows as there is place for, in runs."""
-    rng, spill_bytes = random.Random(3), 40_000
-    spill = Spill(1_000_000, 6_400, spill_bytes, runtime())
+    rng, sort_spill_bytes = random.Random(3), 40_000
+    spill = Spill(1_000_000, 6_400, sort_spill_bytes, runtime())
     for _ in range(100):
         below = [seq for seq in sorted(rng.sample(range(1, 1_000_000), 200)) if seq <= spill.until]
         if below:
             await spill.add(rows_of(below, 1))
     assert spill.until < 100_000
-    assert sum(chunk.size for chunk in spill._chunks) <= spill_bytes
-    assert spill._end < 2 * spill_bytes
+    assert sum(chunk.size for chunk in spill._chunks) <= sort_spill_bytes
+    assert spill._end < 2 * sort_spill_bytes
 
 
 async def test_without_room_on_disk_all_is_read_again(
@@ -140,7 +140,7 @@ async def test_what_comes_back_wrong_is_read_from_ssts_again(
             await db.put(b"%d" % (number * 37 % 200), b"value", await_durable=False)
         await db.compact(full=True)
         monkeypatch.setattr(os, "pread", wrong)
-        found = await all_of(db.changes(follow=False, room_bytes=20 * ROW_BYTES))
+        found = await all_of(db.changes(follow=False, sort_memory_bytes=20 * ROW_BYTES))
     assert [change.seq for change in found] == list(range(1, 201))
     assert "cannot be read back" in caplog.text
 
@@ -148,8 +148,8 @@ async def test_what_comes_back_wrong_is_read_from_ssts_again(
 async def test_how_much_goes_to_disk_is_a_number() -> None:
     async with open_db(memory_store()) as db:
         for wrong in (-1, True, "1"):
-            with pytest.raises(slate.InvalidError, match="spill_bytes"):
-                db.changes(spill_bytes=wrong)  # type: ignore[arg-type]
+            with pytest.raises(slate.InvalidError, match="sort_spill_bytes"):
+                db.changes(sort_spill_bytes=wrong)  # type: ignore[arg-type]
 
 
 async def test_a_step_that_is_cancelled_loses_nothing_of_what_is_on_disk() -> None:
@@ -160,7 +160,7 @@ async def test_a_step_that_is_cancelled_loses_nothing_of_what_is_on_disk() -> No
             await db.put(b"%d" % (number * 37 % 300), b"value", await_durable=False)
         await db.compact(full=True)
         found: list[int] = []
-        async with db.changes(follow=False, room_bytes=20 * ROW_BYTES) as feed:
+        async with db.changes(follow=False, sort_memory_bytes=20 * ROW_BYTES) as feed:
             batches = feed.batches()
             turns = random.Random(4)
             while len(found) < 300:

@@ -1,4 +1,4 @@
-"""What a change feed holds: against compaction and collectors, across closing, take-overs and crashes."""
+"""What a change feed retains: against compaction and collectors, across closing, takeovers and crashes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 QUICK = {"manifest_poll_interval_ms": 10, "checkpoint_lifetime_ms": 80}
-"""A hold looks at the clock every 10 ms; the clock is turned by hand."""
+"""A subscription looks at the clock every 10 ms; the clock is turned by hand."""
 
 
-async def holds(store: MemoryStore) -> list[Checkpoint]:
+async def subscriptions(store: MemoryStore) -> list[Checkpoint]:
     return [one for one in (await head(store)).checkpoints if one.owner == "feed"]
 
 
@@ -33,12 +33,12 @@ async def write(db: slate.Db, first: int, last: int) -> None:
 
 
 @KIND
-async def test_a_hold_by_name_keeps_what_was_not_acknowledged_while_nobody_reads(kind: Kind) -> None:
+async def test_a_subscription_by_name_keeps_what_was_not_acknowledged_while_nobody_reads(kind: Kind) -> None:
     """Writers come and go, everything is compacted into the newest version, and the log collected, twice."""
     store = memory_store()
     db = await open_db(store, kind)
     await write(db, 1, 6)
-    async with db.changes(hold="copy") as feed:
+    async with db.changes(subscription="copy") as feed:
         assert [change.seq for change in await taken(feed, 5)] == [1, 2, 3, 4, 5]
         await feed.acknowledge(3)
     for round_ in range(2):
@@ -48,13 +48,13 @@ async def test_a_hold_by_name_keeps_what_was_not_acknowledged_while_nobody_reads
         await db.compact(full=True)
         await collect(store, START_MS)
     await db.put(b"key", b"13")
-    async with db.changes(hold="copy", follow=False) as feed:
+    async with db.changes(subscription="copy", follow=False) as feed:
         found = [change async for change in feed]
         await feed.acknowledge(13, now=True)
     assert [(change.seq, change.value) for change in found] == [(n, b"%d" % n) for n in range(4, 14)]
-    [held] = await holds(store)
-    assert held.feed is not None
-    assert (held.feed.seq, held.expire_ms, held.name) == (13, None, "copy")
+    [subscription] = await subscriptions(store)
+    assert subscription.feed is not None
+    assert (subscription.feed.seq, subscription.expire_ms, subscription.name) == (13, None, "copy")
     await db.close()
 
 
@@ -63,26 +63,26 @@ async def test_resuming_inside_the_log_delivers_each_row_once(kind: Kind) -> Non
     store = memory_store()
     async with open_db(store, kind) as db:
         seen: list[int] = []
-        async with db.changes(hold="copy"):
+        async with db.changes(subscription="copy"):
             pass
         for number in range(12):
             await db.put(b"key", b"%d" % number)
             if number % 4 == 3:
                 await db.compact(full=True)
                 await collect(store, START_MS)
-            async with db.changes(hold="copy") as feed:
+            async with db.changes(subscription="copy") as feed:
                 [change] = await taken(feed, 1)
                 seen.append(change.seq)
                 await feed.acknowledge(change.seq)
         assert seen == list(range(1, 13))
 
 
-async def test_who_opens_a_hold_takes_it_over() -> None:
-    async with open_db(memory_store()) as db, db.changes(hold="copy") as before:
+async def test_who_opens_a_subscription_takes_it_over() -> None:
+    async with open_db(memory_store()) as db, db.changes(subscription="copy") as before:
         await db.put(b"a", b"1")
         await db.put(b"a", b"2")
         assert [change.seq for change in await taken(before, 1)] == [1]
-        async with db.changes(hold="copy") as after:
+        async with db.changes(subscription="copy") as after:
             assert [change.seq for change in await taken(after, 2)] == [1, 2]
             await db.put(b"a", b"3")
             await taken(before, 1)  # read before
@@ -93,23 +93,23 @@ async def test_who_opens_a_hold_takes_it_over() -> None:
             assert [change.seq for change in await taken(after, 1)] == [3]
 
 
-async def test_from_seq_goes_before_the_hold_and_not_below_it() -> None:
+async def test_from_seq_goes_before_the_subscription_and_not_below_it() -> None:
     async with open_db(memory_store()) as db:
         for _ in range(5):
             await db.put(b"a", b"1")
-        async with db.changes(hold="copy") as feed:
+        async with db.changes(subscription="copy") as feed:
             await taken(feed, 4)
             await feed.acknowledge(2)
-        assert [change.seq for change in await all_of(db.changes(hold="copy", from_seq=4, follow=False))] == [5]
+        assert [change.seq for change in await all_of(db.changes(subscription="copy", from_seq=4, follow=False))] == [5]
         with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 2"):
-            await all_of(db.changes(hold="copy", from_seq=1, follow=False))
-        async with db.changes(hold="copy") as feed:
+            await all_of(db.changes(subscription="copy", from_seq=1, follow=False))
+        async with db.changes(subscription="copy") as feed:
             with pytest.raises(slate.InvalidError, match="not given"):
                 await feed.acknowledge(3)
 
 
 @KIND
-async def test_a_feed_without_a_name_moves_at_half_life_and_removes_its_hold(kind: Kind) -> None:
+async def test_a_feed_without_a_name_moves_at_half_life_and_removes_its_subscription(kind: Kind) -> None:
     store, clock = memory_store(), ManualClock()
     async with open_db(store, kind, clock=clock, **QUICK) as db:
         await write(db, 1, 3)
@@ -117,46 +117,50 @@ async def test_a_feed_without_a_name_moves_at_half_life_and_removes_its_hold(kin
             await taken(feed, 3)
             await write(db, 4, 6)
             await taken(feed, 2)  # which counts the three before as consumed
-            [before] = await holds(store)
+            [before] = await subscriptions(store)
             assert before.feed is not None
             assert (before.feed.seq, before.expire_ms) == (0, START_MS + 80)
             clock.wall_ms += 50
             moved = db.metrics()
-            await until(lambda: db.metrics()["changes.holds_moved"] > moved["changes.holds_moved"], "the hold to move")
-            [after] = await holds(store)
+            await until(
+                lambda: db.metrics()["changes.subscriptions_moved"] > moved["changes.subscriptions_moved"],
+                "the subscription to move",
+            )
+            [after] = await subscriptions(store)
             assert after.feed is not None
             assert (after.id, after.feed.seq, after.expire_ms) == (before.id, 3, START_MS + 130)
             assert after.ref.version > before.ref.version
-        assert await holds(store) == []
+        assert await subscriptions(store) == []
 
 
-async def test_a_hold_of_a_short_life_is_lengthened_in_time() -> None:
-    """A feed looks at the clock as often as the shorter of two lives asks for: its hold's, and a checkpoint's."""
+async def test_a_subscription_of_a_short_life_is_lengthened_in_time() -> None:
+    """A feed looks at the clock as often as the shorter of two lives asks for: its subscription's, and a
+    checkpoint's."""
     store, clock = memory_store(), ManualClock()
     async with open_db(store, clock=clock) as db:
         await write(db, 1, 2)
-        async with db.changes(hold="copy", from_seq=0, hold_lifetime=0.04) as feed:
+        async with db.changes(subscription="copy", from_seq=0, subscription_lifetime=0.04) as feed:
             await taken(feed, 1)
             clock.wall_ms += 30
-            await until(lambda: db.metrics()["changes.holds_moved"] > 0, "the hold to be lengthened")
-            [held] = await holds(store)
-            assert held.expire_ms == START_MS + 70
+            await until(lambda: db.metrics()["changes.subscriptions_moved"] > 0, "the subscription to be lengthened")
+            [subscription] = await subscriptions(store)
+            assert subscription.expire_ms == START_MS + 70
 
 
 @KIND
-async def test_a_lost_hold_is_made_anew_if_nothing_is_missing(kind: Kind) -> None:
+async def test_a_lost_subscription_is_made_anew_if_nothing_is_missing(kind: Kind) -> None:
     store = memory_store()
     async with open_db(store, kind) as db, db.changes() as feed:
         await write(db, 1, 2)
         assert [change.seq for change in await taken(feed, 2)] == [1, 2]
-        [held] = await holds(store)
-        await commit(store, DeleteCheckpoints(frozenset((held.id,))))
+        [subscription] = await subscriptions(store)
+        await commit(store, DeleteCheckpoints(frozenset((subscription.id,))))
         await write(db, 3, 5)
         await collect(store, START_MS)
         assert [change.seq for change in await taken(feed, 3)] == [3, 4, 5]
-        assert db.metrics()["changes.holds_lost"] == 1
-        [held] = await holds(store)
-        await commit(store, DeleteCheckpoints(frozenset((held.id,))))
+        assert db.metrics()["changes.subscriptions_lost"] == 1
+        [subscription] = await subscriptions(store)
+        await commit(store, DeleteCheckpoints(frozenset((subscription.id,))))
         await write(db, 6, 8)
         await db.compact(full=True)
         await collect(store, START_MS)
@@ -164,28 +168,28 @@ async def test_a_lost_hold_is_made_anew_if_nothing_is_missing(kind: Kind) -> Non
             await taken(feed, 1)
 
 
-async def test_a_hold_that_expired_and_was_collected_is_told() -> None:
+async def test_a_subscription_that_expired_and_was_collected_is_told() -> None:
     store, clock = memory_store(), ManualClock()
     async with open_db(store, clock=clock) as db:
         await write(db, 1, 3)
-        with pytest.raises(slate.InvalidError, match="no hold 'copy'"):
-            await all_of(db.changes(hold="copy", hold_lifetime=60))
-        async with db.changes(hold="copy", from_seq=0, hold_lifetime=60) as feed:
+        with pytest.raises(slate.InvalidError, match="no subscription 'copy'"):
+            await all_of(db.changes(subscription="copy", subscription_lifetime=60))
+        async with db.changes(subscription="copy", from_seq=0, subscription_lifetime=60) as feed:
             await taken(feed, 2)
             await feed.acknowledge(1)
         clock.wall_ms += 61_000
         await commit(store, AdvanceGc(clock.wall_ms, skew_ms=0))
         await db.compact(full=True)
-        with pytest.raises(slate.InvalidError, match="no hold 'copy'"):
-            await all_of(db.changes(hold="copy", hold_lifetime=60))
+        with pytest.raises(slate.InvalidError, match="no subscription 'copy'"):
+            await all_of(db.changes(subscription="copy", subscription_lifetime=60))
         with pytest.raises(slate.InvalidError, match=r"from sequence number 3 on"):
-            await all_of(db.changes(hold="copy", from_seq=1, hold_lifetime=60))
+            await all_of(db.changes(subscription="copy", from_seq=1, subscription_lifetime=60))
 
 
-async def test_a_hold_is_listed_and_deleted_by_its_name() -> None:
+async def test_a_subscription_is_listed_and_deleted_by_its_name() -> None:
     async with open_db(memory_store()) as db:
         await db.put(b"a", b"1")
-        async with db.changes(hold="copy") as named, db.changes() as nameless:
+        async with db.changes(subscription="copy") as named, db.changes() as nameless:
             await taken(named, 1)
             await taken(nameless, 1)
             [one, other] = [one for one in await db.list_checkpoints() if one.owner == "feed"]
@@ -201,24 +205,24 @@ async def test_a_hold_is_listed_and_deleted_by_its_name() -> None:
 
 async def none_held(store: MemoryStore) -> None:
     for _ in range(2_000):
-        if not await holds(store):
+        if not await subscriptions(store):
             return
         await asyncio.sleep(0.005)
-    pytest.fail("the hold is still there")
+    pytest.fail("the subscription is still there")
 
 
-async def test_a_dropped_feed_frees_its_hold() -> None:
+async def test_a_dropped_feed_frees_its_subscription() -> None:
     store = memory_store()
     async with open_db(store) as db:
         await db.put(b"a", b"1")
         feed = db.changes()
         await taken(feed, 1)
-        assert len(await holds(store)) == 1
+        assert len(await subscriptions(store)) == 1
         del feed
         await none_held(store)
 
 
-async def test_closing_that_is_cancelled_frees_the_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_that_is_cancelled_frees_the_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a cancelled scope of anyio, where whoever closes is cancelled at once."""
     begun = asyncio.Event()
 
@@ -242,7 +246,7 @@ async def test_closing_that_is_cancelled_frees_the_hold(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("way", ["closed", "dropped"])
-async def test_a_feed_given_up_before_it_has_begun_frees_its_hold(way: str) -> None:
+async def test_a_feed_given_up_before_it_has_begun_frees_its_subscription(way: str) -> None:
     store = memory_store()
     async with open_db(store) as db:
         feed = db.changes()
@@ -256,7 +260,7 @@ async def test_a_feed_given_up_before_it_has_begun_frees_its_hold(way: str) -> N
             closing.cancel()
             await asyncio.wait([closing])
         del feed, first
-        await until(lambda: db.metrics()["changes.holds_made"] > 0, "the hold")
+        await until(lambda: db.metrics()["changes.subscriptions_made"] > 0, "the subscription")
         await none_held(store)
 
 
@@ -267,7 +271,7 @@ async def test_a_reader_that_writes_nothing_goes_on_while_it_can(kind: Kind) -> 
         await write(db, 1, 3)
         async with open_reader(store, pin=False) as reader, reader.changes() as feed:
             with pytest.raises(slate.InvalidError, match="pin=False"):
-                reader.changes(hold="copy")
+                reader.changes(subscription="copy")
             assert [change.seq for change in await taken(feed, 3)] == [1, 2, 3]
             await write(db, 4, 6)
             await collect(store, START_MS)
@@ -279,19 +283,19 @@ async def test_a_reader_that_writes_nothing_goes_on_while_it_can(kind: Kind) -> 
             await reader.refresh()
             with pytest.raises(slate.InvalidError, match=r"from sequence number 9 on.*from 6 on"):
                 await taken(feed, 1)
-        assert await holds(store) == []
+        assert await subscriptions(store) == []
 
 
-async def test_how_long_a_hold_lives_may_change() -> None:
+async def test_how_long_a_subscription_lives_may_change() -> None:
     store, clock = memory_store(), ManualClock()
     async with open_db(store, clock=clock) as db:
-        async with db.changes(hold="copy", from_seq=0, hold_lifetime=60) as feed:
-            assert [one.expire_ms for one in await holds(store)] == [START_MS + 60_000]
+        async with db.changes(subscription="copy", from_seq=0, subscription_lifetime=60) as feed:
+            assert [one.expire_ms for one in await subscriptions(store)] == [START_MS + 60_000]
             clock.wall_ms += 1_000
-            await feed.keep(3_600)
-            assert [one.expire_ms for one in await holds(store)] == [START_MS + 3_601_000]
-            await feed.keep(None)
-            assert [one.expire_ms for one in await holds(store)] == [None]
+            await feed.renew(3_600)
+            assert [one.expire_ms for one in await subscriptions(store)] == [START_MS + 3_601_000]
+            await feed.renew(None)
+            assert [one.expire_ms for one in await subscriptions(store)] == [None]
         async with db.changes() as feed:
-            with pytest.raises(slate.InvalidError, match="no hold by name"):
-                await feed.keep(60)
+            with pytest.raises(slate.InvalidError, match="no subscription with a name"):
+                await feed.renew(60)

@@ -1,4 +1,4 @@
-"""Stretches of a held change feed, read by others than the one who holds it."""
+"""Ranges of a change feed, read by other processes than the one whose subscription it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.engine.changes.read_ahead import ReadAhead
-from slate_async.engine.changes.subscription import FeedPlace
+from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, open_db, runtime
 from tests.unit.database.test_changes import taken
@@ -24,7 +24,7 @@ def rows_in(batch: slate.RecordBatch) -> Rows:
     return list(zip(*(batch.column(name).to_pylist() for name in ("seq", "op", "key")), strict=True))
 
 
-async def part(store: ObjectStore, after: FeedPlace, until: int, **asked: Any) -> Rows:
+async def read_range(store: ObjectStore, after: FeedPosition, until: int, **asked: Any) -> Rows:
     async with slate.open_admin(store, name="memory://test", runtime=runtime()) as admin:
         return [row async for batch in admin.read_changes("copy", after, until, **asked) for row in rows_in(batch)]
 
@@ -53,107 +53,109 @@ async def test_parts_are_what_the_feed_gives_whatever_happened_meanwhile(kind: K
     store = memory_store()
     async with open_db(store, kind, retention_ms=3_600_000) as db:
         await write(db, 0)
-        async with db.changes(hold="copy", room_bytes=500) as feed:
+        async with db.changes(subscription="copy", sort_memory_bytes=500) as feed:
             await write(db, 10)
             await ingest(store, db, "one", rows_of(b"i", 20))
             await write(db, 20)
-            places, whole = [feed.place], []
+            positions, whole = [feed.position], []
             async for batch in feed.batches(max_rows=7):
                 whole.append(rows_in(batch))
-                places.append(feed.place)
+                positions.append(feed.position)
                 if feed.seq == 151:
                     break
             await db.compact(full=True)
             await collected(store, db)
-            parts = [await part(store, after, before.seq) for after, before in pairwise(places)]
-            assert [row for rows in parts for row in rows] == [row for rows in whole for row in rows]
+            ranges = [await read_range(store, after, before.seq) for after, before in pairwise(positions)]
+            assert [row for rows in ranges for row in rows] == [row for rows in whole for row in rows]
             assert len(whole) > 12
-            assert len({place.log_position for place in places}) > 3, "they begin where they are, not at the hold"
+            assert len({position.log_position for position in positions}) > 3, (
+                "they begin where they are, not at the subscription"
+            )
 
 
 @KIND
 @pytest.mark.parametrize("retention_ms", [0, 3_600_000])
-async def test_parts_of_ranges_of_keys_are_the_whole_stretch(kind: Kind, retention_ms: int) -> None:
-    """A snapshot or exact history, an ingest before the hold was made and one after, and the log."""
+async def test_key_ranges_are_the_whole_range(kind: Kind, retention_ms: int) -> None:
+    """A snapshot or exact history, an ingest before the subscription was made and one after, and the log."""
     store = memory_store()
     async with open_db(store, kind, retention_ms=retention_ms) as db:
         await write(db, 0)
         await ingest(store, db, "early", rows_of(b"2", 20))
         await db.compact(full=True)
         await write(db, 10)
-        async with db.changes(hold="copy", from_seq=0, room_bytes=500) as feed:
-            place, seq = feed.place, db.status().last_seq
+        async with db.changes(subscription="copy", from_seq=0, sort_memory_bytes=500) as feed:
+            position, seq = feed.position, db.status().last_seq
             whole = [row async for row in feed_rows(feed, seq)]
             await ingest(store, db, "late", rows_of(b"2", 20))
             await write(db, 20)
             whole += [row async for row in feed_rows(feed, seq + 51)]
             assert sum(key.startswith(b"20") for _, _, key in whole) >= 20
             bounds = [None, b"1", b"2005", b"3", None]
-            parts = [await part(store, place, feed.seq, start=a, end=b) for a, b in pairwise(bounds)]
-            assert all(parts)
-            for (start, end), rows in zip(pairwise(bounds), parts, strict=True):
+            ranges = [await read_range(store, position, feed.seq, start=a, end=b) for a, b in pairwise(bounds)]
+            assert all(ranges)
+            for (start, end), rows in zip(pairwise(bounds), ranges, strict=True):
                 assert all((start or b"") <= key and (end is None or key < end) for _, _, key in rows)
-            assert sorted(row for rows in parts for row in rows) == sorted(whole)
+            assert sorted(row for rows in ranges for row in rows) == sorted(whole)
 
 
 @pytest.mark.parametrize("retention_ms", [0, 3_600_000])
-async def test_who_keeps_what_was_found_reads_ssts_once_for_many_short_stretches(retention_ms: int) -> None:
+async def test_who_keeps_what_was_found_reads_ssts_once_for_many_short_ranges(retention_ms: int) -> None:
     store, clock = StoreInHand(memory_store()), ManualClock()
     async with open_db(store, retention_ms=retention_ms, clock=clock) as db:
         for number in range(100):
             clock.wall_ms += 1
             await db.put(b"%d" % (number * 37 % 100), b"value", await_durable=False)
         await db.compact(full=True)
-        async with db.changes(hold="copy", from_seq=0) as feed:
-            places = [feed.place]
+        async with db.changes(subscription="copy", from_seq=0) as feed:
+            positions = [feed.position]
             while feed.seq < 100:
                 await anext(feed.batches(max_rows=5))
-                places.append(feed.place)
+                positions.append(feed.position)
             kept, found, opened = ReadAhead(), [], []
-            for after, until in pairwise(places):
+            for after, until in pairwise(positions):
                 before = len(store.gets)
-                found += await part(store, after, until.seq, ahead=kept)
+                found += await read_range(store, after, until.seq, ahead=kept)
                 opened.append(any(key.startswith("sst/") for key in store.gets[before:]))
             assert [seq for seq, _, _ in found] == list(range(1, 101))
             assert opened == [True, *[False] * 19]
-            assert await part(store, places[0], 100, ahead=kept) == found, "as a task that is tried again"
+            assert await read_range(store, positions[0], 100, ahead=kept) == found, "as a task that is tried again"
 
 
 async def test_what_is_read_ahead_is_of_all_keys() -> None:
     store = memory_store()
     async with open_db(store) as db:
         await write(db, 0)
-        async with db.changes(hold="copy", from_seq=0) as feed:
+        async with db.changes(subscription="copy", from_seq=0) as feed:
             with pytest.raises(slate.InvalidError, match="give either ahead or start and end"):
-                await part(store, feed.place, 50, start=b"1", ahead=ReadAhead())
+                await read_range(store, feed.position, 50, start=b"1", ahead=ReadAhead())
 
 
 async def test_what_was_acknowledged_is_refused() -> None:
     store = memory_store()
     async with open_db(store) as db:
         await write(db, 0)
-        async with db.changes(hold="copy", from_seq=0) as feed:
-            begin = feed.place
+        async with db.changes(subscription="copy", from_seq=0) as feed:
+            begin = feed.position
             await taken(feed, 30)
-            assert len(await part(store, begin, 10)) == 10
+            assert len(await read_range(store, begin, 10)) == 10
             await feed.acknowledge(20, now=True)
             with pytest.raises(slate.InvalidError, match="acknowledged up to sequence number 20"):
-                await part(store, begin, 10)
-            assert [seq for seq, _, _ in await part(store, feed.place, 50)] == list(range(31, 51))
+                await read_range(store, begin, 10)
+            assert [seq for seq, _, _ in await read_range(store, feed.position, 50)] == list(range(31, 51))
 
 
-async def test_without_the_hold_there_is_no_part() -> None:
+async def test_without_the_subscription_there_is_no_part() -> None:
     store = memory_store()
     async with open_db(store) as db:
         await db.put(b"k", b"v")
-        async with db.changes(hold="other") as feed:
-            with pytest.raises(slate.InvalidError, match="the hold 'copy' of this feed is gone"):
-                await part(store, feed.place, 1)
+        async with db.changes(subscription="other") as feed:
+            with pytest.raises(slate.InvalidError, match="the subscription 'copy' of this feed is gone"):
+                await read_range(store, feed.position, 1)
 
 
 async def test_a_feed_that_holds_nothing_has_no_place() -> None:
     async with open_db(memory_store()) as db:
         feed = db.changes()
         with pytest.raises(slate.InvalidError, match="once it has begun"):
-            _ = feed.place
+            _ = feed.position
         await feed.aclose()
