@@ -48,7 +48,7 @@ class ParentStores:
             return url
         if url.scheme != self._own.scheme:
             raise InvalidError(f"{url} is not in the same kind of store as {self._own}; use one kind for both")
-        for name in ("endpoint_url", "region", "client"):
+        for name in ("endpoint_url", "region", "client", "parameters"):
             given, own = getattr(url, name), getattr(self._own, name)
             if given not in (own, getattr(StoreURL(url.scheme, ""), name)):
                 raise InvalidError(f"{url} is reached as {self._own} is: leave {name} out of its URL, or give the same")

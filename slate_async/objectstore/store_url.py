@@ -1,7 +1,8 @@
 """URLs of stores: what they may say, and how they are shown.
 
 A URL names a place and how to reach it, never who asks: credentials come from the standard environment and
-profiles. Whatever looks like a secret is refused, and nothing of a refused value is repeated in the error. Pure.
+profiles. Whatever looks like a secret is refused, and nothing of a refused value is repeated in the error. Pure, except
+that a scheme which is not built in is looked up among the installed packages (`slate_async.objectstore.installed`).
 
 =======================  ===================================================================================
 URL                      place
@@ -11,6 +12,7 @@ URL                      place
 ``s3://bucket/prefix``   S3; parameters ``endpoint_url``, ``region``, ``client`` (``obstore``, ``aiobotocore``)
 ``az://container/...``   Azure Blob Storage; parameter ``endpoint_url``
 ``gs://bucket/prefix``   Google Cloud Storage; parameter ``endpoint_url``
+``scheme://place/...``   what an installed package brings; it says which parameters there are
 =======================  ===================================================================================
 """
 
@@ -19,14 +21,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from slate_async.errors import ConfigError
 from slate_async.objectstore.failures import SET_CREDENTIALS
+from slate_async.objectstore.installed import installed_schemes
 from slate_async.objectstore.keys import check_key
-
-Scheme = Literal["memory", "file", "s3", "az", "gs"]
 
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "memory": (),
@@ -53,6 +53,8 @@ _EXAMPLES = {"memory": "memory://scratch", "s3": "s3://bucket/db", "az": "az://c
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}\Z")
 _PLAIN_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,15}\Z")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,-]*\Z")
+"""What follows a scheme that is not built in: a name, or hosts with their ports."""
 _REGION = re.compile(r"[a-z0-9-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -60,14 +62,16 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 @dataclass(frozen=True, slots=True)
 class StoreURL:
     """A parsed URL. ``bucket`` is the bucket, container or memory name, or the absolute path of a local folder;
-    ``prefix`` the folder inside it, without slashes at its ends."""
+    ``prefix`` the folder inside it, without slashes at its ends; ``parameters`` those of a scheme that is not built in,
+    by name."""
 
-    scheme: Scheme
+    scheme: str
     bucket: str
     prefix: str = ""
     endpoint_url: str | None = None
     region: str | None = None
     client: str = "obstore"
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def display(self) -> str:
@@ -87,10 +91,10 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
     scheme, separator, _ = url.partition("://")
     if not separator:
         found = _SCHEME.match(url)
-        if found is not None and found[1].lower() in _PARAMETERS:
+        if found is not None and _is_known(found[1].lower()):
             raise ConfigError(f"a store URL begins with {found[1]}://")
         return _local(url)
-    if scheme not in _PARAMETERS:
+    if not _is_known(scheme):
         raise _unknown(scheme)
     try:
         parts = urlsplit(url)
@@ -107,23 +111,43 @@ def parse_url(url: str | os.PathLike[str]) -> StoreURL:
         if parts.netloc not in ("", "localhost"):
             raise ConfigError("file:// URLs name a folder of this machine, with three slashes: file:///path")
         return _local(unquote(parts.path))
+    if scheme not in _PARAMETERS:
+        if not _PLACE.match(parts.netloc):
+            raise ConfigError(f"{scheme}:// must be followed by a name, or by hosts with their ports")
+        return StoreURL(scheme, parts.netloc, _prefix(parts.path), parameters=tuple(sorted(parameters.items())))
     if not _BUCKET.match(parts.netloc):
         raise ConfigError(
             f"{scheme}:// must be followed by a name of letters, digits, '.', '_' and '-', as in {_EXAMPLES[scheme]}"
         )
-    prefix = parts.path.strip("/")
+    return StoreURL(
+        scheme,
+        parts.netloc,
+        _prefix(parts.path),
+        parameters.get("endpoint_url"),
+        parameters.get("region"),
+        parameters.get("client", "obstore"),
+    )
+
+
+def _is_known(scheme: str) -> bool:
+    return scheme in _PARAMETERS or scheme in installed_schemes()
+
+
+def _prefix(path: str) -> str:
+    prefix = path.strip("/")
     if prefix:
         check_key(prefix)
-    return StoreURL(cast("Scheme", scheme), parts.netloc, prefix, **parameters)
+    return prefix
 
 
 def _unknown(scheme: str) -> ConfigError:
     """Repeats the scheme only if it looks like one: in front of ``://`` somebody may have put a secret."""
     shown = repr(scheme) if _PLAIN_SCHEME.match(scheme) else "this one"
     lower = scheme.lower()
-    meant = lower if lower in _PARAMETERS else _OTHER_SCHEMES.get(lower)
+    meant = lower if _is_known(lower) else _OTHER_SCHEMES.get(lower)
     hint = "" if meant is None else f"; {meant}:// is what you want"
-    return ConfigError(f"store URLs begin with memory://, file://, s3://, az:// or gs://, not with {shown}{hint}")
+    *schemes, last = (f"{known}://" for known in (*_PARAMETERS, *installed_schemes()))
+    return ConfigError(f"store URLs begin with {', '.join(schemes)} or {last}, not with {shown}{hint}")
 
 
 def _local(path: str) -> StoreURL:
@@ -135,18 +159,22 @@ def _local(path: str) -> StoreURL:
 
 
 def _parameters(scheme: str, query: str) -> dict[str, str]:
-    """The URL's parameters, all known, none twice, none a secret."""
+    """The URL's parameters, none twice, none a secret; of a scheme that is built in all known."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if any(word in re.sub("[^a-z]", "", name.lower()) for word in _SECRET_WORDS):
             raise ConfigError(f"a store URL must not hold credentials; {_where_secrets_belong(scheme)}")
         shown = name if _PLAIN_NAME.match(name) else "(not a name)"
-        if name not in _PARAMETERS[scheme]:
+        if scheme not in _PARAMETERS and shown != name:
+            raise ConfigError(f"a parameter in a {scheme}:// URL has a name of letters, '_' and '-'")
+        if scheme in _PARAMETERS and name not in _PARAMETERS[scheme]:
             known = ", ".join(_PARAMETERS[scheme]) or "none"
             raise ConfigError(f"unknown parameter {shown} in a {scheme}:// URL; known: {known}")
         if name in found or not value:
             raise ConfigError(f"parameter {shown} must be given once, with a value")
         found[name] = value
+    if scheme not in _PARAMETERS:
+        return found
     if "endpoint_url" in found:
         check_endpoint(found["endpoint_url"], "parameter endpoint_url")
     if "region" in found and not _REGION.match(found["region"]):
@@ -171,4 +199,5 @@ def check_endpoint(endpoint: str, named: str) -> None:
 
 
 def _where_secrets_belong(scheme: str) -> str:
-    return SET_CREDENTIALS.get(scheme, "this kind of store needs none")
+    none = "this kind of store needs none" if scheme in _PARAMETERS else "the package that brings it says where they go"
+    return SET_CREDENTIALS.get(scheme, none)

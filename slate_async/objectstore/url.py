@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from metastores.redaction import redacted, sdk_error
 from slate_async.errors import ConfigError, InvalidError
 from slate_async.objectstore.failures import SET_CREDENTIALS, plain
+from slate_async.objectstore.installed import load_factory
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
-from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, ObstoreStore
+from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, Dialect, ObstoreStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.store_url import StoreURL, check_endpoint, parse_url
@@ -41,6 +42,17 @@ ROLE_CREDENTIALS_SECONDS = 600
 """How long credentials of a role are used before botocore is asked again; it renews them 15 minutes ahead."""
 
 
+class StoreFactory(Protocol):
+    """Makes the stores of one URL scheme. Other packages bring theirs as entry points: see
+    `slate_async.objectstore.installed`."""
+
+    def __call__(self, url: StoreURL, runtime: Runtime, /) -> ObjectStore:
+        """The store of the whole bucket or volume that ``url`` is in: ``url.prefix`` is not for it.
+
+        Sends nothing and reads no files, because it runs on the event loop. ``url.parameters`` are not checked yet.
+        Raises `ConfigError` for a parameter it does not know or a value it cannot use."""
+
+
 def open_store(
     url: str | os.PathLike[str] | StoreURL,
     runtime: Runtime,
@@ -54,22 +66,37 @@ def open_store(
 
     Nothing is sent yet. The caller closes the store. Raises `InvalidError` for a bad URL or a missing extra."""
     place = url if isinstance(url, StoreURL) else parse_url(url)
-    store = _local(place, runtime, file_mode) if place.scheme == "file" else _backend(place, runtime)
+    if place.scheme == "file":
+        store = _local(place, runtime, file_mode)
+    else:
+        factory: StoreFactory = _BUILT_IN.get(place.scheme) or load_factory(place.scheme)
+        store = factory(place, runtime)
     return RetryingStore(store, runtime.clock, runtime.rng, retry), place.prefix
 
 
-def _backend(place: StoreURL, runtime: Runtime) -> ObjectStore:
-    if place.scheme == "memory":
-        return MemoryStore(runtime.clock, _MEMORY.setdefault(place.bucket, MemoryObjects()))
-    if place.scheme == "s3" and place.client == "aiobotocore":
-        return _aiobotocore(place, runtime)
+def _memory(place: StoreURL, runtime: Runtime) -> ObjectStore:
+    return MemoryStore(runtime.clock, _MEMORY.setdefault(place.bucket, MemoryObjects()))
+
+
+def _s3(place: StoreURL, runtime: Runtime) -> ObjectStore:
+    return _aiobotocore(place, runtime) if place.client == "aiobotocore" else _obstore(_s3_client, S3, place, runtime)
+
+
+def _azure(place: StoreURL, runtime: Runtime) -> ObjectStore:
+    return _obstore(_azure_client, AZURE, place, runtime)
+
+
+def _gcs(place: StoreURL, runtime: Runtime) -> ObjectStore:
+    return _obstore(_gcs_client, GCS, place, runtime)
+
+
+_BUILT_IN: Mapping[str, StoreFactory] = {"memory": _memory, "s3": _s3, "az": _azure, "gs": _gcs}
+"""By scheme; ``file`` besides, whose store takes a setting. Others are entry points."""
+
+
+def _obstore(build: _Build, dialect: Dialect, place: StoreURL, runtime: Runtime) -> ObjectStore:
     _require_obstore(place.scheme)
-    display = f"{place.scheme}://{place.bucket}"
-    if place.scheme == "s3":
-        return ObstoreStore(partial(_connect, _s3, place, runtime), S3, display)
-    if place.scheme == "az":
-        return ObstoreStore(partial(_connect, _azure, place, runtime), AZURE, display)
-    return ObstoreStore(partial(_connect, _gcs, place, runtime), GCS, display)
+    return ObstoreStore(partial(_connect, build, place, runtime), dialect, f"{place.scheme}://{place.bucket}")
 
 
 def _local(place: StoreURL, runtime: Runtime, file_mode: str) -> ObjectStore:
@@ -130,7 +157,7 @@ class _Aws:
     """``None``: obstore finds them itself (environment, web identity, container and instance roles)."""
 
 
-def _s3(place: StoreURL, clock: Clock) -> Any:
+def _s3_client(place: StoreURL, clock: Clock) -> Any:
     from obstore.store import S3Store  # noqa: PLC0415
 
     aws = _aws(clock)
@@ -145,7 +172,7 @@ def _s3(place: StoreURL, clock: Clock) -> Any:
     return S3Store(place.bucket, config=config, **_client(endpoint), **options)  # type: ignore[arg-type]
 
 
-def _azure(place: StoreURL, _: Clock) -> Any:
+def _azure_client(place: StoreURL, _: Clock) -> Any:
     from obstore.store import AzureStore  # noqa: PLC0415
 
     endpoint = place.endpoint_url or _endpoint_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
@@ -153,7 +180,7 @@ def _azure(place: StoreURL, _: Clock) -> Any:
     return AzureStore(place.bucket, config=config, **_client(endpoint))  # type: ignore[arg-type]
 
 
-def _gcs(place: StoreURL, _: Clock) -> Any:
+def _gcs_client(place: StoreURL, _: Clock) -> Any:
     from obstore.store import GCSStore  # noqa: PLC0415
 
     config: dict[str, Any] = {"base_url": place.endpoint_url} if place.endpoint_url else {}
