@@ -24,8 +24,6 @@ from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.checkpoint import manage
 from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
-from slate_async.engine.clone.site import Site
-from slate_async.engine.clone.sites import sites_of
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.context import DatabaseContext
@@ -37,6 +35,7 @@ from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
+from slate_async.engine.stored_database import StoredDatabase, stored_opener
 from slate_async.errors import InvalidError
 from slate_async.maintenance.inspection.log import LogInspection, inspect_log
 from slate_async.maintenance.inspection.manifest import (
@@ -58,7 +57,7 @@ from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.ownership import proved_head
 from slate_async.storage.manifest.state import ManifestState
 
-OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[Site]]
+OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[StoredDatabase]]
 """Opens the database at any URL, with its metadata in any metastore."""
 
 
@@ -79,7 +78,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
     ) -> None:
         Handle.__init__(self, context.name, supervisor, release)
         KeepsCheckpoints.__init__(self, context.name, context.driver(supervisor), context.runtime)
-        HasLineage.__init__(self, context.name, sites_of(context, supervisor))
+        HasLineage.__init__(self, context.name, stored_opener(context, supervisor))
         self._context = context
         self._elsewhere = elsewhere
         self._register: Register | None = None
@@ -163,20 +162,20 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
     async def inspect_manifest(self) -> ManifestInspection:
         """The newest version of the manifest as it is stored."""
         self._check()
-        async with self._open_site(self._name) as site:
-            return await inspect_manifest(site)
+        async with self._open_stored(self._name) as database:
+            return await inspect_manifest(database)
 
     async def inspect_log(self) -> LogInspection:
         """Every object of the log and what it is to the database, and the writer's register."""
         self._check()
-        async with self._open_site(self._name) as site:
-            return await inspect_log(site)
+        async with self._open_stored(self._name) as database:
+            return await inspect_log(database)
 
     async def inspect_sst(self, wanted: str) -> SstInspection:
         """One SST, by its key or its object id (32 hexadecimal digits)."""
         self._check()
-        async with self._open_site(self._name) as site:
-            return await inspect_sst(site, wanted, self._context.ssts)
+        async with self._open_stored(self._name) as database:
+            return await inspect_sst(database, wanted, self._context.ssts)
 
     async def inspect_runs(self) -> list[RunInspection]:
         """L0, SST by SST, then the sorted runs, newest first."""
@@ -188,8 +187,8 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         Nothing is written, and the database may be written, compacted and collected meanwhile. What is wrong is in the
         report, and raises nothing. ``on_progress`` is called after each object."""
         self._check()
-        async with self._open_site(self._name) as site:
-            return await Verifier(site, self._context.ssts, self._open_site, on_progress).verify()
+        async with self._open_stored(self._name) as database:
+            return await Verifier(database, self._context.ssts, self._open_stored, on_progress).verify()
 
     async def mirror(
         self,
@@ -219,7 +218,7 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         place = own_path(path, "mirror")
         if not isinstance(checkpoint, UUID | str):
             raise InvalidError(f"checkpoint is an id or a name, not {type(checkpoint).__name__}")
-        async with self._open_site(self._name) as source, self._elsewhere(place, metastore) as target:
+        async with self._open_stored(self._name) as source, self._elsewhere(place, metastore) as target:
             return await make_mirror(
                 source, target, checkpoint, self._context.ssts, prune=prune, on_progress=on_progress
             )

@@ -27,7 +27,6 @@ from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_inge
 from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
 from slate_async.database.resources import Clients, Path, root_of
-from slate_async.engine.clone.site import Site, open_site
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.open import open_compaction
 from slate_async.engine.compaction.progress import EventSink
@@ -36,6 +35,7 @@ from slate_async.engine.follow.open import open_reading
 from slate_async.engine.gc.open import open_gc
 from slate_async.engine.ingest.open import WantedJob
 from slate_async.engine.ingest.spec import IngestSpec
+from slate_async.engine.stored_database import StoredDatabase, open_stored
 from slate_async.engine.write.open import open_writer
 from slate_async.engine.write.standby import stand_by
 from slate_async.errors import InvalidError, SlateError
@@ -256,7 +256,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> Admin:
             return Admin(
-                resources.context, resources.supervisor, resources.release, partial(self._open_site, resources)
+                resources.context, resources.supervisor, resources.release, partial(self._open_stored, resources)
             )
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
@@ -314,9 +314,9 @@ class Environment:
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
     @asynccontextmanager
-    async def _open_site(
+    async def _open_stored(
         self, resources: HandleResources, path: str, metastore: str | MetaStoreFactory | None
-    ) -> AsyncIterator[Site]:
+    ) -> AsyncIterator[StoredDatabase]:
         """Another database than that of ``resources``, in any store, for work on both; given back at the end."""
         settings = resources.context.settings
         check_arguments(path, metastore, settings, True, None, None)
@@ -324,8 +324,8 @@ class Environment:
         try:
             factory = self._clients.factory(metastore, settings, taken)
             store, name = self._clients.store_at(path, settings, metastore, taken)
-            async with open_site(name, store, factory, resources.supervisor, self.runtime, settings) as site:
-                yield site
+            async with open_stored(name, store, factory, resources.supervisor, self.runtime, settings) as database:
+                yield database
         finally:
             await run_to_completion(taken.give_back())
 

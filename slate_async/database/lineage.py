@@ -14,16 +14,16 @@ from slate_async.engine.clone.detach import detach_if_free
 from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.clone.lost import give_up_lost
 from slate_async.engine.clone.make import make_clone
-from slate_async.engine.clone.site import OpenSite
+from slate_async.engine.stored_database import OpenStored
 from slate_async.errors import InvalidError
 
 
 class HasLineage:
     """See the module docstring. Each call may be cancelled, or die, anywhere: made again, it goes on."""
 
-    def __init__(self, path: str, open_site: OpenSite) -> None:
+    def __init__(self, path: str, open_stored: OpenStored) -> None:
         self._path = path
-        self._open_site = open_site
+        self._open_stored = open_stored
 
     @abstractmethod
     def _check(self) -> None:
@@ -49,8 +49,8 @@ class HasLineage:
         self._check()
         place = own_path(path, "clone")
         check_clone_arguments(checkpoint, properties)
-        async with self._open_site(self._path) as parent, self._open_site(place) as target:
-            state = await make_clone(parent, target, self._open_site, checkpoint=checkpoint, properties=properties)
+        async with self._open_stored(self._path) as parent, self._open_stored(place) as target:
+            state = await make_clone(parent, target, self._open_stored, checkpoint=checkpoint, properties=properties)
         return CloneInfo.of(target.name, parent.name, state)
 
     async def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
@@ -67,8 +67,8 @@ class HasLineage:
         self._check()
         if soft and lost:
             raise InvalidError("destroy takes soft or lost, not both")
-        async with self._open_site(self._path) as site:
-            await (give_up_lost(site) if lost else destroy(site, self._open_site, soft=soft))
+        async with self._open_stored(self._path) as database:
+            await (give_up_lost(database) if lost else destroy(database, self._open_stored, soft=soft))
 
     async def adopt_place(self) -> None:
         """Say that the database is here: for one whose metadata is kept elsewhere and whose objects were moved, or that
@@ -81,12 +81,12 @@ class HasLineage:
         place is another database's; `CorruptionError` if an object that it needs is not here, though others are;
         `UnavailableError`, after which it goes on when called again."""
         self._check()
-        async with self._open_site(self._path) as site:
-            await adopt(site)
+        async with self._open_stored(self._path) as database:
+            await adopt(database)
 
     async def detach(self) -> bool:
         """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more, as garbage
         collectors do. Whether it has no parents now."""
         self._check()
-        async with self._open_site(self._path) as site:
-            return await detach_if_free(site, self._open_site)
+        async with self._open_stored(self._path) as database:
+            return await detach_if_free(database, self._open_stored)

@@ -11,7 +11,7 @@ import logging
 from uuid import UUID
 
 from slate_async.engine.clone.destroy import remove_unfinished
-from slate_async.engine.clone.site import OpenSite, Site
+from slate_async.engine.stored_database import OpenStored, StoredDatabase
 from slate_async.errors import ConflictError, CorruptionError, FencedError, InvalidError, UnavailableError
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
@@ -23,25 +23,25 @@ def is_abandoned(state: ManifestState, before_ms: int) -> bool:
     return not state.initialized and bool(state.parents) and state.created_ms <= before_ms
 
 
-async def remove_abandoned(site: Site, open_site: OpenSite, state: ManifestState) -> bool:
-    """Remove the clone at ``site``, last seen as ``state``. Whether it was: not if it was finished meanwhile.
+async def remove_abandoned(database: StoredDatabase, open_stored: OpenStored, state: ManifestState) -> bool:
+    """Remove the clone ``database``, last seen as ``state``. Whether it was: not if it was finished meanwhile.
 
     Raises `UnavailableError`, `CorruptionError`, `InvalidError`; called again it goes on."""
     try:
-        await remove_unfinished(site, open_site, state.database_id)
+        await remove_unfinished(database, open_stored, state.database_id)
     except (FencedError, ConflictError) as error:
-        logger.info("%s is not removed: %s", site.name, error)
+        logger.info("%s is not removed: %s", database.name, error)
         return False
-    logger.info("%s was begun as a clone long ago and never finished: removed", site.name)
+    logger.info("%s was begun as a clone long ago and never finished: removed", database.name)
     return True
 
 
 class ClonesOfOne:
     """Looks after the clones of one database, from its side."""
 
-    def __init__(self, name: str, open_site: OpenSite) -> None:
+    def __init__(self, name: str, open_stored: OpenStored) -> None:
         self._name = name
-        self._open_site = open_site
+        self._open_stored = open_stored
         self._finished: set[UUID] = set()
         self._told: set[UUID] = set()
 
@@ -55,21 +55,23 @@ class ClonesOfOne:
                 continue
             path = checkpoint.name or ""
             try:
-                async with self._open_site(path) as site:
-                    if await self._is_abandoned(site, checkpoint, before_ms, dry_run):
-                        found.append(site.name)
+                async with self._open_stored(path) as database:
+                    if await self._is_abandoned(database, checkpoint, before_ms, dry_run):
+                        found.append(database.name)
             except (UnavailableError, InvalidError, CorruptionError) as error:
                 level = logging.DEBUG if checkpoint.id in self._told else logging.WARNING
                 self._told.add(checkpoint.id)
                 logger.log(level, "%s: its clone %s cannot be looked after: %s", self._name, path, error)
         return tuple(found)
 
-    async def _is_abandoned(self, site: Site, checkpoint: Checkpoint, before_ms: int, dry_run: bool) -> bool:
-        clone = await site.driver.load()
+    async def _is_abandoned(
+        self, database: StoredDatabase, checkpoint: Checkpoint, before_ms: int, dry_run: bool
+    ) -> bool:
+        clone = await database.driver.load()
         if clone is None or all(parent.checkpoint_id != checkpoint.id for parent in clone.parents):
             return False  # whatever is there, if anything: it says nothing of this checkpoint
         if clone.initialized:
             self._finished.add(checkpoint.id)
         if not is_abandoned(clone, before_ms):
             return False
-        return dry_run or await remove_abandoned(site, self._open_site, clone)
+        return dry_run or await remove_abandoned(database, self._open_stored, clone)

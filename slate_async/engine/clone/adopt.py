@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import ConfigError, ConflictError, CorruptionError, InvalidError, UnavailableError
 from slate_async.storage.log.extent import find_extent, read_register
 from slate_async.storage.log.listing import has_log
@@ -20,101 +20,105 @@ from slate_async.storage.manifest.state import ManifestState
 logger = logging.getLogger(__name__)
 
 
-async def adopt(site: Site) -> ManifestState:
-    """Mark the place at ``site`` as the database's; whoever writes or compacts, here or elsewhere, is fenced, and
+async def adopt(database: StoredDatabase) -> ManifestState:
+    """Mark the place of ``database`` as its own; whoever writes or compacts, here or elsewhere, is fenced, and
     ingests that are not committed end. Nothing is changed if it is the database's already. Called again it goes on.
 
     Raises `InvalidError` (no database; metadata in the same store; another database's place; nothing of it is here),
     `ConflictError` if another place is adopted at the same time, or the database keeps changing, `CorruptionError` for
     an SST or a log object that is not here, though others are, `UnavailableError`."""
-    ground, driver, new_id = site.ground, site.driver, site.runtime.ids.uuid
-    state = await site.head()
+    ground, driver, new_id = database.ground, database.driver, database.runtime.ids.uuid
+    state = await database.head()
     if not ground.must_be_proved(state):
-        raise InvalidError(f"{site.name} keeps its metadata in the same store: that proves the place, without a marker")
+        raise InvalidError(
+            f"{database.name} keeps its metadata in the same store: that proves the place, without a marker"
+        )
     if state.has_marker and not state.marked:
         return await settle_place(ground, driver, state, await ground.look(), new_id)
-    adopted = await _adopt(site, state)
-    logger.warning("%s was adopted as the place of database %s", site.name, adopted.database_id)
+    adopted = await _adopt(database, state)
+    logger.warning("%s was adopted as the place of database %s", database.name, adopted.database_id)
     return adopted
 
 
-async def _adopt(site: Site, state: ManifestState) -> ManifestState:
+async def _adopt(database: StoredDatabase, state: ManifestState) -> ManifestState:
     """Look for the database's objects, and adopt the place as of what was looked at; anew if that changed meanwhile."""
     looks = 0
     while True:
         if not state.removed:
-            await _check_objects(site, state)
+            await _check_objects(database, state)
         looks += 1
         try:
-            now_ms = site.runtime.clock.now_ms()
-            return await adopt_place(site.ground, site.driver, state, site.runtime.ids.uuid, ended_ms=now_ms)
+            now_ms = database.runtime.clock.now_ms()
+            return await adopt_place(
+                database.ground, database.driver, state, database.runtime.ids.uuid, ended_ms=now_ms
+            )
         except ConflictError:
-            newest = await site.head()
+            newest = await database.head()
             if newest.store_id != state.store_id or looks == LOOKS:
                 raise
             state = newest
 
 
-async def _check_objects(site: Site, state: ManifestState) -> None:
+async def _check_objects(database: StoredDatabase, state: ManifestState) -> None:
     """What the database is known to need is here: the log as far as it is known to have gone on, and the SSTs."""
     try:
-        await _check_log(site, state)
-        await check_ownership(site.store, state, site.driver.load)
-        await _check_ssts(site, state)
+        await _check_log(database, state)
+        await check_ownership(database.store, state, database.driver.load)
+        await _check_ssts(database, state)
     except CorruptionError as error:
-        if await _has_objects(site):
+        if await _has_objects(database):
             raise
-        raise _nothing_here(site, state, str(error)) from error
-    if state.log_protocol == "contiguous" and state.writer_token and not await has_log(site.store, 0):
-        raise _nothing_here(site, state, "not even a fence of its log, and those stay for ever")
+        raise _nothing_here(database, state, str(error)) from error
+    if state.log_protocol == "contiguous" and state.writer_token and not await has_log(database.store, 0):
+        raise _nothing_here(database, state, "not even a fence of its log, and those stay for ever")
 
 
-async def _check_ssts(site: Site, state: ManifestState) -> None:
+async def _check_ssts(database: StoredDatabase, state: ManifestState) -> None:
     """Every SST that the head reads from, but those of a clone's parents, is listed here."""
     for _ in range(LOOKS):
-        there = {info.key for folder in FOLDERS async for info in site.store.list(folder)}
+        there = {info.key for folder in FOLDERS async for info in database.store.list(folder)}
         missing = [key for key in _own_keys(state) if key not in there]
         if not missing:
             return
-        state = await site.head()
+        state = await database.head()
         named = set(_own_keys(state))
         if lost := [key for key in missing if key in named]:
             others = f", and so are {len(lost) - 1} others" if len(lost) > 1 else ""
             raise CorruptionError(f"is missing, though the manifest names it{others}", object_name=lost[0])
-    raise UnavailableError(f"{site.name}: what it is made of changed during each of {LOOKS} looks at it; try again")
+    raise UnavailableError(f"{database.name}: what it is made of changed during each of {LOOKS} looks at it; try again")
 
 
 def _own_keys(state: ManifestState) -> list[str]:
     return [sst.location for sst in state.ssts() if sst.database_id is None]
 
 
-async def _check_log(site: Site, state: ManifestState) -> None:
+async def _check_log(database: StoredDatabase, state: ManifestState) -> None:
     """No log object is missing that the manifest, the register, or a later one tells of."""
-    async with site.register(state.log_protocol) as register:
+    async with database.register(state.log_protocol) as register:
         if register is None:
-            await find_extent(site.store, site.driver.load, None)
+            await find_extent(database.store, database.driver.load, None)
             return
         for _ in range(LOOKS):
-            held = await read_register(site.store, register, state.log_start)
-            missing = (await look_at_log(site.store, state, held)).missing
+            held = await read_register(database.store, register, state.log_start)
+            missing = (await look_at_log(database.store, state, held)).missing
             if missing is None:
                 return
-            state = await judge_missing(missing, state, site.driver.load)
-    raise UnavailableError(f"{site.name}: the log's start moved during each of {LOOKS} looks at it; try again")
+            state = await judge_missing(missing, state, database.driver.load)
+    raise UnavailableError(f"{database.name}: the log's start moved during each of {LOOKS} looks at it; try again")
 
 
-async def _has_objects(site: Site) -> bool:
+async def _has_objects(database: StoredDatabase) -> bool:
     """Whether any log object or SST is here."""
     for folder in FOLDERS:
-        async for _ in site.store.list(folder):
+        async for _ in database.store.list(folder):
             return True
     return False
 
 
-def _nothing_here(site: Site, state: ManifestState, why: str) -> ConfigError:
+def _nothing_here(database: StoredDatabase, state: ManifestState, why: str) -> ConfigError:
     return ConfigError(
-        f"{site.name}: nothing of database {state.database_id} is here ({why}). Check the URL, its endpoint, and that"
-        " the disk is mounted. If the database was moved, copy all of its objects here, then adopt the place;"
+        f"{database.name}: nothing of database {state.database_id} is here ({why}). Check the URL, its endpoint, and"
+        " that the disk is mounted. If the database was moved, copy all of its objects here, then adopt the place;"
         " nothing was changed",
         outcome="not_applied",
     )

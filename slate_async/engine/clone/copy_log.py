@@ -12,7 +12,7 @@ from functools import partial
 from uuid import UUID
 
 from slate_async.codec.header import HEADER_BYTES, decode_header
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError, UnavailableError
 from slate_async.objectstore.protocol import CREATE, OVERWRITE, ObjectExistsError, Span
 from slate_async.runtime.backoff import Backoff
@@ -31,7 +31,11 @@ INLINE_BYTES = 256 << 10
 
 
 async def copy_log(
-    source: Site, source_id: UUID, target: Site, state: ManifestState, ranges: Sequence[tuple[int, int]]
+    source: StoredDatabase,
+    source_id: UUID,
+    target: StoredDatabase,
+    state: ManifestState,
+    ranges: Sequence[tuple[int, int]],
 ) -> None:
     """Copy the positions ``state`` (the clone's) names from the database ``source_id``; ``ranges`` own them there.
 
@@ -57,7 +61,7 @@ async def copy_log(
         await map_bounded(copy, wanted, IN_PARALLEL)
 
 
-async def _put(target: Site, state: ManifestState, key: str, buffers: Sequence[Buffer]) -> None:
+async def _put(target: StoredDatabase, state: ManifestState, key: str, buffers: Sequence[Buffer]) -> None:
     """Put the object for good. What is there already must be the same."""
     header = bytes(buffers[0])
     metadata = copied_metadata(decode_header(header, object_name=key).writer_epoch, header)

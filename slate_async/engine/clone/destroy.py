@@ -6,7 +6,7 @@ the older versions.
 
 What stays is the last version, the tombstone, and what keeps late writers out: the fences of a contiguous log, the
 writer's register of an epoch-prefixed one. Everything deleted lies below what the tombstone says: names of SSTs begun
-before it, lower log positions or epochs. So a remover that sleeps while a database is made again on the path never
+before it, lower log positions or epochs. So a remover that sleeps while a database is recreated on the path never
 deletes that one's objects (rule 29); and each step may be repeated.
 """
 
@@ -22,8 +22,7 @@ from uuid import UUID
 from metastores.protocol import VersionRef
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.clone.detach import release_parents
-from slate_async.engine.clone.register import ensure_register
-from slate_async.engine.clone.site import OpenSite, Site
+from slate_async.engine.stored_database import OpenStored, StoredDatabase, ensure_register
 from slate_async.errors import CorruptionError, FencedError, UnavailableError
 from slate_async.metastore_errors import translated
 from slate_async.objectstore.protocol import ObjectInfo
@@ -57,63 +56,64 @@ class Removed:
     ssts: int = 0
 
 
-async def destroy(site: Site, open_site: OpenSite, *, soft: bool = False) -> ManifestState:
-    """Destroy the database at ``site``; the state it is left in. Called again it goes on where it stopped.
+async def destroy(database: StoredDatabase, open_stored: OpenStored, *, soft: bool = False) -> ManifestState:
+    """Destroy ``database``; the state it is left in. Called again it goes on where it stopped.
 
     soft: only fence the writer and mark it: a collector removes it once its grace is over and no checkpoint holds it
 
     Raises `InvalidError` (no database; checkpoints hold it, unless ``soft``), `UnavailableError`, `CorruptionError`."""
-    state = await site.settled_head()
+    state = await database.settled_head()
     database_id = state.database_id
     for _ in range(ATTEMPTS):
         check_database(state, database_id)
         if state.destroyed_at_ms is not None:
             break
         if not soft:
-            refuse_held(state, site.runtime.clock.now_ms())  # before a writer is fenced for nothing
+            refuse_held(state, database.runtime.clock.now_ms())  # before a writer is fenced for nothing
         try:
-            state = await (_mark(site, state, soft) if state.initialized else _mark_unfinished(site, state))
+            state = await (_mark(database, state, soft) if state.initialized else _mark_unfinished(database, state))
         except FencedError as error:
-            logger.info("%s: destroying it again: %s", site.name, error)
-            state = await site.head()
+            logger.info("%s: destroying it again: %s", database.name, error)
+            state = await database.head()
     else:
-        raise UnavailableError(f"{site.name}: each of {ATTEMPTS} times another writer took over; try again")
+        raise UnavailableError(f"{database.name}: each of {ATTEMPTS} times another writer took over; try again")
     if not soft:
-        await remove_all(site, open_site, database_id)
-        state = await site.head()
+        await remove_all(database, open_stored, database_id)
+        state = await database.head()
     return state
 
 
-async def remove_unfinished(site: Site, open_site: OpenSite, database_id: UUID) -> None:
+async def remove_unfinished(database: StoredDatabase, open_stored: OpenStored, database_id: UUID) -> None:
     """Destroy a clone that was never finished. Raises `FencedError` if it was meanwhile."""
-    state = await site.settled_head()
+    state = await database.settled_head()
     check_database(state, database_id)
-    await _mark_unfinished(site, state)
-    await remove_all(site, open_site, database_id)
+    await _mark_unfinished(database, state)
+    await remove_all(database, open_stored, database_id)
 
 
-async def remove_all(site: Site, open_site: OpenSite, database_id: UUID) -> Removed:
+async def remove_all(database: StoredDatabase, open_stored: OpenStored, database_id: UUID) -> Removed:
     """Remove the contents of a destroyed database, which no living checkpoint holds. Called again it goes on. The
-    place's marker stays: a database made again there takes it over.
+    place's marker stays: a database recreated there takes it over.
 
     Raises `InvalidError` if it is not destroyed, or held, or another database was made in its place, or this is not its
     place."""
-    check_database(await site.proved_head(), database_id)
-    tombstone = await site.driver.commit(RemoveContents(database_id, site.runtime.clock.now_ms()))
-    await ensure_register(site, tombstone)  # an unfinished clone has none, and a damaged database may have lost its own
-    log_objects = await _delete(site, _dead_log_objects(site, tombstone))
-    ssts = await _delete(site, _dead_ssts(site, tombstone))
-    await _delete(site, _all_of(site, NOTES))
-    await site.store.delete([ALIVE_KEY])
-    tombstone = await release_parents(site, open_site, tombstone)
-    versions = await _remove_versions(site, tombstone)
-    logger.info("%s: removed %d versions, %d log objects, %d SSTs", site.name, versions, log_objects, ssts)
+    check_database(await database.proved_head(), database_id)
+    tombstone = await database.driver.commit(RemoveContents(database_id, database.runtime.clock.now_ms()))
+    # An unfinished clone has no register, and a damaged database may have lost its own.
+    await ensure_register(database, tombstone)
+    log_objects = await _delete(database, _dead_log_objects(database, tombstone))
+    ssts = await _delete(database, _dead_ssts(database, tombstone))
+    await _delete(database, _all_of(database, NOTES))
+    await database.store.delete([ALIVE_KEY])
+    tombstone = await release_parents(database, open_stored, tombstone)
+    versions = await _remove_versions(database, tombstone)
+    logger.info("%s: removed %d versions, %d log objects, %d SSTs", database.name, versions, log_objects, ssts)
     return Removed(versions, log_objects, ssts)
 
 
-async def _remove_versions(site: Site, tombstone: ManifestState) -> int:
+async def _remove_versions(database: StoredDatabase, tombstone: ManifestState) -> int:
     """Remove all versions that the tombstone does not need, however young: whoever follows finds that all is gone."""
-    metastore, bases = site.driver.metastore, await _bases(site, tombstone)
+    metastore, bases = database.driver.metastore, await _bases(database, tombstone)
     stored = await translated(metastore.versions())
     doomed = [ref for ref in stored if ref.version < tombstone.version and ref not in bases]
     await translated(metastore.delete(doomed))
@@ -123,42 +123,42 @@ async def _remove_versions(site: Site, tombstone: ManifestState) -> int:
 # ---- marking
 
 
-async def _mark(site: Site, state: ManifestState, soft: bool) -> ManifestState:
+async def _mark(database: StoredDatabase, state: ManifestState, soft: bool) -> ManifestState:
     """Fence every writer, then mark."""
-    token = site.runtime.ids.token()
-    claimed = await site.driver.commit(ClaimToDestroy(state.database_id, token, state.store_id))
-    fenced_to = await _fence(site, claimed)
-    now = site.runtime.clock.now_ms()
-    return await site.driver.commit(MarkDestroyed(state.database_id, token, now, fenced_to, refuse_held=not soft))
+    token = database.runtime.ids.token()
+    claimed = await database.driver.commit(ClaimToDestroy(state.database_id, token, state.store_id))
+    fenced_to = await _fence(database, claimed)
+    now = database.runtime.clock.now_ms()
+    return await database.driver.commit(MarkDestroyed(state.database_id, token, now, fenced_to, refuse_held=not soft))
 
 
-async def _fence(site: Site, claimed: ManifestState) -> int:
+async def _fence(database: StoredDatabase, claimed: ManifestState) -> int:
     """Fence the log; the last position that may be anybody's.
 
     A log that is damaged does not stand against destroying. Its last writer then ends with its next look at the
     manifest, as after any claim, and what it puts until then is nobody's."""
-    async with site.register(claimed.log_protocol) as register:
+    async with database.register(claimed.log_protocol) as register:
         log = log_of(
             claimed,
-            site.store,
+            database.store,
             register,
-            site.driver.load,
-            site.runtime,
-            site.settings,
+            database.driver.load,
+            database.runtime,
+            database.settings,
             whole=False,
-            check_place=partial(site.ground.check_again, load_head=site.driver.load),
+            check_place=partial(database.ground.check_again, load_head=database.driver.load),
         )
         try:
             return (await log.take_over(claimed)).next_id - 1
         except CorruptionError as error:
-            logger.warning("%s: its log is damaged, and is destroyed like that: %s", site.name, error)
-    positions = [position async for position in _positions(site, claimed)]
+            logger.warning("%s: its log is damaged, and is destroyed like that: %s", database.name, error)
+    positions = [position async for position in _positions(database, claimed)]
     return max(positions, default=claimed.log_start) + claimed.fence_width
 
 
-async def _positions(site: Site, state: ManifestState) -> AsyncIterator[int]:
+async def _positions(database: StoredDatabase, state: ManifestState) -> AsyncIterator[int]:
     """Of all log objects there are."""
-    async for info in site.store.list(names.PREFIX):
+    async for info in database.store.list(names.PREFIX):
         with contextlib.suppress(CorruptionError):  # not a log object's name
             if state.log_protocol == "contiguous":
                 yield names.parse_contiguous(info.key)
@@ -166,31 +166,33 @@ async def _positions(site: Site, state: ManifestState) -> AsyncIterator[int]:
                 yield names.parse_epoch_prefixed(info.key)[1]
 
 
-async def _mark_unfinished(site: Site, state: ManifestState) -> ManifestState:
+async def _mark_unfinished(database: StoredDatabase, state: ManifestState) -> ManifestState:
     """A clone that was never finished had no writer; its copiers go no further than its manifest says."""
-    edit = MarkDestroyed(state.database_id, None, site.runtime.clock.now_ms(), state.log_last_seen, refuse_held=False)
-    return await site.driver.commit(edit)
+    edit = MarkDestroyed(
+        state.database_id, None, database.runtime.clock.now_ms(), state.log_last_seen, refuse_held=False
+    )
+    return await database.driver.commit(edit)
 
 
 # ---- removing
 
 
-async def _bases(site: Site, tombstone: ManifestState) -> list[VersionRef]:
+async def _bases(database: StoredDatabase, tombstone: ManifestState) -> list[VersionRef]:
     """What the tombstone needs besides itself: nothing, unless somebody else committed it as a change of a version."""
-    stored = await site.driver.read_stored(tombstone.ref)
+    stored = await database.driver.read_stored(tombstone.ref)
     return [] if stored is None or stored.base is None else [stored.base]
 
 
-async def _dead_ssts(site: Site, tombstone: ManifestState) -> AsyncIterator[str]:
-    """Those begun before the tombstone: names of a database made again here begin with later versions."""
-    async for info in site.store.list(SST_PREFIX):
+async def _dead_ssts(database: StoredDatabase, tombstone: ManifestState) -> AsyncIterator[str]:
+    """Those begun before the tombstone: names of a database recreated here begin with later versions."""
+    async for info in database.store.list(SST_PREFIX):
         name = parse_sst_key(info.key)
         if name is not None and name.base_version <= tombstone.version:
             yield info.key
 
 
-async def _dead_log_objects(site: Site, tombstone: ManifestState) -> AsyncIterator[str]:
-    async for info in site.store.list(names.PREFIX):
+async def _dead_log_objects(database: StoredDatabase, tombstone: ManifestState) -> AsyncIterator[str]:
+    async for info in database.store.list(names.PREFIX):
         if _is_dead(info, tombstone):
             yield info.key
 
@@ -205,19 +207,19 @@ def _is_dead(info: ObjectInfo, tombstone: ManifestState) -> bool:
         return False  # not a log object's name: a database that nests below, say
 
 
-async def _all_of(site: Site, prefix: str) -> AsyncIterator[str]:
-    async for info in site.store.list(prefix):
+async def _all_of(database: StoredDatabase, prefix: str) -> AsyncIterator[str]:
+    async for info in database.store.list(prefix):
         yield info.key
 
 
-async def _delete(site: Site, keys: AsyncIterator[str]) -> int:
+async def _delete(database: StoredDatabase, keys: AsyncIterator[str]) -> int:
     """Delete in portions; how many."""
     deleted, portion = 0, list[str]()
     async for key in keys:
         portion.append(key)
         if len(portion) == DELETED_AT_ONCE:
-            await site.store.delete(portion)
+            await database.store.delete(portion)
             deleted, portion = deleted + len(portion), []
     if portion:
-        await site.store.delete(portion)
+        await database.store.delete(portion)
     return deleted + len(portion)

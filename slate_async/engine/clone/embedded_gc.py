@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from metastores.protocol import Register
 from slate_async.engine.clone.housekeeping import GcRounds
-from slate_async.engine.clone.sites import sites_of
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.due import ended, held_back, made_garbage
 from slate_async.engine.gc.open import OpenedGc
+from slate_async.engine.stored_database import stored_opener
 from slate_async.errors import CorruptionError, SlateError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -46,7 +46,7 @@ class EmbeddedGc:
         opened = OpenedGc.of(context, driver, register)
         self._name = context.name
         self._driver = driver
-        self._open_site = sites_of(context, supervisor)
+        self._open_stored = stored_opener(context, supervisor)
         self._gone = gone
         self._runtime = context.runtime
         self._settings = context.settings
@@ -94,14 +94,14 @@ class EmbeddedGc:
         """Why the database cannot be found any more, if so, by a look that remembers nothing, as of who opens it next.
         ``met``: what a round said. Not that another owner has it, or destroyed it: polls tell."""
         try:
-            async with self._open_site(self._name) as site:
-                head = await site.driver.load()
+            async with self._open_stored(self._name) as database:
+                head = await database.driver.load()
                 if head is None:
                     return met if isinstance(met, CorruptionError) else None
                 known = self._driver.head
                 if known is not None and head.writer_token != known.writer_token:
                     return None
-                await site.ground.check_again(head, site.driver.load)
+                await database.ground.check_again(head, database.driver.load)
         except (CorruptionError, WrongPlaceError) as error:
             return error
         except SlateError as error:

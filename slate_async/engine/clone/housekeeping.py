@@ -10,10 +10,10 @@ from dataclasses import replace
 from slate_async.engine.clone.abandoned import ClonesOfOne, is_abandoned, remove_abandoned
 from slate_async.engine.clone.destroy import remove_all
 from slate_async.engine.clone.detach import detach_if_free
-from slate_async.engine.clone.sites import sites_of
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.gc.report import GcProgress, GcReport
+from slate_async.engine.stored_database import stored_opener
 from slate_async.errors import CorruptionError, InvalidError, UnavailableError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.edits.lifecycle import holders
@@ -29,8 +29,8 @@ class GcRounds:
         self._name = context.name
         self._context = context
         self._opened = opened
-        self._open_site = sites_of(context, supervisor)
-        self._clones = ClonesOfOne(context.name, self._open_site)
+        self._open_stored = stored_opener(context, supervisor)
+        self._clones = ClonesOfOne(context.name, self._open_stored)
 
     async def collect(
         self, *, dry_run: bool = False, on_progress: Callable[[GcProgress], None] | None = None
@@ -46,8 +46,8 @@ class GcRounds:
         if dry_run or state is None or not is_abandoned(state, self._graced_ms()):
             return ()
         try:
-            async with self._open_site(self._name) as site:
-                return (self._name,) if await remove_abandoned(site, self._open_site, state) else ()
+            async with self._open_stored(self._name) as database:
+                return (self._name,) if await remove_abandoned(database, self._open_stored, state) else ()
         except CorruptionError as error:
             logger.warning("%s: an unfinished clone could not be removed: %s", self._name, error)
             return ()
@@ -78,14 +78,14 @@ class GcRounds:
     async def _ended(self, report: GcReport, state: ManifestState) -> GcReport:
         due = self._is_due(state)
         if due and not report.dry_run:
-            async with self._open_site(self._name) as site:
-                await remove_all(site, self._open_site, state.database_id)
+            async with self._open_stored(self._name) as database:
+                await remove_all(database, self._open_stored, state.database_id)
         return replace(report, removed=due)
 
     async def _detached(self, report: GcReport) -> GcReport:
         try:
-            async with self._open_site(self._name) as site:
-                return replace(report, detached=await detach_if_free(site, self._open_site))
+            async with self._open_stored(self._name) as database:
+                return replace(report, detached=await detach_if_free(database, self._open_stored))
         except (UnavailableError, InvalidError) as error:
             logger.warning("%s: could not be detached from its parents: %s", self._name, error)
             return report

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from metastores.protocol import ErasesMetadata
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
 from slate_async.metastore_errors import translated
 from slate_async.storage.manifest.marker import MARKER
@@ -18,23 +18,23 @@ from slate_async.storage.manifest.ownership import FOLDERS
 logger = logging.getLogger(__name__)
 
 
-async def give_up_lost(site: Site) -> None:
-    """Erase the metadata of the database at ``site``. Called again it goes on.
+async def give_up_lost(database: StoredDatabase) -> None:
+    """Erase the metadata of ``database``. Called again it goes on.
 
     Raises `InvalidError` if there is no database, its metadata is in the same store, or anything of a database is in
     the place; `UnavailableError`."""
-    if not site.ground.elsewhere or not isinstance(site.metadata, ErasesMetadata):
-        raise InvalidError(f"{site.name} keeps its metadata with its objects: if those are lost, so is that")
+    if not database.ground.elsewhere or not isinstance(database.metadata, ErasesMetadata):
+        raise InvalidError(f"{database.name} keeps its metadata with its objects: if those are lost, so is that")
     for folder in (MARKER, *FOLDERS):
-        async for info in site.store.list(folder):
+        async for info in database.store.list(folder):
             raise ConfigError(
-                f"{site.name} is not lost: {info.key!r} is here. Destroy it as it is; if it is not found to be the"
+                f"{database.name} is not lost: {info.key!r} is here. Destroy it as it is; if it is not found to be the"
                 " place, adopt it first",
                 outcome="not_applied",
             )
     try:
-        state = await site.head()
-        logger.warning("%s: giving up database %s, whose objects are lost", site.name, state.database_id)
+        state = await database.head()
+        logger.warning("%s: giving up database %s, whose objects are lost", database.name, state.database_id)
     except CorruptionError as error:  # large versions lie among the objects
-        logger.warning("%s: giving up a database whose objects are lost: %s", site.name, error)
-    await translated(site.metadata.erase(site.name))
+        logger.warning("%s: giving up a database whose objects are lost: %s", database.name, error)
+    await translated(database.metadata.erase(database.name))

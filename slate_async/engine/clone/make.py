@@ -29,8 +29,7 @@ from uuid import UUID
 
 from slate_async.engine.clone.copy_log import copy_log
 from slate_async.engine.clone.destroy import remove_unfinished
-from slate_async.engine.clone.register import ensure_register
-from slate_async.engine.clone.site import OpenSite, Site
+from slate_async.engine.stored_database import OpenStored, StoredDatabase, ensure_register
 from slate_async.errors import CorruptionError, InvalidError, NotFoundError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.storage.log.extent import LogExtent, find_extent
@@ -44,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 
 async def make_clone(
-    parent: Site,
-    target: Site,
-    open_site: OpenSite,
+    parent: StoredDatabase,
+    target: StoredDatabase,
+    open_stored: OpenStored,
     *,
     checkpoint: UUID | str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -70,7 +69,7 @@ async def make_clone(
         await _still_pinned(parent, origin)
         finished = await target.driver.commit(FinishClone(begun.database_id))
     except (InvalidError, CorruptionError, ObjectNotFoundError) as error:
-        if (elsewhere := await _clean_up(parent, target, open_site, begun, origin)) is not None:
+        if (elsewhere := await _clean_up(parent, target, open_stored, begun, origin)) is not None:
             return await _settled(parent, origin, elsewhere)
         if isinstance(error, ObjectNotFoundError):
             raise CorruptionError(
@@ -85,7 +84,7 @@ async def make_clone(
 
 
 async def _begin(
-    parent: Site, target: Site, checkpoint: UUID | str | None, properties: Mapping[str, str] | None
+    parent: StoredDatabase, target: StoredDatabase, checkpoint: UUID | str | None, properties: Mapping[str, str] | None
 ) -> tuple[ManifestState, Parent]:
     """The clone's manifest, begun now or earlier, and what it says of its direct parent."""
     if parent.name == target.name:
@@ -141,7 +140,7 @@ def _same_source(begun: UUID | None, source: ManifestState, checkpoint: UUID | s
 # ---- steps 5 to 8
 
 
-async def _pin(parent: Site, target: Site, begun: ManifestState, origin: Parent) -> Checkpoint:
+async def _pin(parent: StoredDatabase, target: StoredDatabase, begun: ManifestState, origin: Parent) -> Checkpoint:
     """The checkpoint that holds in the parent what the clone names, made now or earlier."""
     head = await _parent_head(parent, origin)
     pinned = _pinned(head, origin)
@@ -167,13 +166,13 @@ async def _pin(parent: Site, target: Site, begun: ManifestState, origin: Parent)
     return pinned
 
 
-async def _extent(parent: Site, head: ManifestState) -> LogExtent:
+async def _extent(parent: StoredDatabase, head: ManifestState) -> LogExtent:
     async with parent.register(head.log_protocol) as register:
         check = partial(parent.ground.check_again, load_head=parent.driver.load)
         return await find_extent(parent.store, parent.driver.load, register, check)
 
 
-async def _parent_head(parent: Site, origin: Parent) -> ManifestState:
+async def _parent_head(parent: StoredDatabase, origin: Parent) -> ManifestState:
     head = await parent.head()
     if head.database_id != origin.database_id:
         raise NotFoundError(f"{parent.name} was destroyed, and another database made in its place")
@@ -181,7 +180,9 @@ async def _parent_head(parent: Site, origin: Parent) -> ManifestState:
     return head
 
 
-async def _copy_contents(parent: Site, target: Site, begun: ManifestState, pinned: Checkpoint) -> ManifestState:
+async def _copy_contents(
+    parent: StoredDatabase, target: StoredDatabase, begun: ManifestState, pinned: Checkpoint
+) -> ManifestState:
     source = await parent.driver.read(pinned.ref)
     if source is None:
         raise CorruptionError(
@@ -194,14 +195,14 @@ async def _copy_contents(parent: Site, target: Site, begun: ManifestState, pinne
 # ---- step 10, and when it went wrong
 
 
-async def _still_pinned(parent: Site, origin: Parent) -> None:
+async def _still_pinned(parent: StoredDatabase, origin: Parent) -> None:
     """Rule 13: what was copied counts iff a head read afterwards still holds the checkpoint."""
     if _pinned(await _parent_head(parent, origin), origin) is None:
         raise NotFoundError(f"checkpoint {origin.checkpoint_id} of {parent.name} was deleted while the clone was made")
 
 
 async def _clean_up(
-    parent: Site, target: Site, open_site: OpenSite, begun: ManifestState, origin: Parent
+    parent: StoredDatabase, target: StoredDatabase, open_stored: OpenStored, begun: ManifestState, origin: Parent
 ) -> ManifestState | None:
     """If the clone can never be finished, remove what there is of it, here and in the parent. Else leave it.
 
@@ -216,11 +217,11 @@ async def _clean_up(
     if state.initialized:
         return state
     if await _is_lost(parent, state, origin):
-        await remove_unfinished(target, open_site, begun.database_id)
+        await remove_unfinished(target, open_stored, begun.database_id)
     return None
 
 
-async def _settled(parent: Site, origin: Parent, finished: ManifestState) -> ManifestState:
+async def _settled(parent: StoredDatabase, origin: Parent, finished: ManifestState) -> ManifestState:
     """``finished``, with no checkpoint in the parent that it does not know of: one may have been made here after
     another maker's clone was detached."""
     if not any(one.checkpoint_id == origin.checkpoint_id for one in finished.parents):
@@ -228,12 +229,12 @@ async def _settled(parent: Site, origin: Parent, finished: ManifestState) -> Man
     return finished
 
 
-async def _unpin(parent: Site, origin: Parent) -> None:
+async def _unpin(parent: StoredDatabase, origin: Parent) -> None:
     if await parent.driver.load() is not None:
         await parent.driver.commit(DeleteCheckpoints(frozenset({_held_by(origin)})))
 
 
-async def _is_lost(parent: Site, state: ManifestState, origin: Parent) -> bool:
+async def _is_lost(parent: StoredDatabase, state: ManifestState, origin: Parent) -> bool:
     """Whether the parent can no longer give what the clone was begun with."""
     head = await parent.driver.load()
     if head is None or head.database_id != origin.database_id or head.destroyed_at_ms is not None:

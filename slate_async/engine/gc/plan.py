@@ -1,11 +1,12 @@
 """What a round commits, decided from names alone: pure, so it can be read and tested as a table.
 
 ``sst_floor`` rises, and so refuses slow work, only if that frees something: an SST that nothing names, made for a
-version between the floor and what it may rise to. That is the version that was the head ``min_age`` ago, or the
-least base of a registered compaction or ingest.
+version between that low-water mark and what it may rise to. That is the version that was the head ``min_age`` ago, or
+the least base of a registered compaction or ingest.
 
-Garbage made for the very head of a database in which nothing happens would wait for ever, since an SST at the floor is
-safe. So once that head is old enough a version is committed above it, for the floor to rise to when that is old.
+Garbage made for the very head of a database in which nothing happens would wait for ever, since an SST at the
+low-water mark is safe. So once that head is old enough a version is committed above it, for the mark to rise to when
+that is old.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class UnnamedSst:
 
 
 def with_floor(edit: AdvanceGc, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> AdvanceGc:
-    """``edit`` with a floor that frees what of ``unnamed`` it can. ``trial``: the head with ``edit`` applied."""
+    """``edit`` with a low-water mark that frees of ``unnamed`` what it can. ``trial``: the head with it applied."""
     bases = [one.base_version for one in unnamed if one.base_version >= trial.sst_floor]
     limit = min([aged.version, trial.version, *registered_bases(trial)])
     if any(base < limit for base in bases):

@@ -2,12 +2,13 @@
 
 Ordering rule (rules 6, 8, 25 and 26)::
 
-    head -> listing of SSTs -> commit what ended, and the floor -> what is reachable from THAT state
+    head -> listing of SSTs -> commit what ended, and the low-water mark -> what is reachable from THAT state
          -> manifest versions -> log -> SSTs -> leftovers
 
 Everything deleted is judged by one committed state: what it does not name and what lies below its own positions and
-floor can be named by no later state. So two collectors, or one that slept for days between any two steps, only repeat
-each other's deletions. The listing of SSTs may be older than the state: what came later waits for another round.
+low-water mark (``sst_floor``) can be named by no later state. So two sweepers, or one that stalls for days between any
+two steps, only repeat each other's deletions. The listing of SSTs may be older than the state: what came later waits
+for another round.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _Judged:
 
     @property
     def waiting(self) -> int:
-        """SSTs that nothing names and that are not below the floor."""
+        """SSTs that nothing names and that are not below the low-water mark."""
         floor, keys = self.state.sst_floor, self.reachable.keys
         return sum(one.base_version >= floor and one.key not in keys for one in self.unnamed)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.maintenance.verify.log import IN_PARALLEL, CheckedObject, LogCheck
 from slate_async.metastore_errors import translated
 from slate_async.runtime.concurrent import map_bounded
@@ -52,18 +52,18 @@ class LogInspection:
     objects: tuple[LogEntry, ...]
 
 
-async def inspect_log(site: Site) -> LogInspection:
+async def inspect_log(database: StoredDatabase) -> LogInspection:
     """Read the log as it is now. Raises `InvalidError` if there is no database, `UnavailableError`, and
     `CorruptionError` for a damaged manifest or register; damage in the log is told with its object."""
-    state = await site.head()
+    state = await database.head()
     register: WriterRegister | None = None
-    async with site.register(state.log_protocol) as cell_of:
+    async with database.register(state.log_protocol) as cell_of:
         cell = None if cell_of is None else await translated(cell_of.read())
         if cell is not None:
             register = registers.decode(cell.value)
     keys = frozenset(sst.location for sst in state.ssts() if sst.database_id is None)
-    most_bytes = site.settings.decode_memory_bytes
-    check = LogCheck(site.store, state, register, keys, site.runtime.offload, most_bytes)
+    most_bytes = database.settings.decode_memory_bytes
+    check = LogCheck(database.store, state, register, keys, database.runtime.offload, most_bytes)
     listed, _ = await check.listed()
     checked = await map_bounded(lambda one: check.check(*one), listed, IN_PARALLEL) if listed else []
     return LogInspection(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from metastores.protocol import VersionRef
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError
 from slate_async.metastore_errors import translated
 from slate_async.storage.format.marker import Marker
@@ -71,14 +71,14 @@ class RunInspection:
         return self.tombstones / self.rows
 
 
-async def inspect_manifest(site: Site) -> ManifestInspection:
+async def inspect_manifest(database: StoredDatabase) -> ManifestInspection:
     """The newest version. Raises `InvalidError` if there is no database, `CorruptionError`, `UnavailableError`."""
-    state = await site.head()
-    stored = await site.driver.read_stored(state.ref)
+    state = await database.head()
+    stored = await database.driver.read_stored(state.ref)
     if stored is None:
         raise CorruptionError("was deleted while it was read", object_name=f"manifest version {state.version}")
-    found = await read_marker(site.store) if site.ground.must_be_proved(state) else None
-    versions = tuple(await translated(site.driver.metastore.versions()))
+    found = await read_marker(database.store) if database.ground.must_be_proved(state) else None
+    versions = tuple(await translated(database.driver.metastore.versions()))
     return ManifestInspection(state, stored.base, versions, None if found is None else found.marker)
 
 

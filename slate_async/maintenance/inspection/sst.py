@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from slate_async.codec.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader, peek_header
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
@@ -57,30 +57,30 @@ class _Found:
     named: SstRef | None
 
 
-async def inspect_sst(site: Site, wanted: str, ssts: Callable[[UUID], SstOpener]) -> SstInspection:
+async def inspect_sst(database: StoredDatabase, wanted: str, ssts: Callable[[UUID], SstOpener]) -> SstInspection:
     """The SST with key or object id (32 hex digits) ``wanted``, named by the head or not.
 
     Raises `InvalidError` if there is none, `CorruptionError` if it is damaged, `UnavailableError`."""
-    state = await site.head()
-    found = await _find(site, state, wanted, ssts(state.database_id))
+    state = await database.head()
+    found = await _find(database, state, wanted, ssts(state.database_id))
     try:
-        return await _inspect(found, site)
+        return await _inspect(found, database)
     except ObjectNotFoundError as error:
         raise NotFoundError(f"there is no SST {wanted} here; `inspect runs` names those there are") from error
 
 
-async def _find(site: Site, state: ManifestState, wanted: str, opener: SstOpener) -> _Found:
+async def _find(database: StoredDatabase, state: ManifestState, wanted: str, opener: SstOpener) -> _Found:
     object_id = _object_id(wanted)
     for sst in state.ssts():
         if wanted == sst.location or object_id == sst.object_id:
             return _Found(opener.store_of(sst, state.parents), sst.location, sst)
     if object_id is not None:
-        async for info in site.store.list(SST_PREFIX):
+        async for info in database.store.list(SST_PREFIX):
             name = parse_sst_key(info.key)
             if name is not None and name.object_id == object_id:
-                return _Found(site.store, info.key, None)
+                return _Found(database.store, info.key, None)
     elif wanted.startswith((SST_PREFIX, LOG_PREFIX)):
-        return _Found(site.store, wanted, None)
+        return _Found(database.store, wanted, None)
     raise NotFoundError(
         f"there is no SST {wanted!r} here; name a key (sst/…, log/…) or an object id of 32 hexadecimal digits, as"
         " `inspect runs` shows them"
@@ -95,7 +95,7 @@ def _object_id(text: str) -> bytes | None:
     return found if len(found) == OBJECT_ID_BYTES else None
 
 
-async def _inspect(found: _Found, site: Site) -> SstInspection:
+async def _inspect(found: _Found, database: StoredDatabase) -> SstInspection:
     store, key = found.store, found.key
     size = (await store.head(key)).size
     if size < HEADER_BYTES + FOOTER_BYTES:
@@ -104,7 +104,7 @@ async def _inspect(found: _Found, site: Site) -> SstInspection:
     tail = (await store.get(key, Span(size - FOOTER_BYTES, FOOTER_BYTES))).data
     footer = read_footer(tail, size=size, object_name=key, database_id=header.database_id, object_id=header.object_id)
     tail = (await store.get(key, Span(footer.meta_offset, size - footer.meta_offset))).data
-    meta = await site.runtime.offload.run(lambda: read_meta(tail, footer, object_name=key))
+    meta = await database.runtime.offload.run(lambda: read_meta(tail, footer, object_name=key))
     blocks = await _blocks(store, key, meta)
     bloom = meta.filter
     return SstInspection(

@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import structs
 
 from slate_async.codec.header import HEADER_BYTES, check_body, decode_header
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError
 from slate_async.maintenance.mirror.report import MirrorProgress
 from slate_async.objectstore.protocol import ObjectStore, Span
@@ -59,7 +59,7 @@ class SstCopier:
         self,
         opener: SstOpener,
         parents: Sequence[Parent],
-        target: Site,
+        target: StoredDatabase,
         head: ManifestState,
         on_progress: Callable[[MirrorProgress], None] | None,
     ) -> None:

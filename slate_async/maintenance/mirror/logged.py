@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slate_async.codec.header import ObjectKind
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.replay import Replayer, replay
 from slate_async.runtime.protocol import Offload
@@ -76,7 +76,7 @@ def _floor(state: ManifestState, objects: Sequence[LogObject]) -> int:
     return max([walk.floor, *(one.header.writer_epoch for one in objects)])
 
 
-async def write_tables(logged: Logged, target: Site, base: int) -> list[SstRef]:
+async def write_tables(logged: Logged, target: StoredDatabase, base: int) -> list[SstRef]:
     """Put the rows of ``logged.tables`` as SSTs of the mirror, named by version ``base``; newest first."""
     settings, ids, clock = target.settings, target.runtime.ids, target.runtime.clock
     state = logged.state

@@ -19,9 +19,8 @@ from functools import partial
 from uuid import UUID
 
 from slate_async.engine.checkpoint.load import load_checkpoint
-from slate_async.engine.clone.register import ensure_register
-from slate_async.engine.clone.site import Site
 from slate_async.engine.gc.sweeper import Limits, Sweeper
+from slate_async.engine.stored_database import StoredDatabase, ensure_register
 from slate_async.errors import ConflictError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from slate_async.maintenance.mirror.copy import SstCopier, Tally
 from slate_async.maintenance.mirror.logged import Logged, take_out, write_tables
@@ -42,8 +41,8 @@ PRUNE_ROUNDS = 1_000
 
 
 async def make_mirror(
-    source: Site,
-    target: Site,
+    source: StoredDatabase,
+    target: StoredDatabase,
     checkpoint: UUID | str,
     ssts: Callable[[UUID], SstOpener],
     *,
@@ -87,7 +86,7 @@ async def make_mirror(
     )
 
 
-async def _begin(source: Site, head: ManifestState, target: Site) -> ManifestState:
+async def _begin(source: StoredDatabase, head: ManifestState, target: StoredDatabase) -> ManifestState:
     """The mirror's head; its first, empty version is made if there is nothing yet."""
     state = await target.driver.load()
     if state is None:
@@ -97,8 +96,8 @@ async def _begin(source: Site, head: ManifestState, target: Site) -> ManifestSta
 
 
 async def _show(
-    source: Site,
-    target: Site,
+    source: StoredDatabase,
+    target: StoredDatabase,
     store_id: UUID | None,
     checkpoint: Checkpoint,
     opener: SstOpener,
@@ -137,7 +136,7 @@ def _contents(logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef
     )
 
 
-def _mirrored(source: Site, checkpoint: Checkpoint, state: ManifestState) -> Mirrored:
+def _mirrored(source: StoredDatabase, checkpoint: Checkpoint, state: ManifestState) -> Mirrored:
     return Mirrored(source.name, checkpoint.id, checkpoint.ref.version, state.writer_epoch, state.compactor_epoch)
 
 
@@ -147,7 +146,7 @@ def _oldest_base(new: Set[str], head: ManifestState) -> int:
     return min([head.version, *(name.base_version for name in names if name is not None)])
 
 
-async def _check_there(source: Site, checkpoint: Checkpoint) -> None:
+async def _check_there(source: StoredDatabase, checkpoint: Checkpoint) -> None:
     if (await source.head()).checkpoint(checkpoint.id) is None:
         raise NotFoundError(
             f"checkpoint {checkpoint.id} was deleted, or expired and was collected, while it was mirrored; mirror"
@@ -155,7 +154,7 @@ async def _check_there(source: Site, checkpoint: Checkpoint) -> None:
         )
 
 
-async def _prune(target: Site, state: ManifestState) -> int:
+async def _prune(target: StoredDatabase, state: ManifestState) -> int:
     """Delete what the mirror and its checkpoints do not name, as a collector does; how many objects."""
     settings = target.settings
     limits = Limits(0, settings.gc_clock_skew_ms, settings.gc_max_deletes_per_round, settings.gc_stalled_compaction_ms)

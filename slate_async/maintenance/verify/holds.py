@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from slate_async.engine.clone.site import OpenSite, Site
+from slate_async.engine.stored_database import OpenStored, StoredDatabase
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.verify.report import Finding
 from slate_async.storage.manifest.state import ManifestState, Parent
@@ -19,30 +19,32 @@ def held_parents(state: ManifestState) -> list[Parent]:
     return [one for one in state.parents if not one.detached and one.checkpoint_id is not None]
 
 
-async def lost_holds(site: Site, open_site: OpenSite) -> list[Finding]:
-    """What is missing of what holds the SSTs that the clone at ``site`` names; nothing for a database without parents.
+async def lost_holds(database: StoredDatabase, open_stored: OpenStored) -> list[Finding]:
+    """What is missing of what holds the SSTs that the clone ``database`` names; nothing if it has no parents.
 
     Raises `UnavailableError`."""
-    return await _lost(site, await site.head(), open_site, set())
+    return await _lost(database, await database.head(), open_stored, set())
 
 
-async def _lost(site: Site, state: ManifestState, open_site: OpenSite, seen: set[UUID]) -> list[Finding]:
+async def _lost(
+    database: StoredDatabase, state: ManifestState, open_stored: OpenStored, seen: set[UUID]
+) -> list[Finding]:
     findings: list[Finding] = []
     for parent in held_parents(state):
         if parent.database_id in seen:
             continue
         seen.add(parent.database_id)
         try:
-            async with open_site(parent.path) as other:
+            async with open_stored(parent.path) as other:
                 head = await other.driver.load()
                 why = _why_lost(head, parent)
                 if why is None and head is not None:
-                    findings += await _lost(other, head, open_site, seen)
+                    findings += await _lost(other, head, open_stored, seen)
         except (InvalidError, CorruptionError) as error:
             why = f"its manifest cannot be read: {error}"
-        if why is not None and parent in held_parents(await site.head()):
+        if why is not None and parent in held_parents(await database.head()):
             name = f"checkpoint {parent.checkpoint_id} of {parent.path}"
-            findings.append(Finding(name, None, f"holds what {site.name}, a clone, names; {why}"))
+            findings.append(Finding(name, None, f"holds what {database.name}, a clone, names; {why}"))
     return findings
 
 

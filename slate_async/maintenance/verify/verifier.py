@@ -17,8 +17,8 @@ from uuid import UUID
 
 from metastores.protocol import Register, VersionRef
 from slate_async.codec.header import HEADER_BYTES, peek_header
-from slate_async.engine.clone.site import OpenSite, Site
 from slate_async.engine.gc.reachable import living_versions, reachable_ssts
+from slate_async.engine.stored_database import OpenStored, StoredDatabase
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.maintenance.verify.beat import damaged_beat
 from slate_async.maintenance.verify.boundary import lost_boundary
@@ -62,24 +62,24 @@ class _Named:
 
 
 class Verifier:
-    """Verifies the database at ``site``, whose driver has read nothing yet.
+    """Verifies ``database``, whose driver has read nothing yet.
 
     ssts: what finds the SSTs of a database
-    open_site: opens its parents, if it is a clone"""
+    open_stored: opens its parents, if it is a clone"""
 
     def __init__(
         self,
-        site: Site,
+        database: StoredDatabase,
         ssts: Callable[[UUID], SstOpener],
-        open_site: OpenSite,
+        open_stored: OpenStored,
         on_progress: Callable[[VerifyProgress], None] | None = None,
     ) -> None:
-        self._site = site
-        self._store = site.store
-        self._driver = site.driver
+        self._database = database
+        self._store = database.store
+        self._driver = database.driver
         self._ssts = ssts
-        self._open_site = open_site
-        self._offload = site.runtime.offload
+        self._open_stored = open_stored
+        self._offload = database.runtime.offload
         self._on_progress = on_progress
         self._versions: dict[VersionRef, Stored] = {}
         self._findings: list[Finding] = []
@@ -92,20 +92,20 @@ class Verifier:
         Raises `InvalidError` if there is no database, or one that nobody can open, or it was made again, or its place
         lost, meanwhile; `UnavailableError`."""
         try:
-            head = await self._site.head()
+            head = await self._database.head()
             check_usable(head)
             if head.has_marker:
-                head = await self._site.ground.check(head, self._driver.load)
+                head = await self._database.ground.check(head, self._driver.load)
         except CorruptionError as error:
             return VerifyReport(0, 0, 0, 0, 0, 0, 0, (finding_of(error),), ())
         named = await self._read_versions(head)
         await self._as_far_as_listed("manifest/", self._count_versions(head))
         self._findings += await lost_boundary(self._store)
-        async with self._site.register(head.log_protocol) as register:
+        async with self._database.register(head.log_protocol) as register:
             log = await self._as_far_as_listed("log/", self._check_log(named, register)) or []
         ssts = await self._check_ssts(head, named)
         await self._as_far_as_listed("sst/", self._check_unnamed(head, named))
-        self._findings += await lost_holds(self._site, self._open_site)
+        self._findings += await lost_holds(self._database, self._open_stored)
         self._findings += await damaged_beat(self._store)
         if self._findings:
             await self._still_here(head)
@@ -134,16 +134,16 @@ class Verifier:
     async def _still_here(self, head: ManifestState) -> None:
         """What was missed, or found to be another's, counts only if the head that is read afterwards is of the same
         database, and the marker says that this is its place (R10). Raises `InvalidError` if not."""
-        site = self._site
+        database = self._database
         try:
-            newest, found = await head_and_marker(site.ground, self._driver)
+            newest, found = await head_and_marker(database.ground, self._driver)
         except CorruptionError:
             return  # that was found, too
         if newest is None:
-            newest = await site.head()
+            newest = await database.head()
         check_database(newest, head.database_id)
         if newest.has_marker:
-            await site.ground.check(newest, self._driver.load, found)
+            await database.ground.check(newest, self._driver.load, found)
 
     # ---- the manifest
 
@@ -175,7 +175,7 @@ class Verifier:
         return [self._versions[ref].state for ref in living_versions(head) if ref in self._versions]
 
     async def _still_names(self, ref: VersionRef) -> bool:
-        return ref in living_versions(await self._site.head())
+        return ref in living_versions(await self._database.head())
 
     async def _count_versions(self, head: ManifestState) -> None:
         bases = [stored.base for stored in self._versions.values() if stored.base is not None]
@@ -188,7 +188,7 @@ class Verifier:
     # ---- the log
 
     async def _check_log(self, named: _Named, register: Register | None) -> list[CheckedObject]:
-        state = await self._site.head()
+        state = await self._database.head()
         check = self._log_check(state, await self._read(register), named)
         found, notes = await check.listed()
         self._notes += notes
@@ -205,7 +205,7 @@ class Verifier:
             self._findings += checked.findings
             self._notes += checked.notes
         held = await self._read(register)  # before the head: a claim is in the manifest first
-        late = self._log_check(await self._site.head(), held, named)
+        late = self._log_check(await self._database.head(), held, named)
         present = frozenset(one.info.key for one in objects if one.header or one.findings)
         if missing := await late.missing(present):
             self._findings += await self._lost(missing, held, named, present)
@@ -221,7 +221,7 @@ class Verifier:
         present: frozenset[str],
     ) -> list[Finding]:
         """What of ``missing`` a head that is read now needs, too (rule 13)."""
-        last = self._log_check(await self._site.head(), register, named)
+        last = self._log_check(await self._database.head(), register, named)
         needed = await last.needed(present)
         return [one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)]
 
@@ -237,7 +237,7 @@ class Verifier:
     # ---- SSTs
 
     def _log_check(self, state: ManifestState, register: WriterRegister | None, named: _Named) -> LogCheck:
-        most_bytes = self._site.settings.decode_memory_bytes
+        most_bytes = self._database.settings.decode_memory_bytes
         return LogCheck(self._store, state, register, named.own_keys, self._offload, most_bytes)
 
     async def _check_ssts(self, head: ManifestState, named: _Named) -> list[CheckedSst]:
@@ -253,7 +253,7 @@ class Verifier:
                 return CheckedSst([Finding(refs[0].location, None, f"cannot be reached: {error}")])
             database_id, object_id = place[0] or head.database_id, refs[0].object_id
             expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs)
-            checked = await check_sst(expected, self._offload, self._site.settings.decode_memory_bytes)
+            checked = await check_sst(expected, self._offload, self._database.settings.decode_memory_bytes)
             self._advance(refs[0].size)
             return checked
 
@@ -262,7 +262,7 @@ class Verifier:
             self._findings += checked.findings
         gone = [place for place, checked in zip(places, results, strict=True) if checked.missing]
         if gone:
-            newest = await self._site.head()
+            newest = await self._database.head()
             states = await self._living(newest)
             still = await self._offload.run(lambda: _named(newest, states))
             self._findings += [
@@ -281,7 +281,7 @@ class Verifier:
                 self._notes.append(Finding(info.key, None, "is not the name of an SST; left alone"))
             elif info.key not in keys:
                 unnamed.append(info)
-        newest = (await self._site.head()).version
+        newest = (await self._database.head()).version
         owners = await map_bounded(self._owner, unnamed, READS_IN_PARALLEL) if unnamed else []
         for info, owner in zip(unnamed, owners, strict=True):
             name = parse_sst_key(info.key)

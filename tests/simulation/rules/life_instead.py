@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from slate_async.engine.clone.site import Site
 from slate_async.engine.compaction.merge import Merge
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.gc import log as judging
@@ -15,6 +14,7 @@ from slate_async.engine.gc.batch import Batch
 from slate_async.engine.gc.reachable import Reach, Reachable
 from slate_async.engine.gc.report import GarbageObject
 from slate_async.engine.gc.sweeper import UNNAMED, Sweeper
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import ConflictError
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.log.names import PREFIX, parse_contiguous
@@ -176,7 +176,7 @@ def keep_everything(self: Any, log_start: int) -> bool:
 # ---- clones, destroying
 
 
-async def pin_later(parent: Site, target: Site, begun: ManifestState, origin: Parent) -> Checkpoint:
+async def pin_later(parent: StoredDatabase, target: StoredDatabase, begun: ManifestState, origin: Parent) -> Checkpoint:
     """Rule 28: the parent's head is copied before it is pinned."""
     head = await parent.head()
     assert origin.checkpoint_id is not None
@@ -186,7 +186,7 @@ async def pin_later(parent: Site, target: Site, begun: ManifestState, origin: Pa
     return Checkpoint(origin.checkpoint_id, head.ref, 0, "clone", head.log_start, log_end=extent.end)
 
 
-async def pin_now(parent: Site, origin: Parent) -> None:
+async def pin_now(parent: StoredDatabase, origin: Parent) -> None:
     """The other half of it."""
     assert origin.checkpoint_id is not None
     extent = await find_extent(parent.store, parent.driver.load, None)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from slate_async.engine.clone.register import ensure_register
-from slate_async.engine.clone.site import Site
+from slate_async.engine.stored_database import StoredDatabase, ensure_register
 from slate_async.maintenance.mirror import make
 from slate_async.maintenance.mirror.copy import SstCopier
 from slate_async.maintenance.mirror.logged import Logged, write_tables
@@ -39,7 +38,7 @@ async def no_register(*_: object) -> None:
     """The register is made when it is known what it is to say."""
 
 
-async def write_and_register(logged: Logged, target: Site, base: int) -> list[SstRef]:
+async def write_and_register(logged: Logged, target: StoredDatabase, base: int) -> list[SstRef]:
     """What it says is of the checkpoint that is mirrored, which may never be shown."""
     rows = await write_tables(logged, target, base)
     await ensure_register(target, logged.state)

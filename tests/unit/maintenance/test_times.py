@@ -76,8 +76,8 @@ async def test_outside_of_what_is_known_they_are_refused() -> None:
         for time in (START_MS / 1000 - 1, town.clock.wall_ms / 1000 + 1, datetime(2026, 1, 1), "now"):  # noqa: DTZ001
             with pytest.raises(slate.InvalidError, match="time"):
                 await opened.time_to_seq(time)  # type: ignore[arg-type]
-        async with town.process() as open_at, open_at(PARENT) as site:
-            await site.driver.commit(Forget(5))
+        async with town.process() as open_at, open_at(PARENT) as database:
+            await database.driver.commit(Forget(5))
         with pytest.raises(slate.InvalidError, match="known from 5 on"):
             await opened.seq_to_time(4)
         with pytest.raises(slate.InvalidError, match="known from"):

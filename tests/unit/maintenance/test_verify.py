@@ -15,8 +15,8 @@ from msgspec import structs
 import slate_async as slate
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import HEADER_BYTES
-from slate_async.engine.clone.site import Site
 from slate_async.engine.read.merge import key_at
+from slate_async.engine.stored_database import StoredDatabase
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.states import check_state
 from slate_async.maintenance.verify.verifier import Verifier
@@ -166,8 +166,8 @@ async def test_a_manifest_that_describes_an_sst_wrongly_is_found(field: str) -> 
     [run] = state.runs
     value = getattr(run.ssts[0], field)
     wrong = structs.replace(run.ssts[0], **{field: value + (b"x" if isinstance(value, bytes) else 1)})
-    async with town.process() as open_at, open_at(PARENT) as site:
-        await site.driver.commit(Change((("runs", (replace(run, ssts=(wrong,)),)),)))
+    async with town.process() as open_at, open_at(PARENT) as database:
+        await database.driver.commit(Change((("runs", (replace(run, ssts=(wrong,)),)),)))
     assert wrong.location in about(await verified(town))
 
 
@@ -223,8 +223,8 @@ async def test_an_sst_whose_parts_do_not_fit_together_is_found(
     encoded = builder.finish()
     await store.put(old.location, encoded.buffers)
     run = replace(state.runs[0], ssts=(structs.replace(old, size=encoded.size, tombstones=encoded.stats.tombstones),))
-    async with town.process() as open_at, open_at(PARENT) as site:
-        await site.driver.commit(Change((("runs", (run,)), ("checkpoints", ()))))
+    async with town.process() as open_at, open_at(PARENT) as database:
+        await database.driver.commit(Change((("runs", (run,)), ("checkpoints", ()))))
     findings = (await verified(town)).findings
     assert findings
     assert all(one.object_name == old.location and said in one.what for one in findings), findings
@@ -232,7 +232,7 @@ async def test_an_sst_whose_parts_do_not_fit_together_is_found(
 
 async def test_the_writers_register_is_compared() -> None:
     town = await settled(Town(EPOCHS))
-    async with town.process() as open_at, open_at(PARENT) as site, site.register("epoch_prefixed") as register:
+    async with town.process() as open_at, open_at(PARENT) as database, database.register("epoch_prefixed") as register:
         assert register is not None
         cell = await register.read()
         assert cell is not None
@@ -326,12 +326,14 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
             await collect(other)
 
         life = Life(requests, meanwhile)
-        async with other.process(life) as open_at, open_at(PARENT) as site:
+        async with other.process(life) as open_at, open_at(PARENT) as database:
 
-            def ssts(database_id: UUID, site: Site = site) -> SstOpener:
-                return SstOpener(site.store, database_id, lambda path: site.store, BlockCache(0), InlineOffload())
+            def ssts(database_id: UUID, database: StoredDatabase = database) -> SstOpener:
+                return SstOpener(
+                    database.store, database_id, lambda path: database.store, BlockCache(0), InlineOffload()
+                )
 
-            report = await Verifier(site, ssts, open_at).verify()
+            report = await Verifier(database, ssts, open_at).verify()
         assert report.findings == (), f"asleep before request {requests}"
         requests, asleep = requests + 3, life.requests is None
     assert requests > 30

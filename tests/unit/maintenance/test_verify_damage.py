@@ -59,14 +59,14 @@ async def test_all_of_it_together_is_sound(whole: Town) -> None:
 
 async def test_verification_and_gc_keep_the_same(whole: Town) -> None:
     """The state of this database has something of every kind, so none of them can be forgotten by one of the two."""
-    async with whole.process() as open_at, open_at(PARENT) as site:
-        head = await site.head()
+    async with whole.process() as open_at, open_at(PARENT) as database:
+        head = await database.head()
         versions = [head]
         for one in head.checkpoints:
-            version = await site.driver.read(one.ref)
+            version = await database.driver.read(one.ref)
             assert version is not None
             versions.append(version)
-        kept = await Reach(site.driver, site.runtime).of(head)
+        kept = await Reach(database.driver, database.runtime).of(head)
         assert kept.keys == own_keys(reachable_ssts(head, versions))
     read_from = own_keys(sst for version in versions for sst in version.ssts())
     for waiting in (finished_ssts, pending_ssts, fed_ssts):

@@ -77,11 +77,11 @@ async def collect(town: Town, name: str) -> None:
 
 async def finish_part(town: Town) -> None:
     """What a compactor leaves that died when the first of its two ranges was finished."""
-    async with town.process() as open_at, open_at(PARENT) as site:
-        state = await site.driver.commit(ClaimCompactor("1" * 32))
+    async with town.process() as open_at, open_at(PARENT) as database:
+        state = await database.driver.commit(ClaimCompactor("1" * 32))
         [run] = state.runs
         job = Compaction(
-            id=site.runtime.ids.uuid(),
+            id=database.runtime.ids.uuid(),
             epoch=state.compactor_epoch,
             base_version=state.version,
             expired_at_ms=town.clock.now_ms(),
@@ -93,9 +93,9 @@ async def finish_part(town: Town) -> None:
             target_level=0,
             bounds=(HALF,),
         )
-        state = await site.driver.commit(RegisterCompaction(job))
+        state = await database.driver.commit(RegisterCompaction(job))
         part = await half_of(town, state, run.ssts[0])
-        await site.driver.commit(FinishRange(state.compactor_epoch, job.id, RangeOutput(0, (part,))))
+        await database.driver.commit(FinishRange(state.compactor_epoch, job.id, RangeOutput(0, (part,))))
 
 
 async def half_of(town: Town, state: ManifestState, sst: SstRef) -> SstRef:

@@ -2,7 +2,8 @@
 
 It decides, by a commit, what may be deleted after it: no edit that adds an SST made for a version below ``sst_floor``
 applies any more, and a checkpoint or an ingest that is gone cannot come back. So whatever the state it made does not
-name, and what lies below its floor, is garbage for ever, however long the collector sleeps before it deletes it.
+name, and what lies below its low-water mark (``sst_floor``), is garbage for ever, however long a sweeper stalls before
+it deletes it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,6 @@ class AdvanceGc:
 
 def registered_bases(state: ManifestState) -> list[int]:
     """The versions that name the SSTs of registered work: none of them is below ``sst_floor``. What is committed is
-    named by the state, so it is safe wherever the floor is."""
+    named by the state, so it is safe wherever the low-water mark is."""
     ingests = (one.base_version for one in state.ingests if not one.pending)
     return [*(one.base_version for one in state.compactions), *ingests]

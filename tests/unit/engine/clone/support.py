@@ -11,7 +11,7 @@ from uuid import UUID
 import slate_async as slate
 from metastores.factories import PutIfAbsentFactory
 from slate_async.codec.header import HEADER_BYTES
-from slate_async.engine.clone.site import OpenSite, Site, open_site
+from slate_async.engine.stored_database import OpenStored, StoredDatabase, open_stored
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
@@ -130,15 +130,15 @@ class Town:
         return [key for key in objects if key.startswith(("log/", "sst/")) and objects[key][0].size > HEADER_BYTES]
 
     @asynccontextmanager
-    async def process(self, life: Life | None = None) -> AsyncIterator[OpenSite]:
+    async def process(self, life: Life | None = None) -> AsyncIterator[OpenStored]:
         """What opens sites in one process."""
         alive = Life() if life is None else life
         supervisor = Supervisor("process", lambda cause: None)
 
-        def open_at(name: str) -> AbstractAsyncContextManager[Site]:
+        def open_at(name: str) -> AbstractAsyncContextManager[StoredDatabase]:
             store = MortalStore(self.store(name), alive)
             settings = self.kind.settings(retry_deadline_ms=2000, takeover_deadline_ms=2000)
-            return open_site(name, store, PutIfAbsentFactory(), supervisor, runtime(self.clock), settings)
+            return open_stored(name, store, PutIfAbsentFactory(), supervisor, runtime(self.clock), settings)
 
         try:
             yield open_at
@@ -161,20 +161,20 @@ class Town:
             return await contents(db)
 
     async def state(self, name: str) -> ManifestState:
-        async with self.process() as open_at, open_at(name) as site:
-            return await site.head()
+        async with self.process() as open_at, open_at(name) as database:
+            return await database.head()
 
     async def checkpoint(self, name: str, expire_ms: int | None = None) -> UUID:
         """A user's checkpoint of the head, called "mine"."""
-        async with self.process() as open_at, open_at(name) as site:
-            state = await site.head()
-            async with site.register(state.log_protocol) as register:
-                extent = await find_extent(site.store, site.driver.load, register)
-            made = site.runtime.ids.uuid()
+        async with self.process() as open_at, open_at(name) as database:
+            state = await database.head()
+            async with database.register(state.log_protocol) as register:
+                extent = await find_extent(database.store, database.driver.load, register)
+            made = database.runtime.ids.uuid()
             edit = CreateCheckpoint(
                 made, "user", self.clock.now_ms(), expire_ms, "mine", None, extent.end, extent.ranges
             )
-            await site.driver.commit(edit)
+            await database.driver.commit(edit)
             return made
 
     async def write(self, name: str, rows: Mapping[bytes, bytes | None], *, l0: bool = False, **more: Any) -> None:

@@ -25,8 +25,8 @@ from tests.unit.engine.clone.support import CLONE, GRANDCHILD, PARENT, Killed, L
 
 async def destroy_it(town: Town, name: str = PARENT, *, soft: bool = False, life: Life | None = None) -> ManifestState:
     """Destroy the database in a process of its own."""
-    async with town.process(life) as open_at, open_at(name) as site:
-        return await destroy(site, open_at, soft=soft)
+    async with town.process(life) as open_at, open_at(name) as database:
+        return await destroy(database, open_at, soft=soft)
 
 
 async def clone(town: Town, target: str = CLONE, parent: str = PARENT, *, life: Life | None = None) -> ManifestState:
@@ -35,8 +35,8 @@ async def clone(town: Town, target: str = CLONE, parent: str = PARENT, *, life: 
 
 
 async def detach(town: Town, name: str = CLONE, *, life: Life | None = None) -> bool:
-    async with town.process(life) as open_at, open_at(name) as site:
-        return await detach_if_free(site, open_at)
+    async with town.process(life) as open_at, open_at(name) as database:
+        return await detach_if_free(database, open_at)
 
 
 def not_fences(town: Town, name: str) -> list[str]:
@@ -139,12 +139,12 @@ async def test_softly_destroyed_it_is_closed_to_all_and_removed_later(town: Town
     assert await destroy_it(town, soft=True) == marked
     with pytest.raises(InvalidError, match="waits to be removed"):
         await town.rows(PARENT)
-    async with town.process() as open_at, open_at(PARENT) as site:
+    async with town.process() as open_at, open_at(PARENT) as database:
         with pytest.raises(InvalidError, match=r"checkpoints hold .* detach them$"):
-            await remove_all(site, open_at, marked.database_id)
+            await remove_all(database, open_at, marked.database_id)
         assert any(one.startswith("log/") for one in town.data(PARENT))
         town.clock.wall_ms += 1000
-        await remove_all(site, open_at, marked.database_id)
+        await remove_all(database, open_at, marked.database_id)
     assert not_fences(town, PARENT) == []
 
 
@@ -251,9 +251,9 @@ async def test_a_remover_that_slept_deletes_nothing_of_the_new_database(town: To
             await other.write(PARENT, {b"later": b"row"})
 
         sleeper = Life(requests, meanwhile)
-        async with other.process(sleeper) as open_at, open_at(PARENT) as site:
+        async with other.process(sleeper) as open_at, open_at(PARENT) as database:
             with contextlib.suppress(InvalidError):  # it finds another database there
-                await remove_all(site, open_at, old)
+                await remove_all(database, open_at, old)
         if sleeper.requests is not None:
             break
         assert await other.rows(PARENT) == {**numbered(0, 9), b"later": b"row"}, f"slept before request {requests}"
@@ -265,8 +265,8 @@ async def test_a_remover_that_slept_deletes_nothing_of_the_new_database(town: To
 
 async def rewritten(town: Town, name: str = CLONE) -> None:
     """What a full compaction does: the clone names SSTs of its own only. Here by taking the parents' out."""
-    async with town.process() as open_at, open_at(name) as site:
-        await site.driver.commit(ForgetForeign())
+    async with town.process() as open_at, open_at(name) as database:
+        await database.driver.commit(ForgetForeign())
 
 
 @dataclass(frozen=True)
@@ -335,9 +335,9 @@ async def test_a_clone_whose_writer_pins_anew_all_the_time_is_detached(kind: Kin
     await town.write(PARENT, numbered(0, 5), l0=True)
     await clone(town)
     await rewritten(town)
-    async with town.process() as open_at, open_at(CLONE) as site, open_at(CLONE) as writers:
+    async with town.process() as open_at, open_at(CLONE) as database, open_at(CLONE) as writers:
         await writers.driver.commit(ClaimWriter("1" * 32, 1, WriterPin(uuid4(), 0)))
-        busy = replace(site, driver=cast(ManifestDriver, Pinning(site.driver, writers.driver)))
+        busy = replace(database, driver=cast(ManifestDriver, Pinning(database.driver, writers.driver)))
         assert await detach_if_free(busy, open_at)
     assert [one for one in (await town.state(PARENT)).checkpoints if one.owner == "clone"] == []
 

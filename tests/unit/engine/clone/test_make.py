@@ -44,21 +44,23 @@ async def begin(town: Town) -> None:
 
 
 async def soft_destroy(town: Town, name: str) -> None:
-    async with town.process() as open_at, open_at(name) as site:
-        state = await site.head()
-        await site.driver.commit(ClaimToDestroy(state.database_id, "t" * 32))
-        await site.driver.commit(MarkDestroyed(state.database_id, "t" * 32, town.clock.now_ms(), 0, refuse_held=False))
+    async with town.process() as open_at, open_at(name) as database:
+        state = await database.head()
+        await database.driver.commit(ClaimToDestroy(state.database_id, "t" * 32))
+        await database.driver.commit(
+            MarkDestroyed(state.database_id, "t" * 32, town.clock.now_ms(), 0, refuse_held=False)
+        )
 
 
 async def destroy_all_of(town: Town, name: str) -> None:
-    async with town.process() as open_at, open_at(name) as site:
-        await destroy(site, open_at)
+    async with town.process() as open_at, open_at(name) as database:
+        await destroy(database, open_at)
 
 
 async def delete_checkpoints(town: Town, name: str) -> None:
-    async with town.process() as open_at, open_at(name) as site:
-        state = await site.head()
-        await site.driver.commit(DeleteCheckpoints(frozenset(one.id for one in state.checkpoints)))
+    async with town.process() as open_at, open_at(name) as database:
+        state = await database.head()
+        await database.driver.commit(DeleteCheckpoints(frozenset(one.id for one in state.checkpoints)))
 
 
 async def clones_held(town: Town, name: str = PARENT) -> list[UUID]:
@@ -196,8 +198,8 @@ async def test_whatever_becomes_of_the_parent_nothing_is_left_behind(
         except InvalidError:
             outcomes.add("refused")
             assert await clones_held(other) == []
-            async with other.process() as open_at, open_at(CLONE) as site:
-                left = await site.driver.load()
+            async with other.process() as open_at, open_at(CLONE) as database:
+                left = await database.driver.load()
             assert left is None or left.removed
             assert other.data(CLONE) == []
         else:
@@ -270,8 +272,8 @@ async def test_a_cloner_that_sleeps_finds_its_clone_finished_and_detached(kind: 
 
         async def meanwhile(other: Town = other) -> None:
             await clone(other)
-            async with other.process() as open_at, open_at(CLONE) as site:
-                assert await detach_if_free(site, open_at)
+            async with other.process() as open_at, open_at(CLONE) as database:
+                assert await detach_if_free(database, open_at)
 
         sleeper = Life(requests, meanwhile)
         with contextlib.suppress(InvalidError) if not finished else contextlib.nullcontext():  # a place that is taken
