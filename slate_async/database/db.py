@@ -70,7 +70,8 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         Handle.__init__(self, context.name, supervisor, release)
         ViewReads.__init__(self, context.runtime.clock, opened.writer.yield_budget)
         KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
-        self._context, self._opened, self._writer, self._intake = context, opened, opened.writer, opened.writer.intake
+        self._context, self._opened = context, opened
+        self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
         self._reopening = Reopening(context, supervisor, {opened.writer.state.writer_token: None})
@@ -90,7 +91,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         self._compaction = resident_beside(context, opened, self._poll_due)
         self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
-        idle = IdlePoll(self._poll_due, lambda: self._intake.last_seq, opened.settings, context.runtime.clock)
+        idle = IdlePoll(self._poll_due, lambda: self._sequencer.last_seq, opened.settings, context.runtime.clock)
         self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)
 
     def _begin(self, writer: Writer) -> None:
@@ -134,9 +135,9 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
     ) -> WriteHandle:
         if get_ident() != self._guard.thread or not self._guard.running():
             self._check("not_applied")
-        handle = self._intake.row_now(key, value, kind, life_ms)
+        handle = self._sequencer.row_now(key, value, kind, life_ms)
         if handle is None:
-            handle = await self._intake.row(key, value, kind, life_ms)
+            handle = await self._sequencer.row(key, value, kind, life_ms)
         if await_durable:
             await handle.durable()
         elif not handle.seq % self._yield_budget.every and self._yield_budget.exhausted():
@@ -145,7 +146,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
         self._check("not_applied")
-        handle = await self._intake.batch(batch)
+        handle = await self._sequencer.batch(batch)
         if await_durable:
             await handle.durable()
         elif self._yield_budget.exhausted():
@@ -242,7 +243,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
 
     def _newest_point(self, durable: bool) -> ReadPoint:
         writer = self._writer
-        return ReadPoint(writer.view, writer.durable_seq if durable else self._intake.last_seq, self._clock.now_ms())
+        return ReadPoint(writer.view, writer.durable_seq if durable else self._sequencer.last_seq, self._clock.now_ms())
 
     async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
         await self._refresh_without(missing)
@@ -326,7 +327,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
         writer, state = self._writer, self._writer.state
-        tables = [slot.table for slot in (*writer.tables.frozen, writer.tables.active)]
+        tables = [entry.table for entry in (*writer.memtables.frozen, writer.memtables.active)]
         oldest = writer.oldest_unacknowledged_ms
         lost = self._reopening.outage is not None or self._driver.contact.lost
         return Status(
@@ -341,11 +342,11 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             log_end=writer.flusher.acknowledged_end,
             log_objects=writer.log_objects,
             replay_ms=writer.replay_ms,
-            last_seq=self._intake.last_seq,
+            last_seq=self._sequencer.last_seq,
             durable_seq=writer.durable_seq,
             memtables=len(tables),
             memtable_bytes=sum(table.nbytes for table in tables),
-            unflushed_bytes=self._intake.unflushed_bytes,
+            unflushed_bytes=self._sequencer.unflushed_bytes,
             flushes_in_flight=writer.flusher.in_flight,
             waiting_writes=writer.admission.waiting,
             l0_ssts=len(state.l0) + writer.log_sst_count,
@@ -369,8 +370,8 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         writer = self._writer
         return {
-            "db.writes": self._intake.writes,
-            "db.batches": self._intake.batches,
+            "db.writes": self._sequencer.writes,
+            "db.batches": self._sequencer.batches,
             "db.reads": self._reads,
             "log.flushes": writer.flusher.stats.flushes,
             "log.rows": writer.flusher.stats.rows,
@@ -445,7 +446,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         if self._state != "open":
             return
         opened.writer.succeed(self._writer)
-        self._opened, self._writer, self._intake = opened, opened.writer, opened.writer.intake
+        self._opened, self._writer, self._sequencer = opened, opened.writer, opened.writer.sequencer
         self._reopening.outage = None
         self._compaction = resident_beside(self._context, opened, self._poll_due, self._compaction)
         self._updates.follow(self._writer)
@@ -466,7 +467,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         self._writer.refuse_writes(None)
         if self._reopening.outage is None:  # else nothing waits, and what it holds cannot be given back
             with about_all_written():
-                await self._writer.settle_writes()
+                await self._writer.make_durable()
             await self._writer.shorten_log()
             await self._close_feeds()
             await self._let_pins_go()
@@ -477,12 +478,12 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
         try:
             with anyio.move_on_after(POLL_LIMIT_S):
-                await self._writer.pins.end(self._writer.flusher.published_end)
+                await self._writer.pins.close(self._writer.flusher.published_end)
         except SlateError as error:
             logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
     def _unreported(self) -> SlateError | None:
-        return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_untold else None
+        return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_unreported else None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         return [self._driver.close, *([] if self._register is None else [self._register.close])]
@@ -491,7 +492,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         return closed_failure(self._cause, outcome)
 
     def _left_open(self) -> str:
-        lost = self._intake.last_seq - self._writer.durable_seq
+        lost = self._sequencer.last_seq - self._writer.durable_seq
         return f"{self!r} was never closed; {lost} rows may be lost"
 
     def __repr__(self) -> str:

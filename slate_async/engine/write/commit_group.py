@@ -6,27 +6,27 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from slate_async.engine.write.completions import Wakes
+from slate_async.engine.write.completions import CompletionQueue
 from slate_async.errors import InvalidError
 
-CROWD = 256
+GROUP_COMMIT_WAITERS = 256
 """So many waiting writes are worth a log object of their own, whatever else is in flight."""
 
 
 class CommitGroup:
     """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
 
-    ``crowded`` is called with every `CROWD`-th waiter. A write counts as told once a waiter of its own has the failure:
-    waiters come in any number for one write, and some for none."""
+    ``on_full`` is called with every `GROUP_COMMIT_WAITERS`-th waiter. The failure of a write is reported once a waiter
+    of its own has it: waiters come in any number for one write, and some for none."""
 
-    __slots__ = ("_crowded", "_failure", "_loop", "_told", "_waiters", "durable", "writes")
+    __slots__ = ("_failure", "_loop", "_on_full", "_reported", "_waiters", "durable", "writes")
 
-    def __init__(self, crowded: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_full: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._crowded = crowded
+        self._on_full = on_full
         self.durable = False
         self.writes = 0
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._failure: Callable[[], BaseException] | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -36,38 +36,38 @@ class CommitGroup:
         return len(self._waiters)
 
     async def wait(self, write: int | None = None) -> None:
-        """Return once durable; raise the failure otherwise. ``write``: whose failure the caller hears by that, a number
+        """Return once durable; raise the failure otherwise. ``write``: whose failure is reported by that, a number
         of its own among those of the group; ``None`` if it is no write's."""
         if self.durable:
             return
         if self._failure is not None:
-            self._tell(write)
+            self._report(write)
             raise self._failure()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise InvalidError("a write is waited for on the event loop that made it", outcome="unknown")
         waiter: asyncio.Future[None] = asyncio.Future(loop=loop)
         self._waiters.append(waiter)
-        if not len(self._waiters) % CROWD:
-            self._crowded()
+        if not len(self._waiters) % GROUP_COMMIT_WAITERS:
+            self._on_full()
         try:
             await waiter
         except asyncio.CancelledError:
-            raise  # perhaps in the very turn in which it failed: nobody has heard of that
+            raise  # perhaps in the very turn in which it failed, which is not reported by that
         except BaseException:
-            self._tell(write)
+            self._report(write)
             raise
 
-    def _tell(self, write: int | None) -> None:
+    def _report(self, write: int | None) -> None:
         if write is not None:
-            self._told.add(write)
+            self._reported.add(write)
 
-    def resolve(self, wakes: Wakes | None = None) -> None:
+    def resolve(self, completions: CompletionQueue | None = None) -> None:
         """The rows are durable. Those who wait hear of it now, or in their turn among ``wakes``."""
         self.durable = True
         waiters, self._waiters = self._waiters, []
-        if wakes is not None:
-            wakes.add(waiters)
+        if completions is not None:
+            completions.add(waiters)
             return
         for waiter in waiters:
             if not waiter.done():
@@ -82,9 +82,9 @@ class CommitGroup:
                 waiter.set_exception(failure())
 
     @property
-    def untold(self) -> bool:
-        """Whether a write of it failed and nobody who waited for that one was told."""
-        return self._failure is not None and len(self._told) < self.writes
+    def unreported(self) -> bool:
+        """Whether a write of it failed and no waiter of that one has the failure."""
+        return self._failure is not None and len(self._reported) < self.writes
 
 
 class WriteHandle:

@@ -21,9 +21,9 @@ from typing import Protocol
 
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write.l0_flusher import L0Flusher
-from slate_async.engine.write.memtables import TableSet
+from slate_async.engine.write.memtables import MemtableList
 from slate_async.engine.write.pins import WriterPins
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
@@ -70,7 +70,7 @@ class IngestStats:
     paused_seconds: float = 0.0
 
 
-class IngestAdmission:
+class IngestApplier:
     """One task. ``log_ssts()``: without a WAL, the log's SSTs with their positions, newest first; ``room`` returns once
     L0 may have one more source."""
 
@@ -78,8 +78,8 @@ class IngestAdmission:
         self,
         *,
         epoch: int,
-        tables: TableSet,
-        intake: Intake,
+        memtables: MemtableList,
+        sequencer: Sequencer,
         flusher: Progress,
         l0: L0Flusher,
         pins: WriterPins,
@@ -91,8 +91,8 @@ class IngestAdmission:
         clock: Clock,
     ) -> None:
         self._epoch = epoch
-        self._tables = tables
-        self._intake = intake
+        self._memtables = memtables
+        self._sequencer = sequencer
         self._flusher = flusher
         self._l0 = l0
         self._pins = pins
@@ -111,7 +111,7 @@ class IngestAdmission:
     def start(self) -> None:
         """What waits when the writer opens comes before its first row: until then writes wait."""
         if pending_ingests(self._state()):
-            self._opening.enter_context(self._intake.paused())
+            self._opening.enter_context(self._sequencer.paused())
             self._paused = True
         self.notify()
 
@@ -152,8 +152,8 @@ class IngestAdmission:
         await self._room()
         await self._lighten()
         began = self._clock.monotonic()
-        with nullcontext() if self._paused else self._intake.paused():
-            await self._settle()
+        with nullcontext() if self._paused else self._sequencer.paused():
+            await self._make_durable()
             if self._state().wal_enabled:
                 await self._with_flush()
             else:
@@ -166,30 +166,30 @@ class IngestAdmission:
             await self._learn_refs()
             return
         for _ in range(PASSES):
-            if not self._tables.frozen and self._tables.active.table.nbytes < SMALL_BYTES:
+            if not self._memtables.frozen and self._memtables.active.table.nbytes < SMALL_BYTES:
                 return
-            self._tables.freeze()
+            self._memtables.freeze()
             self._flusher.force()
-            if self._tables.frozen:
-                await self._tables.frozen[-1].stored.wait()
+            if self._memtables.frozen:
+                await self._memtables.frozen[-1].stored.wait()
 
-    async def _settle(self) -> None:
+    async def _make_durable(self) -> None:
         """See everything written so far into the log for good."""
         if self._state().wal_enabled:
-            self._tables.freeze()
+            self._memtables.freeze()
         self._flusher.force()
-        newest = self._intake.newest_group
+        newest = self._sequencer.newest_group
         if newest is not None:
             await newest.wait()
         await self._flusher.until_published(self._flusher.acknowledged_end)
 
     async def _with_flush(self) -> None:
         async with self._l0.turn:
-            slots = list(self._tables.frozen)
-            for slot in slots[:-1]:
-                await self._l0.flush(slot, self._l0.commit)
-            if slots:
-                await self._l0.flush(slots[-1], self._flushing)
+            entries = list(self._memtables.frozen)
+            for entry in entries[:-1]:
+                await self._l0.flush(entry, self._l0.commit)
+            if entries:
+                await self._l0.flush(entries[-1], self._flushing)
             else:
                 await self._commit(self._edit())
 
@@ -198,7 +198,9 @@ class IngestAdmission:
 
     def _edit(self) -> AdmitIngests:
         ids = tuple(one.id for one in pending_ingests(self._state()))
-        return AdmitIngests(self._epoch, ids, self._intake.last_seq + 1, self._intake.tick(), log_floor=self._epoch)
+        return AdmitIngests(
+            self._epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._epoch
+        )
 
     async def _commit(self, edit: AdmitIngests, *, log: bool = False) -> None:
         """Commit and adopt. What a compactor took of the log meanwhile is adopted, and the next turn admits."""
@@ -213,7 +215,7 @@ class IngestAdmission:
                     raise
                 logger.info("admitting ingests again: %s", conflict)
                 state = await self._driver.load() or self._state()
-            self._adopt(await self._pins.cover(state))
+            self._adopt(await self._pins.pin(state))
         self._count(edit, before)
 
     def _count(self, edit: AdmitIngests, before: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from slate_async.engine.write.encoding import Encoder
-from slate_async.engine.write.memtables import Slot, TableSet
+from slate_async.engine.write.memtables import MemtableEntry, MemtableList
 from slate_async.engine.write.pins import WriterPins
 from slate_async.errors import ConflictError
 from slate_async.objectstore.protocol import ObjectStore
@@ -43,14 +43,14 @@ class L0Stats:
 
 
 class L0Flusher:
-    """One task; ``adopt(state)`` installs the committed state, which a pin covers, in the same step that drops the
+    """One task; ``adopt(state)`` installs the committed state, which a pin keeps, in the same step that drops the
     memtable. ``room`` returns once L0 may have one more SST. ``turn``: whoever flushes holds it."""
 
     def __init__(
         self,
         *,
         epoch: int,
-        tables: TableSet,
+        memtables: MemtableList,
         encoder: Encoder,
         driver: ManifestDriver,
         store: ObjectStore,
@@ -65,7 +65,7 @@ class L0Flusher:
         flush_interval_ms: int,
     ) -> None:
         self._epoch = epoch
-        self._tables = tables
+        self._memtables = memtables
         self._encoder = encoder
         self._driver = driver
         self._store = store
@@ -99,26 +99,26 @@ class L0Flusher:
     async def _flush_ready(self) -> None:
         """Flush the oldest table if it is ready. A call of its own: what a task that waits has in its frame stays in
         memory, and this is a table."""
-        if (slot := self._ready()) is not None:
-            await self.flush(slot, self.commit)
+        if (entry := self._ready()) is not None:
+            await self.flush(entry, self.commit)
 
     async def _until_woken(self) -> None:
         """Wait for a notice, or until the active table has become old."""
-        with anyio.move_on_after(None if self._tables.frozen else self._young_for()):
+        with anyio.move_on_after(None if self._memtables.frozen else self._young_for()):
             await self._wake.wait()
         self._wake.clear()
 
-    def _next(self) -> Slot | None:
+    def _next(self) -> MemtableEntry | None:
         """The table to flush now. The active one is frozen when its objects have become many or old, unless another
         one waits: what comes meanwhile may as well go with it."""
-        active = self._tables.active
-        if not self._tables.frozen and (active.objects >= self._due_objects or self._young_for() == 0):
-            self._tables.freeze()
+        active = self._memtables.active
+        if not self._memtables.frozen and (active.objects >= self._due_objects or self._young_for() == 0):
+            self._memtables.freeze()
         return self._ready()
 
     def _young_for(self) -> float | None:
         """Seconds until the active table is old enough to go; ``None``: that does not matter."""
-        active = self._tables.active
+        active = self._memtables.active
         if not active.objects or not self._interval_s:
             return None
         now = self._runtime.clock.monotonic()
@@ -126,28 +126,28 @@ class L0Flusher:
             active.aging_since = now
         return max(0.0, active.aging_since + self._interval_s - now)
 
-    def _ready(self) -> Slot | None:
+    def _ready(self) -> MemtableEntry | None:
         """The oldest table, once every row of it is acknowledged (rule 19)."""
-        if not self._tables.frozen:
+        if not self._memtables.frozen:
             return None
-        slot = self._tables.frozen[0]
-        if slot.queued_segments or not self._covered(slot):
+        entry = self._memtables.frozen[0]
+        if entry.queued_segments or not self._covered(entry):
             return None
-        return slot
+        return entry
 
-    def _covered(self, slot: Slot) -> bool:
-        return slot.log_end <= self._published_end()
+    def _covered(self, entry: MemtableEntry) -> bool:
+        return entry.log_end <= self._published_end()
 
-    async def flush(self, slot: Slot, commit: Callable[[AddL0], Awaitable[None]]) -> None:
-        """Flush ``slot``, the oldest table and ready, and have ``commit`` see the edit in and adopted."""
+    async def flush(self, entry: MemtableEntry, commit: Callable[[AddL0], Awaitable[None]]) -> None:
+        """Flush ``entry``, the oldest table and ready, and have ``commit`` see the edit in and adopted."""
         for _ in range(REDO_LIMIT):
             base = self._newest_version()
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
             location = sst_key(base, object_id)
-            encoded = await self._encoder.sst(slot.table, object_id=object_id, manifest_version=base)
+            encoded = await self._encoder.sst(entry.table, object_id=object_id, manifest_version=base)
             await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
             try:
-                await commit(self._edit(slot, base, location, object_id, encoded))
+                await commit(self._edit(entry, base, location, object_id, encoded))
             except ConflictError as conflict:
                 logger.warning("flushing %s again under a new name: %s", location, conflict)
                 continue
@@ -172,17 +172,17 @@ class L0Flusher:
             if edit.sst is not None:
                 edit = replace(edit, pin=self._pins.for_flush())
             state = await self._driver.commit(edit)
-            self._adopt(await self._pins.cover(state))
+            self._adopt(await self._pins.pin(state))
 
-    def _edit(self, slot: Slot, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
+    def _edit(self, entry: MemtableEntry, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(
             epoch=self._epoch,
             from_position=self._state().log_start,
-            to_position=slot.log_end,
+            to_position=entry.log_end,
             sst=sst_ref(location, object_id, encoded, self._epoch),
             last_seq=encoded.stats.max_seq,
             last_tick_ms=self._last_tick_ms(),
-            log_floor=slot.log_floor,
+            log_floor=entry.log_floor,
             base_version=base,
             last_write_ms=encoded.stats.max_create_ms,
             log_end=self._published_end(),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import anyio
 
 from slate_async.engine.write.flush_policy import FlushPolicy
-from slate_async.engine.write.memtables import Segment, TableSet
+from slate_async.engine.write.memtables import MemtableList, Segment
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
@@ -38,14 +38,14 @@ class LogFlusher:
 
     ``encode(segment)`` makes the object's bytes; ``acknowledged(segment)`` is called in order, synchronously,
     when a segment may be acknowledged; ``published(log_id)`` when the log holds everything up to there for good;
-    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy; ``waking()`` whether
-    tasks are still to be told of what was acknowledged.
+    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy; ``completing()``
+    whether waiters of what was acknowledged are still to be completed.
     """
 
     def __init__(
         self,
         *,
-        tables: TableSet,
+        memtables: MemtableList,
         log: Log,
         window: FlushWindow,
         policy: FlushPolicy,
@@ -54,12 +54,12 @@ class LogFlusher:
         acknowledged: Callable[[Segment], None],
         published: Callable[[int], None],
         slowdown: Callable[[], float],
-        waking: Callable[[], bool],
+        completing: Callable[[], bool],
         contact: Contact,
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
-        self._tables = tables
+        self._memtables = memtables
         self._log = log
         self._window = window
         self._policy = policy
@@ -68,7 +68,7 @@ class LogFlusher:
         self._acknowledged = acknowledged
         self._published = published
         self._slowdown = slowdown
-        self._waking = waking
+        self._completing = completing
         self._contact = contact
         self._runtime = runtime
         self._supervisor = supervisor
@@ -88,8 +88,8 @@ class LogFlusher:
         self._supervisor.spawn("log publisher", self._publish())
 
     def notify(self) -> None:
-        """Rows were added, a cut was made, a crowd waits, or an object landed."""
-        if self._tables.has_pending:
+        """Rows were added, a cut was made, a full group waits, or an object landed."""
+        if self._memtables.has_pending:
             self._wake.set()
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class LogFlusher:
 
     def force(self) -> None:
         """Flush what is there now without waiting for interval or bytes."""
-        self._tables.cut()
+        self._memtables.cut()
         self._wake.set()
 
     @property
@@ -134,7 +134,7 @@ class LogFlusher:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._tables.has_pending and not self._stopped:
+            while self._memtables.has_pending and not self._stopped:
                 if not self._window.has_room:
                     self.stats.window_waits += 1
                     break  # an object that lands wakes us
@@ -142,10 +142,10 @@ class LogFlusher:
                     now=self._runtime.clock.monotonic(),
                     last_start=self._last_start,
                     in_flight=self._window.in_flight,
-                    pending_bytes=self._tables.pending_bytes,
-                    waiting=self._tables.group.waiting,
-                    waking=self._waking(),
-                    forced=bool(self._tables.queue),
+                    pending_bytes=self._memtables.pending_bytes,
+                    waiting=self._memtables.group.waiting,
+                    completing=self._completing(),
+                    forced=bool(self._memtables.queue),
                 )
                 delay = max(delay, self._last_start + self._slowdown() - self._runtime.clock.monotonic())
                 if delay > 0:
@@ -159,7 +159,7 @@ class LogFlusher:
         self._wake.clear()
 
     def _issue(self) -> None:
-        segment = self._tables.next_segment(self._window.issue())
+        segment = self._memtables.next_segment(self._window.issue())
         self._last_start = self._runtime.clock.monotonic()
         self._issued[segment.log_id] = segment
         self._supervisor.spawn(f"flush {segment.log_id}", self._flush(segment))

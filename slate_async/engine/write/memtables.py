@@ -3,8 +3,8 @@
 Everything here is synchronous: a batch is applied, a cut is made, a table is frozen between two awaits, so a batch is
 never split across log objects and sequence order is log order is age order.
 
-A *slot* is a memtable and the log positions its rows have. A *segment* is a run of rows of one slot that will become
-one log object. The active slot's uncut rows wait for the next cut; cut segments wait in a queue for their log id.
+An *entry* is a memtable and the log positions its rows have. A *segment* is a run of rows of one entry that will become
+one log object. The active entry's uncut rows wait for the next cut; cut segments wait in a queue for their log id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slate_async.storage.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class MemtableEntry:
     """A memtable. ``log_end`` is the last log position that holds rows of it (final once no segment is queued);
     ``log_floor`` the highest epoch among valid log objects up to there; ``cut_rows`` and ``cut_nbytes`` what is in
     segments; ``objects`` how many log objects hold rows of it, and ``aging_since`` since when it has one, in monotonic
@@ -38,10 +38,10 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Rows ``start`` to ``stop`` of a slot: one log object, of ``object_bytes``, once it has an id.
+    """Rows ``start`` to ``stop`` of an entry: one log object, of ``object_bytes``, once it has an id.
     ``key_range``: its first and last key, known when the object is an SST."""
 
-    slot: Slot
+    entry: MemtableEntry
     start: int
     stop: int
     nbytes: int
@@ -54,42 +54,42 @@ class Segment:
     @property
     def written_ms(self) -> int:
         """When its first row was written, milliseconds since the epoch."""
-        return self.slot.table.written_ms(self.start)
+        return self.entry.table.written_ms(self.start)
 
 
 @dataclass(slots=True, eq=False)
-class TableSet:
+class MemtableList:
     """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
     ``table_bytes``, ``segment_bytes``: the active table is frozen, a segment is cut, at the end of the batch that
     reaches it.
     ``on_cut`` is called in each step that cuts, ``on_frozen`` in the step that replaces the active table,
-    ``on_crowd`` when many wait for rows that are not cut yet."""
+    ``on_group_full`` when many wait for rows that are not cut yet."""
 
     epoch: int
     freeze_each_cut: bool
     table_bytes: int
     segment_bytes: int
-    active: Slot
-    frozen: list[Slot] = field(default_factory=list)  # oldest first
+    active: MemtableEntry
+    frozen: list[MemtableEntry] = field(default_factory=list)  # oldest first
     queue: deque[Segment] = field(default_factory=deque)
     group: CommitGroup = field(init=False)
     queued_bytes: int = 0
     on_cut: Callable[[], None] = lambda: None
     on_frozen: Callable[[], None] = lambda: None
-    on_crowd: Callable[[], None] = lambda: None
+    on_group_full: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.group = self._new_group()
 
     def _new_group(self) -> CommitGroup:
-        return CommitGroup(lambda: self.on_crowd())
+        return CommitGroup(lambda: self.on_group_full())
 
     @property
     def uncut_bytes(self) -> int:
         """Bytes of keys and values that are in no segment yet."""
-        slot = self.active
+        entry = self.active
         overhead = self.uncut_rows * ROW_OVERHEAD_BYTES
-        return slot.table.nbytes - slot.cut_nbytes - overhead
+        return entry.table.nbytes - entry.cut_nbytes - overhead
 
     @property
     def uncut_rows(self) -> int:
@@ -104,7 +104,7 @@ class TableSet:
     @property
     def log_objects(self) -> int:
         """Log objects with rows of a table: what is not in L0 yet."""
-        return self.active.objects + sum(slot.objects for slot in self.frozen)
+        return self.active.objects + sum(entry.objects for entry in self.frozen)
 
     @property
     def has_pending(self) -> bool:
@@ -119,16 +119,16 @@ class TableSet:
 
     def cut(self) -> None:
         """Close the current segment: its rows will be one log object. No rows, no segment."""
-        slot, rows = self.active, len(self.active.table)
+        entry, rows = self.active, len(self.active.table)
         self.on_cut()
-        if slot.cut_rows < rows:
-            segment = Segment(slot, slot.cut_rows, rows, self.uncut_bytes, self.group, slot.table.last_seq)
-            slot.cut_rows, slot.cut_nbytes = rows, slot.table.nbytes
-            slot.queued_segments += 1
+        if entry.cut_rows < rows:
+            segment = Segment(entry, entry.cut_rows, rows, self.uncut_bytes, self.group, entry.table.last_seq)
+            entry.cut_rows, entry.cut_nbytes = rows, entry.table.nbytes
+            entry.queued_segments += 1
             self.queue.append(segment)
             self.queued_bytes += segment.nbytes
             self.group = self._new_group()
-        if self.freeze_each_cut or slot.table.nbytes >= self.table_bytes:
+        if self.freeze_each_cut or entry.table.nbytes >= self.table_bytes:
             self._retire()
 
     def freeze(self) -> None:
@@ -137,13 +137,13 @@ class TableSet:
         self._retire()
 
     def _retire(self) -> None:
-        slot = self.active
-        if len(slot.table) == 0 or slot.frozen:
+        entry = self.active
+        if len(entry.table) == 0 or entry.frozen:
             return
-        slot.table.freeze()
-        slot.frozen = True
-        self.frozen.append(slot)
-        self.active = Slot(Memtable(), slot.log_end, self.epoch)
+        entry.table.freeze()
+        entry.frozen = True
+        self.frozen.append(entry)
+        self.active = MemtableEntry(Memtable(), entry.log_end, self.epoch)
         self.on_frozen()
 
     def next_segment(self, log_id: int) -> Segment:
@@ -153,10 +153,10 @@ class TableSet:
         segment = self.queue.popleft()
         self.queued_bytes -= segment.nbytes
         segment.log_id = log_id
-        segment.slot.queued_segments -= 1
-        segment.slot.objects += 1
-        segment.slot.log_end = log_id
-        segment.slot.log_floor = self.epoch
+        segment.entry.queued_segments -= 1
+        segment.entry.objects += 1
+        segment.entry.log_end = log_id
+        segment.entry.log_floor = self.epoch
         return segment
 
     @property
@@ -164,8 +164,8 @@ class TableSet:
         """When the oldest row without a log id was written, milliseconds since the epoch; ``None`` without one."""
         if self.queue:
             return self.queue[0].written_ms
-        slot = self.active
-        return slot.table.written_ms(slot.cut_rows) if slot.cut_rows < len(slot.table) else None
+        entry = self.active
+        return entry.table.written_ms(entry.cut_rows) if entry.cut_rows < len(entry.table) else None
 
     def groups(self) -> list[CommitGroup]:
         """Groups whose rows have no log id yet: certainly not written anywhere."""
@@ -173,28 +173,28 @@ class TableSet:
 
     def drop_unsent(self) -> None:
         """Undo every row that has no log id, for all who read. Nothing is written any more afterwards."""
-        sent = {id(slot): slot.cut_rows for slot in (*self.frozen, self.active)}
+        sent = {id(entry): entry.cut_rows for entry in (*self.frozen, self.active)}
         for segment in reversed(self.queue):
-            sent[id(segment.slot)] = segment.start
+            sent[id(segment.entry)] = segment.start
         self.queue.clear()
         self.queued_bytes = 0
-        for slot in (*self.frozen, self.active):
-            slot.table.drop_after(sent[id(slot)])
-            slot.cut_rows, slot.queued_segments = sent[id(slot)], 0
+        for entry in (*self.frozen, self.active):
+            entry.table.drop_after(sent[id(entry)])
+            entry.cut_rows, entry.queued_segments = sent[id(entry)], 0
 
     def drop_above(self, seq: int) -> None:
         """Undo every row above sequence number ``seq``, for all who read."""
-        for slot in (*self.frozen, self.active):
-            slot.table.drop_after(slot.table.row_after(seq))
+        for entry in (*self.frozen, self.active):
+            entry.table.drop_after(entry.table.row_after(seq))
 
-    def drop_below(self, log_start: int) -> list[Slot]:
+    def drop_below(self, log_start: int) -> list[MemtableEntry]:
         """Remove frozen tables whose rows are all below ``log_start``, and return them (rule 20)."""
-        gone = [slot for slot in self.frozen if slot.queued_segments == 0 and slot.log_end < log_start]
+        gone = [entry for entry in self.frozen if entry.queued_segments == 0 and entry.log_end < log_start]
         if gone:
-            self.frozen = [slot for slot in self.frozen if slot not in gone]
+            self.frozen = [entry for entry in self.frozen if entry not in gone]
         return gone
 
     def newest_first(self) -> list[Memtable]:
         """All tables with rows, for a read view."""
-        tables = [slot.table for slot in reversed(self.frozen)]
-        return [self.active.table, *tables]
+        memtables = [entry.table for entry in reversed(self.frozen)]
+        return [self.active.table, *memtables]

@@ -115,7 +115,7 @@ async def _open(
     instead_of: str | None,
     token: str,
 ) -> Opened:
-    Compression.of(context.settings.compression)  # an extra that is missing is told now, not at the first flush
+    Compression.of(context.settings.compression)  # an extra that is missing fails now, not at the first flush
     _check_replayable(context.settings)
     driver = context.driver(supervisor, deadline_ms=context.settings.takeover_deadline_ms)
     register: Register | None = None
@@ -183,7 +183,7 @@ def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, inst
 async def _checked(
     context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
 ) -> _Checked:
-    """Everything that can be told without claiming: nobody is fenced by whoever could not serve."""
+    """Everything that can be checked without claiming: nobody is fenced by whoever could not serve."""
     state, found = await find_or_create(context, driver, create=create, properties=properties)
     follow_database(context.settings, state)
     check_usable(state)
@@ -261,7 +261,7 @@ async def take_over(
     tasks = supervisor.part(lambda cause: writer.on_failure(cause))
     writer = _writer(context, settings, inherited, replayed, pins, log, driver, tasks, yield_budget)
     try:
-        await writer.settle()
+        await writer.pin()
     except BaseException:
         await run_to_completion(tasks.close())
         raise

@@ -23,7 +23,7 @@ from slate_async.storage.manifest.edits.writer import PinWriter, UnpinWriter, Wr
 from slate_async.storage.manifest.naming import SstNames
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
-COVERINGS = 16
+PIN_ATTEMPTS = 16
 """How often a state that somebody changed in the same moment as it was pinned is pinned anew."""
 
 
@@ -56,13 +56,13 @@ class WriterPins:
     # ---- views
 
     def retire(self, view: ReadView) -> None:
-        """``view``, made of a state that the current pin covers, gives way to another one."""
+        """``view``, made of a state that the current pin keeps, gives way to another one."""
         if view.pinned:
             self._held.setdefault(self._current, []).append(view)
 
     def adopted(self, state: ManifestState) -> None:
-        """From now on views are made of ``state``, which is covered; the last one made before is retired."""
-        if (pin := self._covering(state)) is None or pin == self._current:
+        """From now on views are made of ``state``, which is pinned; the last one made before is retired."""
+        if (pin := self._pin_of(state)) is None or pin == self._current:
             return
         self._current, self._ssts = pin, SstNames(state)
         there = [one.id for one in self._own(state)]
@@ -86,11 +86,11 @@ class WriterPins:
 
     # ---- states
 
-    def covers(self, state: ManifestState) -> bool:
+    def is_pinned(self, state: ManifestState) -> bool:
         """Whether a pin of this writer keeps everything ``state`` names."""
-        return self._covering(state) is not None
+        return self._pin_of(state) is not None
 
-    def _covering(self, state: ManifestState) -> UUID | None:
+    def _pin_of(self, state: ManifestState) -> UUID | None:
         own = self._own(state)
         exact = next((one.id for one in own if one.ref == state.ref), None)
         if exact is not None:
@@ -101,16 +101,16 @@ class WriterPins:
     def _own(self, state: ManifestState) -> list[Checkpoint]:
         return [one for one in state.checkpoints if one.owner == "writer" and one.epoch in self._epochs]
 
-    async def cover(self, state: ManifestState) -> ManifestState:
-        """``state``, or a later one, that a pin covers. The caller holds `lock`.
+    async def pin(self, state: ManifestState) -> ManifestState:
+        """``state``, or a later one, which a pin keeps. The caller holds `lock`.
 
         Raises `FencedError`, `UnavailableError`; the pin that was tried goes with the next one."""
-        for _ in range(COVERINGS):
-            if self.covers(state):
+        for _ in range(PIN_ATTEMPTS):
+            if self.is_pinned(state):
                 return state
             pin = WriterPin(self._runtime.ids.uuid(), self._runtime.clock.now_ms(), self.kept())
             state = await self._driver.commit(PinWriter(self.epoch, pin))
-        raise UnavailableError(f"the manifest changed each of {COVERINGS} times that its SSTs were pinned")
+        raise UnavailableError(f"the manifest changed each of {PIN_ATTEMPTS} times that its SSTs were pinned")
 
     def for_flush(self) -> WriterPin | None:
         """The pin of an edit that adds an SST, in place of the current one if nothing else changed meanwhile: then
@@ -120,18 +120,18 @@ class WriterPins:
         now_ms = self._runtime.clock.now_ms()
         return WriterPin(self._runtime.ids.uuid(), now_ms, self.kept(), self._current, self._ssts)
 
-    # ---- letting go
+    # ---- release
 
     def idle(self, head: ManifestState) -> frozenset[UUID]:
         """Pins in ``head`` that nobody needs. They hold SSTs, so they go although nothing else is to be committed."""
         return frozenset(one.id for one in self._own(head)) - self.kept()
 
-    async def let_go(self, head: ManifestState) -> None:
+    async def release(self, head: ManifestState) -> None:
         """Remove the idle ones. The caller holds `lock`."""
         if idle := self.idle(head):
             await self._driver.commit(DeleteCheckpoints(idle))
 
-    async def end(self, log_end: int) -> None:
+    async def close(self, log_end: int) -> None:
         """Remove every pin of this writer, which reads no more and has acknowledged the log up to ``log_end``."""
         async with self.lock:
             self._over = True

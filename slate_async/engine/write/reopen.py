@@ -2,8 +2,8 @@
 
 Ordering rule: look at the head, which must still name this process -> prove that the place is its own: the last log
 object it acknowledged is there -> claim, which applies iff the head still names one of this process's own claims ->
-take the log over as any opener does. Nobody else is ever fenced by that: another writer's claim, before or after, ends
-this one. See ``docs/decisions``.
+take the log over as any takeover does. Nobody else is ever fenced by that: another writer's claim, before or after,
+ends this one. See ``docs/decisions``.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Reopening:
             self.context, settings, claimed, pins, driver, opened.register, self.supervisor, opened.writer.yield_budget
         )
         try:
-            await self._skip(again, opened.writer.intake.last_seq)
+            await self._skip(again, opened.writer.sequencer.last_seq)
         except BaseException:
             await run_to_completion(again.writer.stop())
             raise
@@ -180,7 +180,7 @@ class Reopening:
         """Before the first row above them is written, note the numbers that this process has given, up to ``given``,
         and that no row has: change feeds take every other gap for lost rows."""
         writer = again.writer
-        if given > writer.intake.last_seq:
-            state = await again.driver.commit(SkipSeqs(writer.epoch, writer.intake.last_seq + 1, given))
+        if given > writer.sequencer.last_seq:
+            state = await again.driver.commit(SkipSeqs(writer.epoch, writer.sequencer.last_seq + 1, given))
             async with writer.pins.lock:
-                writer.adopt(await writer.pins.cover(state))
+                writer.adopt(await writer.pins.pin(state))

@@ -1,4 +1,4 @@
-"""From what a take-over inherited to the tables a new writer starts with.
+"""From what a takeover inherited to the memtables a new writer starts with.
 
 Rule 19: rows the manifest already covers (``seq <= last_seq``) are dropped, and the new writer continues after the
 highest number replayed or recorded.
@@ -16,7 +16,7 @@ import numpy as np
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind
 from slate_async.engine.read.sources import Table
-from slate_async.engine.write.memtables import Slot, TableSet
+from slate_async.engine.write.memtables import MemtableEntry, MemtableList
 from slate_async.errors import CorruptionError
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import stored_raw_bytes
@@ -47,7 +47,7 @@ class Replayed:
     request_s: seconds that reading one object took, about; ``None`` if there was none
     """
 
-    tables: TableSet
+    memtables: MemtableList
     log_ssts: list[tuple[int, Table]]
     last_seq: int
     last_tick_ms: int
@@ -57,7 +57,7 @@ class Replayed:
 class Replayer:
     """Replays a log as it is read; see `storage.log.protocol.Replay`. What it has so far counts once `finish`ed.
 
-    table_bytes, segment_bytes: as of `TableSet`; open_sst: opens a log object that is an SST;
+    table_bytes, segment_bytes: as of `MemtableList`; open_sst: opens a log object that is an SST;
     most_bytes: what the rows of one log object may take"""
 
     def __init__(
@@ -80,12 +80,12 @@ class Replayer:
     def begin(self, state: ManifestState) -> None:
         """See `Replay`."""
         self._state = state
-        self._tables = TableSet(
+        self._memtables = MemtableList(
             self._epoch,
             freeze_each_cut=not state.wal_enabled,
             table_bytes=self._table_bytes,
             segment_bytes=self._segment_bytes,
-            active=Slot(Memtable(), state.log_start - 1, state.log_floor),
+            active=MemtableEntry(Memtable(), state.log_start - 1, state.log_floor),
         )
         self._last_seq, self._tick = state.last_seq, state.last_tick_ms
         self._ssts: list[LogObject] = []
@@ -129,7 +129,7 @@ class Replayer:
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
-        await _load(self._tables, objects, columns)
+        await _load(self._memtables, objects, columns)
         if len(columns):
             self._last_seq = int(columns.seqs[-1])
             self._tick = max(self._tick, int(columns.create_ms.max()))
@@ -137,16 +137,16 @@ class Replayer:
     async def finish(self, inherited: Inherited, seconds: float | None = None) -> Replayed:
         """What came of it, all of ``inherited``, in so many seconds. Raises `CorruptionError`, `UnavailableError`."""
         await self.drain()
-        tables, last_seq, tick = self._tables, self._last_seq, self._tick
+        memtables, last_seq, tick = self._memtables, self._last_seq, self._tick
         readers = [(one.id, self._open_sst(one)) for one in reversed(self._ssts)]
         if readers:
             newest = (await readers[0][1].load()).stats
             last_seq, tick = max(last_seq, newest.max_seq), max(tick, newest.max_create_ms)
-        tables.active.log_end = inherited.next_id - 1
-        tables.active.log_floor = self._epoch
+        memtables.active.log_end = inherited.next_id - 1
+        memtables.active.log_floor = self._epoch
         log_ssts = [(log_id, Table(b"", HIGHEST_KEY, reader)) for log_id, reader in readers]
         rounds = math.ceil(len(inherited.objects) / READS_AT_ONCE)
-        return Replayed(tables, log_ssts, last_seq, tick, seconds / rounds if seconds and rounds else None)
+        return Replayed(memtables, log_ssts, last_seq, tick, seconds / rounds if seconds and rounds else None)
 
 
 async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
@@ -162,16 +162,16 @@ def _blocks_of(one: LogObject, most_bytes: int) -> list[StoredBlock]:
     return stored_blocks(one.data, one.header, object_name=one.key, most_bytes=most_bytes)
 
 
-async def _load(tables: TableSet, objects: Sequence[LogObject], columns: Columns) -> None:
+async def _load(memtables: MemtableList, objects: Sequence[LogObject], columns: Columns) -> None:
     """Append the rows of neighbouring objects to the active table, a turn of the loop between steps, and freeze it when
     it is full."""
-    slot, newest = tables.active, objects[-1]
+    entry, newest = memtables.active, objects[-1]
     for start in range(0, len(columns), ROWS_PER_TURN):
         if start:
             await asyncio.sleep(0)
-        slot.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
-    slot.cut_rows, slot.cut_nbytes = len(slot.table), slot.table.nbytes
-    slot.log_end, slot.log_floor = newest.id, newest.header.writer_epoch
-    slot.objects += len(objects)
-    if slot.table.nbytes >= tables.table_bytes:
-        tables.freeze()
+        entry.table.extend(columns.slice(start, min(start + ROWS_PER_TURN, len(columns))))
+    entry.cut_rows, entry.cut_nbytes = len(entry.table), entry.table.nbytes
+    entry.log_end, entry.log_floor = newest.id, newest.header.writer_epoch
+    entry.objects += len(objects)
+    if entry.table.nbytes >= memtables.table_bytes:
+        memtables.freeze()

@@ -1,4 +1,4 @@
-"""`Intake`: rows on their way into the active memtable. Gives sequence numbers and write times; applies a row or a
+"""`Sequencer`: rows on their way into the active memtable. Gives sequence numbers and write times; applies a row or a
 batch in one step without an await.
 
 Most rows change nothing but memory. Their room is admitted in advance, as a *lease*: bytes that later rows may take
@@ -17,7 +17,7 @@ from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
-from slate_async.engine.write.memtables import TableSet
+from slate_async.engine.write.memtables import MemtableList
 from slate_async.errors import InvalidError, SlateError
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
@@ -32,20 +32,20 @@ CLOCK_SKEW_MS = 60_000
 """How far clocks of two writers may be apart without either's rows living shorter: as ``gc_clock_skew_ms`` has it."""
 
 
-class Intake:
+class Sequencer:
     """See the module docstring.
 
     last_seq, tick_ms: sequence number and write time of the newest row
     batches: how many were applied
     most_bytes: what a log object may take once it is decoded: whoever opens the database next must read it
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
-    added: called when the flusher has to look; relieve: called when somebody waits for room
+    added: called when the flusher has to look; space_wanted: called when somebody waits for room
     """
 
     def __init__(
         self,
         *,
-        tables: TableSet,
+        memtables: MemtableList,
         admission: Admission,
         last_seq: int,
         tick_ms: int,
@@ -54,27 +54,27 @@ class Intake:
         flush_bytes: int,
         clock: Clock,
         added: Callable[[], None],
-        relieve: Callable[[], None],
+        space_wanted: Callable[[], None],
     ) -> None:
         self.last_seq = self._first_seq = last_seq
         self.tick_ms = tick_ms
         self.batches = 0
         self._batch_rows = 0
         self.newest_group: CommitGroup | None = None
-        self._tables = tables
+        self._memtables = memtables
         self._admission = admission
         self._most_bytes = most_bytes
         self._skip_bytes = skip_bytes
         self._flush_bytes = flush_bytes
         self._now_ms = clock.now_ms
         self._added = added
-        self._relieve = relieve
+        self._space_wanted = space_wanted
         self._refusal: Callable[[], SlateError] | None = None
         self._pause: asyncio.Event | None = None
         self._nothing_leased = self._leased = Memtable()  # its limit is where the lease ends
         self._append_next = self._leased.append_next
-        self._leased_group = tables.group
-        tables.on_cut = self._end_lease
+        self._leased_group = memtables.group
+        memtables.on_cut = self._end_lease
 
     def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
         """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
@@ -101,7 +101,7 @@ class Intake:
         now = self.tick()
         seq = self.last_seq + 1
         expire = NO_EXPIRY if ttl_ms is None else self._life_start() + ttl_ms
-        self._tables.active.table.append(key, value, kind, seq, expire, now)
+        self._memtables.active.table.append(key, value, kind, seq, expire, now)
         self.last_seq = seq
         return self._applied(now, large)
 
@@ -128,7 +128,7 @@ class Intake:
         now = self.tick()
         start = self._life_start()
         expires = None if ttls is None else [NO_EXPIRY if ttl is None else start + ttl for ttl in ttls]
-        self._tables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
+        self._memtables.active.table.append_batch(keys, values, kinds, self.last_seq + 1, expires, now)
         self.last_seq += len(keys)
         self.batches += 1
         self._batch_rows += len(keys)
@@ -138,16 +138,16 @@ class Intake:
         """Rows of ``nbytes`` come next: into a table of their own, or into the log object before them if its format
         holds all of it, and so does the memory of whoever reads it."""
         if large:
-            self._tables.freeze()
+            self._memtables.freeze()
             return
         decoded = self._uncut_decoded_bytes + nbytes + rows * STORED_ROW_BYTES
-        if nbytes + self._tables.uncut_bytes > MAX_BATCH_BYTES or decoded > self._most_bytes:
-            self._tables.cut()
+        if nbytes + self._memtables.uncut_bytes > MAX_BATCH_BYTES or decoded > self._most_bytes:
+            self._memtables.cut()
 
     @property
     def _uncut_decoded_bytes(self) -> int:
         """What the rows that are in no segment yet take in the log object that they become, once that is decoded."""
-        return self._tables.uncut_bytes + self._tables.uncut_rows * STORED_ROW_BYTES
+        return self._memtables.uncut_bytes + self._memtables.uncut_rows * STORED_ROW_BYTES
 
     def _empty_handle(self) -> WriteHandle:
         """The handle of a batch without rows: durable when everything before it is."""
@@ -162,7 +162,7 @@ class Intake:
         self._check()
         self._end_lease()
         if not self._admission.try_admit(nbytes):
-            self._relieve()
+            self._space_wanted()
             await self._admission.admit(nbytes)
             self._end_lease()
         while self._pause is not None and self._refusal is None:
@@ -193,7 +193,7 @@ class Intake:
         self._first_seq += seq - self.last_seq
         self.last_seq = seq
 
-    def succeed(self, before: Intake) -> None:
+    def succeed(self, before: Sequencer) -> None:
         """Go on with numbers and times above all that ``before`` gave, and count on from where it ended."""
         self.last_seq = max(self.last_seq, before.last_seq)
         self.tick_ms = max(self.tick_ms, before.tick_ms)
@@ -220,35 +220,35 @@ class Intake:
         self._end_lease()
 
     def _applied(self, now_ms: int, large: bool) -> WriteHandle:
-        group = self.newest_group = self._tables.group
+        group = self.newest_group = self._memtables.group
         group.writes += 1
         if large:
-            self._tables.freeze()
+            self._memtables.freeze()
         else:
-            self._tables.cut_if_full()
+            self._memtables.cut_if_full()
         self._added()
-        if group is self._tables.group:
+        if group is self._memtables.group:
             self._take_lease()
         return handle_of(self.last_seq, now_ms, group)
 
     def _take_lease(self) -> None:
         """Lend the next rows what they may take before more than memory changes. Rows weigh more in it than in what
         counts towards a cut, and than in a log object that is decoded, so the lease ends before."""
-        tables = self._tables
+        memtables = self._memtables
         room = min(
             self._admission.room,
             self._skip_bytes,
-            tables.segment_bytes - tables.uncut_bytes - 1,
+            memtables.segment_bytes - memtables.uncut_bytes - 1,
             self._most_bytes - self._uncut_decoded_bytes,
         )
-        unawaited = self._flush_bytes - tables.pending_bytes - 1
+        unawaited = self._flush_bytes - memtables.pending_bytes - 1
         if unawaited >= 0:  # else the flusher waits for nothing but its window
             room = min(room, unawaited)
         if room > 0 and self._admission.try_admit(room):
-            table = self._leased = tables.active.table
+            table = self._leased = memtables.active.table
             table.limit = table.nbytes + room
             self._append_next = table.append_next
-            self._leased_group = tables.group
+            self._leased_group = memtables.group
 
     @property
     def _lease(self) -> int:

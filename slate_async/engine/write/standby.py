@@ -32,7 +32,7 @@ async def stand_by(
 ) -> Opened:
     """Wait until no writer lives, then claim and recover the database of ``context``; see `open_writer`.
 
-    While the store does not answer it goes on waiting, its own take-over included. May be cancelled. Raises what
+    While the store does not answer it goes on waiting, its own takeover included. May be cancelled. Raises what
     `open_writer` raises, but neither `FencedError`: whoever is first is waited for, nor `UnavailableError`."""
     watch = _Watch(context)
     while True:

@@ -18,18 +18,18 @@ from slate_async.engine.read.sst_tables import SstTables
 from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.commit_group import CommitGroup
-from slate_async.engine.write.completions import Wakes
+from slate_async.engine.write.completions import CompletionQueue
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.errors import closed_failure, refused, write_failure
 from slate_async.engine.write.flush_policy import FlushPolicy
-from slate_async.engine.write.ingest_applier import IngestAdmission
+from slate_async.engine.write.ingest_applier import IngestApplier
 from slate_async.engine.write.l0_flusher import LONG_LOG, L0Flusher
 from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.log_flusher import LogFlusher
-from slate_async.engine.write.memtables import Segment, Slot
+from slate_async.engine.write.memtables import MemtableEntry, Segment
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.replay import Replayed
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.errors import SlateError, UnavailableError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
@@ -52,10 +52,10 @@ LONG_SHARE = 2
 
 
 class Writer:
-    """See the module docstring. ``on_failure`` is told when a background task of ``supervisor`` fails."""
+    """See the module docstring. ``on_failure`` is called when a background task of ``supervisor`` fails."""
 
     suspended = False
-    _loss_told = False
+    _loss_reported = False
     _failure: Callable[[], SlateError] | None = None
 
     def __init__(
@@ -80,7 +80,7 @@ class Writer:
         self._log, self._first_id = log, inherited.next_id
         self._supervisor = supervisor
         self.on_failure: Callable[[BaseException], None] = lambda cause: None
-        self.tables = replayed.tables
+        self.memtables = replayed.memtables
         self.durable_seq = replayed.last_seq
         self._failed_groups: list[CommitGroup] = []
         self._log_ssts: list[tuple[int, Table]] = replayed.log_ssts
@@ -90,9 +90,9 @@ class Writer:
         self.admission = Admission(settings.max_unflushed_bytes, self._log_is_full)
         self._most_objects, self._table_bytes = settings.l0_flush_objects, settings.l0_sst_bytes
         self._read_s = replayed.request_s
-        self.admission.force(sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active)))
-        self.intake = Intake(
-            tables=self.tables,
+        self.admission.force(sum(entry.table.nbytes for entry in (*self.memtables.frozen, self.memtables.active)))
+        self.sequencer = Sequencer(
+            memtables=self.memtables,
             admission=self.admission,
             last_seq=max(replayed.last_seq, inherited.state.skipped_end),
             tick_ms=replayed.last_tick_ms,
@@ -101,13 +101,13 @@ class Writer:
             flush_bytes=settings.flush_bytes,
             clock=runtime.clock,
             added=lambda: self.flusher.notify(),
-            relieve=self._relieve,
+            space_wanted=self._space_wanted,
         )
         self.pressure = L0Pressure(settings.l0_max_ssts, lambda: self.l0_count, runtime.clock)
         self.on_ssts_changed: Callable[[], None] = lambda: None
-        self._wakes = Wakes(lambda: self.flusher.notify())
+        self._completions = CompletionQueue(lambda: self.flusher.notify())
         self.flusher = LogFlusher(
-            tables=self.tables,
+            memtables=self.memtables,
             log=log,
             window=FlushWindow(inherited.next_id, settings.flush_parallelism),
             policy=_flush_policy(settings),
@@ -116,7 +116,7 @@ class Writer:
             acknowledged=self._acknowledged,
             published=self._published,
             slowdown=self._slowdown,
-            waking=lambda: self._wakes.busy,
+            completing=lambda: self._completions.busy,
             contact=driver.contact,
             runtime=runtime,
             supervisor=supervisor,
@@ -124,8 +124,8 @@ class Writer:
         self.l0 = self._l0_flusher(encoder, driver, store, runtime, settings)
         self.ingests = self._ingest_admission(driver, runtime)
         self._encoder = encoder
-        self.tables.on_frozen = self._table_frozen
-        self.tables.on_crowd = self.flusher.notify
+        self.memtables.on_frozen = self._table_frozen
+        self.memtables.on_group_full = self.flusher.notify
         self._hot = HotReads(ssts.cache)
         self.view = self._picture()
 
@@ -134,7 +134,7 @@ class Writer:
     ) -> L0Flusher:
         return L0Flusher(
             epoch=self.epoch,
-            tables=self.tables,
+            memtables=self.memtables,
             encoder=encoder,
             driver=driver,
             store=store,
@@ -142,18 +142,18 @@ class Writer:
             pins=self.pins,
             state=lambda: self.state,
             published_end=lambda: self.flusher.published_end,
-            last_tick_ms=lambda: self.intake.tick_ms,
+            last_tick_ms=lambda: self.sequencer.tick_ms,
             adopt=self.adopt,
             room=self.pressure.room,
             flush_objects=settings.l0_flush_objects,
             flush_interval_ms=settings.l0_flush_interval_ms,
         )
 
-    def _ingest_admission(self, driver: ManifestDriver, runtime: Runtime) -> IngestAdmission:
-        return IngestAdmission(
+    def _ingest_admission(self, driver: ManifestDriver, runtime: Runtime) -> IngestApplier:
+        return IngestApplier(
             epoch=self.epoch,
-            tables=self.tables,
-            intake=self.intake,
+            memtables=self.memtables,
+            sequencer=self.sequencer,
             flusher=self.flusher,
             l0=self.l0,
             pins=self.pins,
@@ -165,17 +165,17 @@ class Writer:
             clock=runtime.clock,
         )
 
-    async def settle(self) -> None:
+    async def pin(self) -> None:
         """Before the first read: see that everything reads may meet is pinned. Raises `FencedError`."""
         async with self.pins.lock:
-            self.adopt(await self.pins.cover(self.state))
+            self.adopt(await self.pins.pin(self.state))
 
     def start(self) -> None:
         """Start the background tasks."""
         self.flusher.start()
         if self.state.wal_enabled:
-            if self.tables.active.log_end - self.state.log_start >= LONG_LOG:
-                self.tables.freeze()
+            if self.memtables.active.log_end - self.state.log_start >= LONG_LOG:
+                self.memtables.freeze()
             self._supervisor.spawn("L0 flusher", self.l0.run())
             self.l0.notify()
         self.ingests.start()
@@ -188,54 +188,54 @@ class Writer:
 
     # ---- writes
 
-    def _relieve(self) -> None:
+    def _space_wanted(self) -> None:
         """Somebody waits for room: if no table is on its way to L0, send the active one."""
-        if self.state.wal_enabled and not self.tables.frozen:
-            self.tables.freeze()
+        if self.state.wal_enabled and not self.memtables.frozen:
+            self.memtables.freeze()
         self.flusher.notify()
 
     def _log_is_full(self) -> bool:
         """Whether the log has as many objects that are not in L0 as the next opening is to read at most."""
-        return self.state.wal_enabled and self.tables.log_objects >= self._most_objects
+        return self.state.wal_enabled and self.memtables.log_objects >= self._most_objects
 
     def _table_frozen(self) -> None:
         self._show()
         self.l0.notify()
 
     async def flush(self, *, l0: bool = False, force: bool = True) -> None:
-        """As `settle_writes`. One flush says that an outage has cost writes whose callers were not told."""
-        await self.settle_writes(l0=l0, force=force)
-        if self.lost_untold and not self._loss_told:
-            self._loss_told = True
+        """As `make_durable`. One flush says that an outage has cost writes that were not reported to their callers."""
+        await self.make_durable(l0=l0, force=force)
+        if self.lost_unreported and not self._loss_reported:
+            self._loss_reported = True
             raise UnavailableError("writes were lost in an outage of the store", outcome="unknown")
 
-    async def settle_writes(self, *, l0: bool = False, force: bool = True) -> None:
+    async def make_durable(self, *, l0: bool = False, force: bool = True) -> None:
         """Make everything written so far durable, now or, without ``force``, when it is due; with ``l0`` also move it
         out of the log into SSTs."""
         if self._failure is not None:
             raise self._failure()
-        slot: Slot | None = None
+        entry: MemtableEntry | None = None
         if l0 and self.state.wal_enabled:
-            self.tables.freeze()
-            slot = self.tables.frozen[-1] if self.tables.frozen else None
+            self.memtables.freeze()
+            entry = self.memtables.frozen[-1] if self.memtables.frozen else None
         if force:
             self.flusher.force()
-        newest = self.intake.newest_group
+        newest = self.sequencer.newest_group
         if newest is not None:
             await newest.wait()
-        if slot is not None:
-            await slot.stored.wait()
+        if entry is not None:
+            await entry.stored.wait()
 
     async def shorten_log(self) -> None:
         """Before closing: flush to L0 if the next opening could not read what is in the log in one go, fences among it.
         Not worth a failure, for all of it is durable."""
-        nbytes = sum(slot.table.nbytes for slot in (*self.tables.frozen, self.tables.active))
+        nbytes = sum(entry.table.nbytes for entry in (*self.memtables.frozen, self.memtables.active))
         long = self.log_objects > LONG_LOG or nbytes > self._table_bytes // LONG_SHARE
         if not self.state.wal_enabled or not long or self.pressure.over > 0:
             return
         try:
             with anyio.move_on_after(SHORTEN_LIMIT_S):
-                await self.settle_writes(l0=True)
+                await self.make_durable(l0=True)
         except SlateError as error:
             logger.info("the log stays as long as it is: %s", error)
 
@@ -252,7 +252,7 @@ class Writer:
     async def _encode(self, segment: Segment) -> bytes:
         if self.state.wal_enabled:
             return await self._encoder.segment(
-                segment.slot.table,
+                segment.entry.table,
                 segment.start,
                 segment.stop,
                 nbytes=segment.nbytes,
@@ -260,7 +260,7 @@ class Writer:
                 manifest_version=self.state.version,
             )
         encoded = await self._encoder.sst(
-            segment.slot.table, object_id=log_object_id(segment.log_id), manifest_version=self.state.version
+            segment.entry.table, object_id=log_object_id(segment.log_id), manifest_version=self.state.version
         )
         segment.key_range = (encoded.stats.first_key, encoded.stats.last_key)
         return b"".join(encoded.buffers)
@@ -269,23 +269,23 @@ class Writer:
         self.durable_seq = max(self.durable_seq, segment.last_seq)
         if not self.state.wal_enabled:
             self._promote(segment)
-        segment.group.resolve(self._wakes)
+        segment.group.resolve(self._completions)
 
     def _promote(self, segment: Segment) -> None:
         """The log object *is* an SST: reads use it from now on, and the memtable goes. Unless it went already: what
         landed may be compacted, and the manifest that says so adopted, before it is acknowledged here."""
-        if segment.slot not in self.tables.frozen:
+        if segment.entry not in self.memtables.frozen:
             return
         key = self._log.key(segment.log_id)
         reader = self._ssts.open_log(key, segment.object_bytes, log_object_id(segment.log_id))
-        expires = segment.slot.table.expires
+        expires = segment.entry.table.expires
         self._log_ssts.insert(0, (segment.log_id, Table(*segment.key_range, reader, expires)))
-        written_ms = segment.slot.table.time_of(segment.last_seq)
+        written_ms = segment.entry.table.time_of(segment.last_seq)
         self._log_times[segment.log_id] = SeqTime(segment.last_seq, written_ms)
-        self.tables.frozen.remove(segment.slot)
+        self.memtables.frozen.remove(segment.entry)
         self._show()
-        segment.slot.stored.resolve()
-        self.admission.release(segment.slot.table.nbytes)
+        segment.entry.stored.resolve()
+        self.admission.release(segment.entry.table.nbytes)
         self.on_ssts_changed()
 
     def _slowdown(self) -> float:
@@ -294,7 +294,7 @@ class Writer:
 
     def _published(self, log_id: int) -> None:
         if self.admission.waiting:
-            self._relieve()  # what was let in since the last table went may be all that holds the room
+            self._space_wanted()  # what was let in since the last table went may be all that holds the room
         self.l0.notify()
 
     async def follow(self, head: ManifestState) -> None:
@@ -306,13 +306,13 @@ class Writer:
         async with self.pins.lock:
             if head.version < self.state.version:
                 return
-            state = await self.pins.cover(head)
+            state = await self.pins.pin(head)
             self.adopt(state)
             if state is head:
-                await self.pins.let_go(head)
+                await self.pins.release(head)
 
     def adopt(self, state: ManifestState) -> None:
-        """Install a newer manifest state, which a pin covers. Rule 20: in one step, rows below its ``log_start`` leave
+        """Install a newer manifest state, which a pin keeps. Rule 20: in one step, rows below its ``log_start`` leave
         memory.
 
         Rows that it covers are durable, acknowledged or not: without a WAL a landed object may be compacted first,
@@ -321,33 +321,33 @@ class Writer:
             return
         self.state = state
         self.durable_seq = max(self.durable_seq, state.last_seq)
-        if state.last_seq > self.intake.last_seq:
-            self.intake.continue_after(state.last_seq)  # an ingest was admitted
-        gone = self.tables.drop_below(state.log_start)
+        if state.last_seq > self.sequencer.last_seq:
+            self.sequencer.continue_after(state.last_seq)  # an ingest was admitted
+        gone = self.memtables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
         self._log_times = {log_id: one for log_id, one in self._log_times.items() if log_id >= state.log_start}
         self._show()
         self.pins.adopted(state)
-        for slot in gone:
-            slot.stored.resolve()
-            self.admission.release(slot.table.nbytes)
+        for entry in gone:
+            entry.stored.resolve()
+            self.admission.release(entry.table.nbytes)
         self.pressure.changed()
         self.on_ssts_changed()
         self.flusher.notify()
         self.ingests.notify()
         if self.admission.waiting:
-            self._relieve()
+            self._space_wanted()
 
     def refuse_writes(self, cause: BaseException | None) -> None:
         """No row is applied any more; writes that wait for room are out."""
         self._refuse(lambda: closed_failure(cause, "not_applied"))
 
     def _refuse(self, failure: Callable[[], SlateError]) -> None:
-        self.intake.refuse(failure)
+        self.sequencer.refuse(failure)
         self.pressure.lift()
 
     def fail(self, cause: BaseException | None) -> None:
-        """The epoch has ended. Whoever waits is told, with the outcome of its own write."""
+        """The epoch has ended. Every waiter gets the outcome of its own write."""
         if self._failure is None:
             self._end(cause, lambda: closed_failure(cause, "not_applied"))
         self._hot.end()
@@ -358,11 +358,11 @@ class Writer:
         fail as not applied and leave memory, those that were sent fail as unknown and stay until `undo_above`."""
         self.suspended = True
         self._end(cause, lambda: refused(cause))
-        self.tables.drop_unsent()
+        self.memtables.drop_unsent()
 
     def undo_above(self, seq: int) -> None:
-        """What was sent, and a take-over of the log did not find, leaves memory: rows above ``seq``."""
-        self.tables.drop_above(seq)
+        """What was sent, and a takeover of the log did not find, leaves memory: rows above ``seq``."""
+        self.memtables.drop_above(seq)
 
     async def stop(self) -> None:
         """End every task of it, wherever it stands."""
@@ -373,22 +373,22 @@ class Writer:
         self._refuse(failure)
         self.flusher.stop()
         sent = [segment.group for segment in self.flusher.issued_segments()]
-        unsent = self.tables.groups()
+        unsent = self.memtables.groups()
         for group in sent:
             group.fail(lambda: write_failure(cause, "unknown"))
         for group in unsent:
             group.fail(lambda: write_failure(cause, "not_applied"))
         self._failed_groups = [*sent, *unsent]
-        for slot in (*self.tables.frozen, self.tables.active):
-            slot.stored.fail(failure)
+        for entry in (*self.memtables.frozen, self.memtables.active):
+            entry.stored.fail(failure)
 
     def succeed(self, before: Writer) -> None:
         """Go on where ``before``, suspended, ended, which this writer's own replay continues.
 
         Numbers and times go on above all that were ever given, those of rows included that did not get in."""
         self.pins.succeed(before.view)
-        self._failed_groups = [group for group in before._failed_groups if group.untold]
-        self.intake.succeed(before.intake)
+        self._failed_groups = [group for group in before._failed_groups if group.unreported]
+        self.sequencer.succeed(before.sequencer)
         before.undo_above(self.durable_seq)
         before._hot.end()
         self.flusher.stats, self.l0.stats, self.ingests.stats = (
@@ -400,9 +400,9 @@ class Writer:
         self.admission.stalls += before.admission.stalls
 
     @property
-    def lost_untold(self) -> bool:
+    def lost_unreported(self) -> bool:
         """Whether writes failed whose callers did not wait, and so do not know."""
-        return any(group.untold for group in self._failed_groups)
+        return any(group.unreported for group in self._failed_groups)
 
     # ---- what reads see
 
@@ -434,7 +434,7 @@ class Writer:
         if self._failure is not None:
             return None
         issued = self.flusher.issued_segments()
-        return issued[0].written_ms if issued else self.tables.oldest_pending_ms
+        return issued[0].written_ms if issued else self.memtables.oldest_pending_ms
 
     @property
     def samples(self) -> list[SeqTime]:
@@ -453,7 +453,7 @@ class Writer:
     def _picture(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.state)
         log = [table for _, table in self._log_ssts]
-        return ReadView(self.tables.newest_first(), [*log, *l0], runs, yield_budget=self.yield_budget, hot=self._hot)
+        return ReadView(self.memtables.newest_first(), [*log, *l0], runs, yield_budget=self.yield_budget, hot=self._hot)
 
 
 def _flush_policy(settings: Settings) -> FlushPolicy:

@@ -53,7 +53,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
         most_bytes=settings.decode_memory_bytes,
     )
     replayed = await replay(kept, replayer)
-    replayed.tables.freeze()
+    replayed.memtables.freeze()
     ssts: list[SstRef] = []
     for one in reversed(() if state.wal_enabled else kept.objects):
         check_kind(one, ObjectKind.SST)
@@ -68,7 +68,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
         last_tick_ms=replayed.last_tick_ms,
         seq_times=sampled(state, replayed.last_seq, replayed.last_tick_ms) if kept.objects else state.seq_times,
     )
-    return Logged(without_log, tuple(slot.table for slot in reversed(replayed.tables.frozen)), tuple(ssts))
+    return Logged(without_log, tuple(entry.table for entry in reversed(replayed.memtables.frozen)), tuple(ssts))
 
 
 def _floor(state: ManifestState, objects: Sequence[LogObject]) -> int:

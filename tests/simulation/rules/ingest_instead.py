@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from slate_async.codec.columns import Columns
 from slate_async.engine.ingest.replacement import Gap
 from slate_async.engine.ingest.spec import IngestedSst
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits import ingests
@@ -37,12 +37,12 @@ def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestS
 
 
 @contextlib.contextmanager
-def never_paused(self: Intake) -> Iterator[None]:
+def never_paused(self: Sequencer) -> Iterator[None]:
     """Writes go on while an ingest is admitted, and are numbered and logged as if it were not."""
     yield
 
 
-def number_left_alone(self: Intake, seq: int) -> None:
+def number_left_alone(self: Sequencer, seq: int) -> None:
     """The numbers of an ingest's rows are given to others, too."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slate_async.engine.follow import follower as following
 from slate_async.engine.gc import reachable
 from slate_async.engine.ingest import manage, sst_writer
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.storage.manifest import driver
 from slate_async.storage.manifest.edits import ingests
 from slate_async.storage.manifest.edits.ingests import AdmitIngests
@@ -37,7 +37,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-pause",
         "30",
         "writes go on while an ingest is admitted; the manifest's assertions are off",
-        (Patch(Intake, "paused", ingest_instead.never_paused),),
+        (Patch(Sequencer, "paused", ingest_instead.never_paused),),
         {**_INGESTED, "wal": True, "tasks": 3, "l0_rows": 4},
         within=150,
         behind=(UNASSERTED,),
@@ -46,7 +46,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-after",
         "30",
         "rows that are written after an ingest may have its number",
-        (Patch(Intake, "continue_after", ingest_instead.number_left_alone),),
+        (Patch(Sequencer, "continue_after", ingest_instead.number_left_alone),),
         _INGESTED,
         within=60,
     ),

@@ -10,8 +10,8 @@ from metastores import names
 from metastores.envelope import Kind, unseal
 from metastores.protocol import Committed, Conflict, Record, Unknown, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
-from slate_async.engine.write.memtables import Slot
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.memtables import MemtableEntry
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, InternalError
 from slate_async.metastore_errors import translated
@@ -187,7 +187,7 @@ def pass_whoever_writes(self: PassFences, state: ManifestState) -> ManifestState
     return _pass_fences(replace(self, token=state.writer_token), state)
 
 
-async def settle_unpinned(self: Writer) -> None:
+async def left_unpinned(self: Writer) -> None:
     """Next to it: an opening ends without a commit that asks whose the epoch is."""
     self.adopt(self.state)
 
@@ -310,7 +310,7 @@ async def end_at_last_written(self: Any, current: codec.WriterRegister) -> int:
     return current.last_written
 
 
-def life_from_last_write(self: Intake) -> int:
+def life_from_last_write(self: Sequencer) -> int:
     """Time to live: it begins with the last write time, however far that is ahead."""
     return self.tick_ms
 
@@ -336,9 +336,9 @@ def room_for_parallelism(self: Any) -> bool:
     return bool(self.in_flight < self._parallelism)
 
 
-def oldest_frozen(self: Any) -> Slot | None:
+def oldest_frozen(self: Any) -> MemtableEntry | None:
     """Rule 19: a table is flushed whether or not its rows have log ids and are acknowledged."""
-    return self._tables.frozen[0] if self._tables.frozen else None
+    return self._memtables.frozen[0] if self._memtables.frozen else None
 
 
 _adopt = Writer.adopt

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from slate_async.engine.write.memtables import TableSet
+from slate_async.engine.write.memtables import MemtableList
 from slate_async.engine.write.reopen import Reopening
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.engine.write.writer import Writer
 from slate_async.runtime.backoff import Backoff
 from slate_async.storage.manifest.edits.writer import ClaimWriter
@@ -59,7 +59,7 @@ OUTAGE_SWITCHES: Sequence[Switch] = (
         "outage-numbers",
         "outage",
         "the new epoch goes on after the last row that is in",
-        (Patch(Intake, "succeed", nothing), Patch(Reopening, "_skip", no_gap_noted)),
+        (Patch(Sequencer, "succeed", nothing), Patch(Reopening, "_skip", no_gap_noted)),
         within=20,
         stage=OUTAGE,
     ),
@@ -75,7 +75,7 @@ OUTAGE_SWITCHES: Sequence[Switch] = (
         "outage-unsent",
         "outage",
         "what was never sent stays in memory",
-        (Patch(TableSet, "drop_unsent", nothing),),
+        (Patch(MemtableList, "drop_unsent", nothing),),
         within=20,
         stage=OUTAGE,
     ),

@@ -10,7 +10,7 @@ from metastores.register_store import RegisterMetaStore
 from slate_async.engine.compaction.embedded import Resident
 from slate_async.engine.write.l0_flusher import L0Flusher
 from slate_async.engine.write.log_flusher import LogFlusher
-from slate_async.engine.write.sequencer import Intake
+from slate_async.engine.write.sequencer import Sequencer
 from slate_async.engine.write.writer import Writer
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
@@ -203,7 +203,7 @@ SWITCHES: Sequence[Switch] = (
         (Patch(PassFences, "apply", instead.pass_whoever_writes),),
         within=20,
         stage=_SCRIPTS["passed-overtaken"],
-        behind=(Patch(Writer, "settle", instead.settle_unpinned), Patch(Resident, "_check_writer", instead.unchecked)),
+        behind=(Patch(Writer, "pin", instead.left_unpinned), Patch(Resident, "_check_writer", instead.unchecked)),
         hidden=True,
     ),
     Switch(
@@ -390,7 +390,7 @@ SWITCHES: Sequence[Switch] = (
         "life",
         "time to live",
         "a row's life begins with the last write time, however far that is ahead of the writer's clock",
-        (Patch(Intake, "_life_start", instead.life_from_last_write),),
+        (Patch(Sequencer, "_life_start", instead.life_from_last_write),),
         within=10,
         stage=_SCRIPTS["clock-jumped"],
     ),

@@ -99,7 +99,7 @@ async def test_a_reader_follows_and_looks_back(store: MemoryStore, kind: Any) ->
 async def test_writes_wait_while_it_is_admitted_and_come_after_it(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"1")
-        with db._intake.paused():
+        with db._sequencer.paused():
             waiting = asyncio.ensure_future(db.put(b"a", b"2", await_durable=False))
             cancelled = asyncio.ensure_future(db.put(b"a", b"never", await_durable=False))
             await asyncio.sleep(0)
@@ -113,7 +113,7 @@ async def test_writes_wait_while_it_is_admitted_and_come_after_it(store: MemoryS
 
 async def test_writes_that_wait_are_told_when_the_writer_ends(store: MemoryStore) -> None:
     db = await open_db(store)
-    with db._intake.paused():
+    with db._sequencer.paused():
         waiting = asyncio.ensure_future(db.put(b"a", b"1"))
         await asyncio.sleep(0)
         db._fail(slate.FencedError("another one"))
@@ -131,14 +131,14 @@ async def test_a_driver_is_told_only_what_the_writers_own_reads_show(
     async with open_db(store, kind) as db, open_job(store) as job:
         await job.write([table({"a": "1"})])
         await job.commit(wait=False)
-        cover, heard = db._writer.pins.cover, asyncio.Event()
+        pin, heard = db._writer.pins.pin, asyncio.Event()
 
         async def late(state: ManifestState) -> ManifestState:
             if state.ingest_seq:
                 await heard.wait()
-            return await cover(state)
+            return await pin(state)
 
-        monkeypatch.setattr(db._writer.pins, "cover", late)
+        monkeypatch.setattr(db._writer.pins, "pin", late)
         await db.confirm()
         await until(lambda: db._driver.head is not None and db._driver.head.ingest_seq > 0, "the edit")
         assert await db.get(b"a") is None

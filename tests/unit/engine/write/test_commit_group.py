@@ -6,24 +6,24 @@ import asyncio
 
 import pytest
 
-from slate_async.engine.write.commit_group import CROWD, CommitGroup
+from slate_async.engine.write.commit_group import GROUP_COMMIT_WAITERS, CommitGroup
 from slate_async.errors import ClosedError
 
 
-async def test_a_crowd_is_told_of_once() -> None:
-    told: list[int] = []
-    group = CommitGroup(lambda: told.append(1))
-    tasks = [asyncio.create_task(group.wait()) for _ in range(CROWD - 1)]
+async def test_a_full_group_is_reported_once() -> None:
+    reported: list[int] = []
+    group = CommitGroup(lambda: reported.append(1))
+    tasks = [asyncio.create_task(group.wait()) for _ in range(GROUP_COMMIT_WAITERS - 1)]
     await asyncio.sleep(0)
-    assert (told, group.waiting) == ([], CROWD - 1)
+    assert (reported, group.waiting) == ([], GROUP_COMMIT_WAITERS - 1)
     tasks += [asyncio.create_task(group.wait()) for _ in range(10)]
     await asyncio.sleep(0)
-    assert (told, group.waiting) == ([1], CROWD + 9)
+    assert (reported, group.waiting) == ([1], GROUP_COMMIT_WAITERS + 9)
     group.resolve()
     await asyncio.gather(*tasks)
 
 
-async def test_a_failure_is_untold_until_each_write_was_told() -> None:
+async def test_a_failure_is_unreported_until_each_write_was_reported() -> None:
     group = CommitGroup()
     group.writes = 3
     waiting = asyncio.create_task(group.wait(1))
@@ -36,13 +36,13 @@ async def test_a_failure_is_untold_until_each_write_was_told() -> None:
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()
     for write in (2, 3):
-        assert group.untold
+        assert group.unreported
         with pytest.raises(ClosedError):
             await group.wait(write)
-    assert not group.untold
+    assert not group.unreported
 
 
-async def test_waits_are_not_counted_but_writes_that_were_told() -> None:
+async def test_waits_are_not_counted_but_writes_that_were_reported() -> None:
     group = CommitGroup()
     group.writes = 2
     waiting = [asyncio.create_task(group.wait(write)) for write in (1, 1, None)]
@@ -52,7 +52,7 @@ async def test_waits_are_not_counted_but_writes_that_were_told() -> None:
     for write in (1, None):
         with pytest.raises(ClosedError):
             await group.wait(write)
-    assert group.untold
+    assert group.unreported
     with pytest.raises(ClosedError):
         await group.wait(2)
-    assert not group.untold
+    assert not group.unreported

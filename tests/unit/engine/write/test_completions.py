@@ -1,4 +1,4 @@
-"""Wakes: many tasks are told in order, in several turns of the loop."""
+"""CompletionQueue: many waiters are completed in order, in several turns of the loop."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from itertools import pairwise
 import pytest
 
 from slate_async.engine.write.commit_group import CommitGroup
-from slate_async.engine.write.completions import WAKES_PER_TURN, Wakes
+from slate_async.engine.write.completions import COMPLETIONS_PER_TURN, CompletionQueue
 from tests.engine import StoreInHand, memory_store, open_db, settle, until
 
 
-@pytest.mark.parametrize("others", [0, 1, WAKES_PER_TURN])
+@pytest.mark.parametrize("others", [0, 1, COMPLETIONS_PER_TURN])
 async def test_in_order_a_bounded_number_each_turn_those_of_a_later_group_behind(others: int) -> None:
     woken: list[int] = []
     done: list[int] = []
-    wakes = Wakes(lambda: done.append(len(woken)))
+    completions = CompletionQueue(lambda: done.append(len(woken)))
     first, second = CommitGroup(), CommitGroup()
 
     async def wait(group: CommitGroup, number: int) -> None:
         await group.wait()
         woken.append(number)
 
-    count = 2 * WAKES_PER_TURN + 10
+    count = 2 * COMPLETIONS_PER_TURN + 10
     tasks = [asyncio.create_task(wait(first, number)) for number in range(count)]
     tasks += [asyncio.create_task(wait(second, count + number)) for number in range(others)]
     await asyncio.sleep(0)
-    tasks[WAKES_PER_TURN].cancel()
-    first.resolve(wakes)
-    second.resolve(wakes)
+    tasks[COMPLETIONS_PER_TURN].cancel()
+    first.resolve(completions)
+    second.resolve(completions)
     assert first.durable
     assert second.durable
     seen = [0]
-    while wakes.busy:
+    while completions.busy:
         await asyncio.sleep(0)
         seen.append(len(woken))
-    assert max(later - earlier for earlier, later in pairwise(seen)) <= WAKES_PER_TURN
-    assert woken == [number for number in range(count + others) if number != WAKES_PER_TURN]
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= COMPLETIONS_PER_TURN
+    assert woken == [number for number in range(count + others) if number != COMPLETIONS_PER_TURN]
     assert done == [len(woken)]
 
 
 async def test_nobody_waits() -> None:
     done: list[int] = []
-    wakes = Wakes(lambda: done.append(1))
+    completions = CompletionQueue(lambda: done.append(1))
     group = CommitGroup()
-    group.resolve(wakes)
-    assert (wakes.busy, done) == (False, [])
+    group.resolve(completions)
+    assert (completions.busy, done) == (False, [])
     await group.wait()
 
 
-@pytest.mark.parametrize("tasks", [1, WAKES_PER_TURN, 3 * WAKES_PER_TURN + 1])
-async def test_tasks_that_write_again_once_told_share_one_object(tasks: int) -> None:
+@pytest.mark.parametrize("tasks", [1, COMPLETIONS_PER_TURN, 3 * COMPLETIONS_PER_TURN + 1])
+async def test_tasks_that_write_again_once_completed_share_one_object(tasks: int) -> None:
     store = StoreInHand(memory_store())
     async with open_db(store, flush_interval_ms=60_000) as db:
         store.puts.clear()

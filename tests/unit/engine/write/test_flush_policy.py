@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slate_async as slate
-from slate_async.engine.write.commit_group import CROWD
-from slate_async.engine.write.flush_policy import FULL_WINDOW_CROWDS, FlushPolicy
+from slate_async.engine.write.commit_group import GROUP_COMMIT_WAITERS
+from slate_async.engine.write.flush_policy import FULL_WINDOW_GROUPS, FlushPolicy
 from tests.engine import CONTIGUOUS, KINDS, Kind
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node
@@ -29,7 +29,7 @@ POLICY = FlushPolicy(interval_s=0.1, flush_bytes=1000)
 def delay(policy: FlushPolicy = POLICY, **changed: object) -> float:
     """Of ten pending bytes at second 5, with one flush in flight since 4.98, unless ``changed``."""
     state = {"now": 5.0, "last_start": 4.98, "in_flight": 1, "pending_bytes": 10, **changed}
-    return policy.delay(**{"waiting": 0, "waking": False, "forced": False, **state})  # type: ignore[arg-type]
+    return policy.delay(**{"waiting": 0, "completing": False, "forced": False, **state})  # type: ignore[arg-type]
 
 
 def test_a_flush_starts_at_once_when_none_is_in_flight_however_recent_the_last() -> None:
@@ -45,11 +45,11 @@ def test_beside_another_it_waits_for_the_interval_since_the_last_start() -> None
     assert delay(last_start=4.0) == 0
 
 
-def test_enough_bytes_a_crowd_or_force_end_the_wait() -> None:
+def test_enough_bytes_a_full_group_or_force_end_the_wait() -> None:
     assert delay(pending_bytes=999) > 0
     assert delay(pending_bytes=1000) == 0
-    assert delay(waiting=CROWD - 1) > 0
-    assert delay(waiting=CROWD) == 0
+    assert delay(waiting=GROUP_COMMIT_WAITERS - 1) > 0
+    assert delay(waiting=GROUP_COMMIT_WAITERS) == 0
     assert delay(forced=True) == 0
 
 
@@ -57,21 +57,23 @@ def test_without_at_once_only_the_interval_bytes_and_force_count() -> None:
     patient = replace(POLICY, at_once=False)
     assert delay(patient, in_flight=0) == pytest.approx(0.08)
     assert delay(patient, in_flight=0, last_start=NEVER) == 0, "the first write after a pause goes at once"
-    assert delay(patient, waiting=10 * CROWD) == pytest.approx(0.08)
-    assert delay(patient, in_flight=0, waking=True) == pytest.approx(0.08)
+    assert delay(patient, waiting=10 * GROUP_COMMIT_WAITERS) == pytest.approx(0.08)
+    assert delay(patient, in_flight=0, completing=True) == pytest.approx(0.08)
     assert delay(patient, pending_bytes=1000) == delay(patient, forced=True) == 0
     assert delay(replace(patient, min_gap_s=0.5), in_flight=0) == pytest.approx(0.48)
 
 
-def test_who_is_being_told_of_a_flush_may_write_for_the_next_one() -> None:
-    assert delay(in_flight=0, waking=True, last_start=NEVER) == pytest.approx(0.1)
-    assert delay(waking=True, last_start=4.0) == pytest.approx(0.1)
-    assert delay(waking=True, waiting=FULL_WINDOW_CROWDS * CROWD - 1) > 0
-    for reason in ({"pending_bytes": 1000}, {"waiting": FULL_WINDOW_CROWDS * CROWD}, {"forced": True}):
-        assert delay(waking=True, **reason) == 0
+def test_tasks_that_are_being_completed_may_write_for_the_next_flush() -> None:
+    assert delay(in_flight=0, completing=True, last_start=NEVER) == pytest.approx(0.1)
+    assert delay(completing=True, last_start=4.0) == pytest.approx(0.1)
+    assert delay(completing=True, waiting=FULL_WINDOW_GROUPS * GROUP_COMMIT_WAITERS - 1) > 0
+    for reason in ({"pending_bytes": 1000}, {"waiting": FULL_WINDOW_GROUPS * GROUP_COMMIT_WAITERS}, {"forced": True}):
+        assert delay(completing=True, **reason) == 0
 
 
-@pytest.mark.parametrize("reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"waiting": CROWD}, {"forced": True}])
+@pytest.mark.parametrize(
+    "reason", [{"in_flight": 0}, {"pending_bytes": 5000}, {"waiting": GROUP_COMMIT_WAITERS}, {"forced": True}]
+)
 def test_the_cap_on_flushes_holds_whatever_the_reason(reason: dict[str, object]) -> None:
     capped = FlushPolicy(interval_s=0.1, flush_bytes=1000, min_gap_s=0.5)
     assert delay(capped, **reason) == pytest.approx(0.48)
@@ -85,14 +87,14 @@ seconds = st.floats(0, 100)
 
 
 @given(seconds, seconds, seconds, st.integers(0, 5), st.integers(0, 3000), st.booleans(), seconds)
-def test_who_waits_as_told_is_not_told_to_wait_again(
+def test_a_wait_of_the_given_length_is_not_prolonged(
     interval: float, gap: float, ago: float, in_flight: int, pending: int, forced: bool, now: float
 ) -> None:
     policy = FlushPolicy(interval, 1000, gap)
     state = {"last_start": now - ago, "in_flight": in_flight, "pending_bytes": pending, "forced": forced}
-    told = delay(policy, now=now, **state)
-    assert 0 <= told <= max(interval, gap) + 1e-9  # sums of clock times round
-    again = delay(policy, now=now + told, **state)
+    given = delay(policy, now=now, **state)
+    assert 0 <= given <= max(interval, gap) + 1e-9  # sums of clock times round
+    again = delay(policy, now=now + given, **state)
     assert math.isclose(again, 0, abs_tol=1e-9)
 
 
@@ -123,7 +125,7 @@ class Flushes:
         return rest[0].startswith("put-") and rest[1].startswith("log/")
 
     def starts(self) -> list[float]:
-        """Virtual seconds at which log objects were sent, those of the take-over left out."""
+        """Virtual seconds at which log objects were sent, those of the takeover left out."""
         return self._sent()[self._fences :]
 
     def now(self) -> float:
@@ -212,12 +214,12 @@ def test_enough_bytes_start_a_flush_before_the_interval_is_over() -> None:
     flushing(scenario)
 
 
-def test_a_crowd_that_waits_gets_an_object_of_its_own() -> None:
+def test_a_full_group_gets_an_object_of_its_own() -> None:
     async def scenario(flushes: Flushes) -> None:
         begin = flushes.now()
         puts = [flushes.put()]
         await asyncio.sleep(0.01)
-        puts += [flushes.put() for _ in range(CROWD - 1)]
+        puts += [flushes.put() for _ in range(GROUP_COMMIT_WAITERS - 1)]
         await asyncio.sleep(0.01)
         assert len(flushes.starts()) == 1
         puts.append(flushes.put())
@@ -227,12 +229,12 @@ def test_a_crowd_that_waits_gets_an_object_of_its_own() -> None:
     flushing(scenario, flush_bytes=1_000_000)
 
 
-def test_rows_nobody_waits_for_are_no_crowd() -> None:
+def test_rows_nobody_waits_for_are_no_full_group() -> None:
     async def scenario(flushes: Flushes) -> None:
         begin = flushes.now()
         await flushes.db.put(b"k", b"", await_durable=False)
         await asyncio.sleep(0.01)
-        for _ in range(4 * CROWD):
+        for _ in range(4 * GROUP_COMMIT_WAITERS):
             await flushes.db.put(b"k", b"", await_durable=False)
         await flushes.db.put(b"k", b"")
         assert flushes.starts() == near([begin, begin + INTERVAL])

@@ -20,7 +20,7 @@ class MonotonicClock(ManualClock):
         return self.seconds
 
 
-async def test_a_stall_that_lasts_is_told_again_with_the_way_out(
+async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = MonotonicClock()

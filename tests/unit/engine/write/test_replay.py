@@ -60,13 +60,13 @@ async def replayed(objects: list[LogObject], last_seq: int = 0) -> tuple[object,
     for one in objects:
         await made.add(one)
     await made.drain()
-    slot = made._tables.active
-    table = slot.table
+    entry = made._memtables.active
+    table = entry.table
     found = [table.get(b"%06d" % seq, MAX_SEQ) for seq in range(1, 1_000)]
     return (
         [hit for hit in found if hit is not None],
         (len(table), table.last_seq, table.nbytes),
-        (slot.log_end, slot.log_floor, slot.objects, slot.cut_rows, slot.cut_nbytes),
+        (entry.log_end, entry.log_floor, entry.objects, entry.cut_rows, entry.cut_nbytes),
         (made._last_seq, made._tick),
     )
 

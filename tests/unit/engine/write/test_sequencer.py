@@ -1,4 +1,4 @@
-"""Intake: rows within the lease change memory only; whatever else has to happen ends the lease."""
+"""Sequencer: rows within the lease change memory only; whatever else has to happen ends the lease."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from slate_async.engine.write import sequencer as intake
+from slate_async.engine.write import sequencer
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.batch import WriteBatch, rows_of
-from slate_async.engine.write.memtables import Slot, TableSet
-from slate_async.engine.write.sequencer import STORED_ROW_BYTES, Intake
+from slate_async.engine.write.memtables import MemtableEntry, MemtableList
+from slate_async.engine.write.sequencer import STORED_ROW_BYTES, Sequencer
 from slate_async.errors import ClosedError
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
@@ -36,7 +36,7 @@ class TurnedClock:
 
 @dataclass
 class Bench:
-    """An intake, and what it told the flusher. ``room``: what may be in memory; ``flush``, ``segment``: see there."""
+    """A sequencer, and its news. ``room``: what may be in memory; ``flush``, ``segment``: see there."""
 
     room: int = 100 * ROW
     flush: int = 10_000
@@ -44,13 +44,13 @@ class Bench:
     skip: int = 10_000
     most: int = 1 << 30
     clock: TurnedClock = field(default_factory=TurnedClock)
-    told: list[str] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.tables = TableSet(1, False, 1 << 30, self.segment, Slot(Memtable(), 0, 1))
+        self.memtables = MemtableList(1, False, 1 << 30, self.segment, MemtableEntry(Memtable(), 0, 1))
         self.admission = Admission(self.room)
-        self.intake = Intake(
-            tables=self.tables,
+        self.sequencer = Sequencer(
+            memtables=self.memtables,
             admission=self.admission,
             last_seq=0,
             tick_ms=0,
@@ -58,16 +58,16 @@ class Bench:
             skip_bytes=self.skip,
             flush_bytes=self.flush,
             clock=self.clock,
-            added=lambda: self.told.append("added"),
-            relieve=lambda: self.told.append("relieve"),
+            added=lambda: self.news.append("added"),
+            space_wanted=lambda: self.news.append("space_wanted"),
         )
 
     def now(self, number: int, kind: int = PUT) -> bool:
         """Whether a row of 10 bytes was applied as one that changes memory only."""
-        return self.intake.row_now(b"%04d" % number, b"6bytes", kind, None) is not None
+        return self.sequencer.row_now(b"%04d" % number, b"6bytes", kind, None) is not None
 
     async def row(self, number: int, value: bytes = b"6bytes") -> None:
-        await self.intake.row(b"%04d" % number, value, PUT, None)
+        await self.sequencer.row(b"%04d" % number, value, PUT, None)
 
     async def applied_now(self) -> int:
         """How many rows after one awaited row need nothing else."""
@@ -84,51 +84,51 @@ async def test_the_first_row_wakes_the_flusher_and_those_after_it_need_not() -> 
     await bench.row(0)
     assert bench.now(1)
     assert bench.now(2, DELETE)
-    assert bench.told == ["added"]
-    assert bench.intake.last_seq == 3
-    hit = bench.tables.active.table.get(b"0002", MAX_SEQ)
+    assert bench.news == ["added"]
+    assert bench.sequencer.last_seq == 3
+    hit = bench.memtables.active.table.get(b"0002", MAX_SEQ)
     assert hit is not None
     assert (hit.seq, hit.kind, hit.create_ms) == (3, DELETE, 1000)
-    assert bench.intake.unflushed_bytes == bench.tables.active.table.nbytes == 3 * ROW
+    assert bench.sequencer.unflushed_bytes == bench.memtables.active.table.nbytes == 3 * ROW
 
 
 async def test_a_cut_ends_the_lease_and_gives_back_what_is_left() -> None:
     bench = Bench()
     await bench.row(0)
     assert bench.admission.used > ROW
-    before = bench.intake.newest_group
-    bench.tables.cut()
+    before = bench.sequencer.newest_group
+    bench.memtables.cut()
     assert bench.admission.used == ROW
     assert not bench.now(1)
     await bench.row(1)
-    assert bench.intake.newest_group is not before
+    assert bench.sequencer.newest_group is not before
     assert before is not None
-    assert (before.writes, bench.tables.group.writes) == (1, 1)
+    assert (before.writes, bench.memtables.group.writes) == (1, 1)
 
 
 async def test_a_frozen_table_gets_no_row() -> None:
     bench = Bench()
     await bench.row(0)
-    bench.tables.freeze()
+    bench.memtables.freeze()
     assert not bench.now(1)
     await bench.row(1)
     assert bench.now(2)
-    assert [len(slot.table) for slot in (*bench.tables.frozen, bench.tables.active)] == [1, 2]
+    assert [len(entry.table) for entry in (*bench.memtables.frozen, bench.memtables.active)] == [1, 2]
 
 
 async def test_the_lease_ends_before_memory_is_full() -> None:
     bench = Bench(room=4 * ROW)
     assert await bench.applied_now() == 3
-    assert bench.admission.used == bench.intake.unflushed_bytes == 4 * ROW
+    assert bench.admission.used == bench.sequencer.unflushed_bytes == 4 * ROW
     waiting = asyncio.create_task(bench.row(9))
     await asyncio.sleep(0)
-    assert bench.told == ["added", "relieve"]
+    assert bench.news == ["added", "space_wanted"]
     assert bench.admission.waiting == 1
     assert not bench.now(10)  # first come, first served
     bench.admission.release(2 * ROW)
     assert not bench.now(10)
     await waiting
-    assert bench.intake.last_seq == 5
+    assert bench.sequencer.last_seq == 5
     assert bench.now(11)
 
 
@@ -137,18 +137,18 @@ async def test_a_row_that_waits_may_have_what_was_lent() -> None:
     await bench.row(0)
     await bench.row(1, bytes(3 * ROW - ROW_OVERHEAD_BYTES - 4))
     assert bench.admission.used == 4 * ROW
-    assert bench.told == ["added", "added"]
+    assert bench.news == ["added", "added"]
 
 
-async def test_the_flusher_is_told_by_the_row_that_makes_a_full_flush() -> None:
+async def test_the_flusher_is_woken_by_the_row_that_makes_a_full_flush() -> None:
     bench = Bench(room=10**6, flush=1000)
-    told_by = []
+    woken_by = []
     for number in range(150):
         if not bench.now(number):
             await bench.row(number)
-            told_by.append(number + 1)
-    assert 1000 // 10 in told_by
-    assert len(told_by) < 75
+            woken_by.append(number + 1)
+    assert 1000 // 10 in woken_by
+    assert len(woken_by) < 75
 
 
 async def test_segments_are_cut_at_their_size() -> None:
@@ -156,8 +156,8 @@ async def test_segments_are_cut_at_their_size() -> None:
     for number in range(12):
         if not bench.now(number):
             await bench.row(number)
-    assert [segment.stop - segment.start for segment in bench.tables.queue] == [5, 5]
-    assert [segment.group.writes for segment in bench.tables.queue] == [5, 5]
+    assert [segment.stop - segment.start for segment in bench.memtables.queue] == [5, 5]
+    assert [segment.group.writes for segment in bench.memtables.queue] == [5, 5]
 
 
 async def test_rows_that_need_nothing_else_stay_within_what_a_log_object_may_take_decoded() -> None:
@@ -169,8 +169,8 @@ async def test_rows_that_need_nothing_else_stay_within_what_a_log_object_may_tak
             in_lease += 1
         else:
             await bench.row(number)
-    bench.tables.cut()
-    rows = [segment.stop - segment.start for segment in bench.tables.queue]
+    bench.memtables.cut()
+    rows = [segment.stop - segment.start for segment in bench.memtables.queue]
     assert in_lease > 50
     assert sum(rows) == 100
     assert max(rows) == 1_000 // (10 + STORED_ROW_BYTES)
@@ -180,24 +180,24 @@ async def test_a_large_value_is_a_table_of_its_own() -> None:
     bench = Bench(skip=3 * ROW)
     await bench.row(0)
     large = bytes(3 * ROW + 1)
-    assert bench.intake.row_now(b"a", large, PUT, None) is None
+    assert bench.sequencer.row_now(b"a", large, PUT, None) is None
     await bench.row(1, large)
     assert not bench.now(2)
     await bench.row(2)
-    assert [len(slot.table) for slot in (*bench.tables.frozen, bench.tables.active)] == [1, 1, 1]
+    assert [len(entry.table) for entry in (*bench.memtables.frozen, bench.memtables.active)] == [1, 1, 1]
 
 
 async def test_write_times_never_go_back_and_expiry_counts_from_them() -> None:
     bench = Bench()
     await bench.row(0)
     bench.clock.ms = 500
-    handle = bench.intake.row_now(b"a", b"", PUT, 30)
+    handle = bench.sequencer.row_now(b"a", b"", PUT, 30)
     bench.clock.ms = 1500
-    later = bench.intake.row_now(b"b", b"", PUT, None)
+    later = bench.sequencer.row_now(b"b", b"", PUT, None)
     assert handle is not None
     assert later is not None
-    assert (handle.create_time, later.create_time, bench.intake.tick_ms) == (1.0, 1.5, 1500)
-    hit = bench.tables.active.table.get(b"a", MAX_SEQ)
+    assert (handle.create_time, later.create_time, bench.sequencer.tick_ms) == (1.0, 1.5, 1500)
+    hit = bench.memtables.active.table.get(b"a", MAX_SEQ)
     assert hit is not None
     assert hit.expire_ms == 1030
 
@@ -208,46 +208,46 @@ async def test_a_batch_counts_once_and_rows_go_on_after_it() -> None:
     batch = WriteBatch()
     for number in range(3):
         batch.put(b"%04d" % number, b"6bytes")
-    assert (await bench.intake.batch(rows_of(batch))).seq == 4
+    assert (await bench.sequencer.batch(rows_of(batch))).seq == 4
     assert bench.now(5)
-    assert bench.intake.unflushed_bytes == bench.tables.active.table.nbytes == 5 * ROW
-    assert bench.tables.group.writes == 3
-    empty = await bench.intake.batch(rows_of(WriteBatch()))
+    assert bench.sequencer.unflushed_bytes == bench.memtables.active.table.nbytes == 5 * ROW
+    assert bench.memtables.group.writes == 3
+    empty = await bench.sequencer.batch(rows_of(WriteBatch()))
     assert (empty.seq, empty.is_durable) == (5, False)
-    bench.tables.group.resolve()
+    bench.memtables.group.resolve()
     assert empty.is_durable
 
 
 async def test_refused_writes_change_nothing() -> None:
     bench = Bench()
     await bench.row(0)
-    bench.intake.refuse(lambda: ClosedError("closed", outcome="not_applied"))
+    bench.sequencer.refuse(lambda: ClosedError("closed", outcome="not_applied"))
     assert not bench.now(1)
     with pytest.raises(ClosedError):
         await bench.row(1)
-    assert bench.intake.last_seq == 1
+    assert bench.sequencer.last_seq == 1
     assert bench.admission.used == ROW
 
 
 async def test_a_row_that_the_log_object_before_it_cannot_hold_begins_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "MAX_BATCH_BYTES", 100)
+    monkeypatch.setattr(sequencer, "MAX_BATCH_BYTES", 100)
     bench = Bench()
     for number in range(3):
         await bench.row(number, b"x" * 56)
-    assert [segment.nbytes for segment in bench.tables.queue] == [60, 60]
+    assert [segment.nbytes for segment in bench.memtables.queue] == [60, 60]
     bench = Bench()
     await bench.row(0, b"x" * 36)
     await bench.row(1, b"x" * 56)
-    assert not bench.tables.queue
+    assert not bench.memtables.queue
 
 
 async def test_a_log_object_holds_no_more_than_may_be_decoded() -> None:
-    bench = Bench(most=3 * (60 + intake.STORED_ROW_BYTES))
+    bench = Bench(most=3 * (60 + sequencer.STORED_ROW_BYTES))
     for number in range(4):
         await bench.row(number, b"x" * 56)
-    assert [segment.nbytes for segment in bench.tables.queue] == [180]
+    assert [segment.nbytes for segment in bench.memtables.queue] == [180]
 
 
 async def test_a_full_log_lets_no_row_in_until_something_leaves_it() -> None:
@@ -258,7 +258,7 @@ async def test_a_full_log_lets_no_row_in_until_something_leaves_it() -> None:
     assert not bench.now(1)
     waiting = asyncio.create_task(bench.row(1))
     await asyncio.sleep(0)
-    assert (bench.admission.waiting, bench.told[-1]) == (1, "relieve")
+    assert (bench.admission.waiting, bench.news[-1]) == (1, "space_wanted")
     full = False
     bench.admission.release(ROW)
     await waiting
@@ -267,22 +267,22 @@ async def test_a_full_log_lets_no_row_in_until_something_leaves_it() -> None:
 async def test_a_life_begins_by_the_own_clock_where_the_last_write_time_is_far_ahead() -> None:
     bench = Bench()
     year = 365 * 86_400_000
-    bench.intake.tick_ms = bench.clock.ms + year  # inherited
+    bench.sequencer.tick_ms = bench.clock.ms + year  # inherited
     batch = WriteBatch()
     batch.put(b"batch", b"v", ttl=5)
-    await bench.intake.batch(rows_of(batch))
-    await bench.intake.row(b"row", b"v", PUT, 5000)
-    assert bench.intake.row_now(b"now", b"v", PUT, 5000) is not None
+    await bench.sequencer.batch(rows_of(batch))
+    await bench.sequencer.row(b"row", b"v", PUT, 5000)
+    assert bench.sequencer.row_now(b"now", b"v", PUT, 5000) is not None
     for key in (b"batch", b"row", b"now"):
-        hit = bench.tables.active.table.get(key, MAX_SEQ)
+        hit = bench.memtables.active.table.get(key, MAX_SEQ)
         assert hit is not None
-        assert (hit.create_ms, hit.expire_ms) == (1000 + year, 1000 + intake.CLOCK_SKEW_MS + 5000)
+        assert (hit.create_ms, hit.expire_ms) == (1000 + year, 1000 + sequencer.CLOCK_SKEW_MS + 5000)
 
 
 async def test_a_life_begins_with_the_write_time_where_the_own_clock_is_a_little_behind() -> None:
     bench = Bench()
-    bench.intake.tick_ms = bench.clock.ms + intake.CLOCK_SKEW_MS
-    await bench.intake.row(b"row", b"v", PUT, 5000)
-    hit = bench.tables.active.table.get(b"row", MAX_SEQ)
+    bench.sequencer.tick_ms = bench.clock.ms + sequencer.CLOCK_SKEW_MS
+    await bench.sequencer.row(b"row", b"v", PUT, 5000)
+    hit = bench.memtables.active.table.get(b"row", MAX_SEQ)
     assert hit is not None
     assert hit.expire_ms == hit.create_ms + 5000
