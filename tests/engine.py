@@ -19,7 +19,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
 from slate_async.settings import LogProtocol
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.types import Buffer
 
 T = TypeVar("T")

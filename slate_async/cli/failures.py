@@ -40,7 +40,7 @@ from slate_async.errors import (
     SlateError,
     UnavailableError,
 )
-from slate_async.storage.manifest.edits.writer import DestroyedError
+from slate_async.storage.manifest.edits.protocol import DestroyedError
 
 OK = 0
 NEGATIVE = 1

@@ -53,7 +53,7 @@ from slate_async.runtime.concurrent import run_all, run_to_completion
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.edits.ingests import ForgetApp
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.ownership import proved_head
 from slate_async.storage.manifest.state import ManifestState
 

@@ -44,7 +44,7 @@ from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, U
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.edits.writer import DestroyedError, fenced
+from slate_async.storage.manifest.edits.protocol import DestroyedError, fenced
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
 

@@ -34,13 +34,13 @@ from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import InvalidError, NotFoundError
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.edits.subscriptions import (
     OpenSubscription,
     TakeSubscription,
     check_exact,
     subscription_named,
 )
-from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import FeedMark, ManifestState
 
 

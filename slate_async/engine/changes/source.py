@@ -24,8 +24,8 @@ from slate_async.engine.follow.tail import Chunk, Gap, Position, Tail
 from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.storage.manifest.driver import ManifestDriver
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.edits.subscriptions import check_exact
-from slate_async.storage.manifest.edits.writer import check_usable
 from slate_async.storage.manifest.state import FeedMark, ManifestState, SstRef
 from slate_async.storage.sst.reader import MissingError
 

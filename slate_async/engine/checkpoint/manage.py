@@ -21,7 +21,7 @@ from slate_async.storage.manifest.edits.checkpoints import (
     RefreshCheckpoint,
     find_checkpoint,
 )
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 Scope: TypeAlias = Literal["all", "durable"]

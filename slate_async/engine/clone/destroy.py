@@ -29,13 +29,8 @@ from slate_async.objectstore.protocol import ObjectInfo
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log import names
 from slate_async.storage.log.choose import log_of
-from slate_async.storage.manifest.edits.lifecycle import (
-    ClaimToDestroy,
-    MarkDestroyed,
-    RemoveContents,
-    check_database,
-    refuse_held,
-)
+from slate_async.storage.manifest.edits.lifecycle import ClaimToDestroy, MarkDestroyed, RemoveContents, refuse_held
+from slate_async.storage.manifest.edits.protocol import check_database
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.names import SST_PREFIX, parse_sst_key
 

@@ -36,7 +36,7 @@ from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.creation import create_first
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints, find_checkpoint, uuid_of
 from slate_async.storage.manifest.edits.lifecycle import CopyContents, FinishClone, check_unfinished, unfinished_clone
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from slate_async.storage.manifest.edits.compactions import (
     RegisterCompaction,
     ReleaseCompactor,
 )
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState
 

@@ -27,7 +27,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.ownership import check_ownership, proved_head
 from slate_async.storage.manifest.state import ManifestState, SstRef
 from slate_async.storage.sst.reader import SstReader

@@ -26,7 +26,7 @@ from slate_async.runtime.protocol import Clock
 from slate_async.storage.log.names import PREFIX, position_of
 from slate_async.storage.log.protocol import CheckPlace
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import MissingError
 

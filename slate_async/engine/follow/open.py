@@ -32,7 +32,7 @@ from slate_async.storage.log.protocol import LogReader
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import find_checkpoint
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.ownership import check_ownership, proved_head
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 

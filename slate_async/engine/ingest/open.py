@@ -18,7 +18,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.state import ManifestState
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from slate_async.errors import ClosedError, FencedError, Outcome, SlateError, UnavailableError
-from slate_async.storage.manifest.edits.writer import DestroyedError
+from slate_async.storage.manifest.edits.protocol import DestroyedError
 
 logger = logging.getLogger(__name__)
 TWO_WRITERS = (

@@ -46,7 +46,8 @@ from slate_async.storage.log.missing import LogLook, judge_missing, look_at_log
 from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
-from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin, check_looked_at, check_usable
+from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable
+from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.ownership import check_ownership
 from slate_async.storage.manifest.state import ManifestState

@@ -21,7 +21,7 @@ from slate_async.runtime.polling import SPREAD
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.liveness.observer import LOOKS_PER_BEAT, MISSED_BEATS, WriterLife, WriterLiveness
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)

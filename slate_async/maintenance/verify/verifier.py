@@ -36,8 +36,7 @@ from slate_async.storage.log.object_status import LogName
 from slate_async.storage.log.protocol import READS_IN_PARALLEL
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.driver import Stored
-from slate_async.storage.manifest.edits.lifecycle import check_database
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_database, check_usable
 from slate_async.storage.manifest.ownership import head_and_marker
 from slate_async.storage.manifest.state import ManifestState, Parent, SstRef
 from slate_async.storage.sst.locate import SstOpener

@@ -1,7 +1,7 @@
 """The manifest driver: reads the versions of one database's manifest, and commits edits to it.
 
 A version is stored whole, or as the changes since a full version that it names. `slate_async.commits` says how an edit
-is committed, and the docstring of `slate_async.storage.manifest.edits.writer` how its mark resolves an unknown outcome.
+is committed, `slate_async.storage.manifest.edits.protocol` how its mark resolves an unknown outcome.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest import codec
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import ManifestState, check_successor, settle
 
 T = TypeVar("T")

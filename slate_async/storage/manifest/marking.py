@@ -27,7 +27,7 @@ from slate_async.storage.format.marker import Marker, decode_marker, encode_mark
 from slate_async.storage.manifest.creation import refuse_foreign
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.ingests import without_registered
-from slate_async.storage.manifest.edits.lifecycle import check_database
+from slate_async.storage.manifest.edits.protocol import check_database
 from slate_async.storage.manifest.marker import MARKER, FoundMarker, Ground, is_of, read_marker
 from slate_async.storage.manifest.ownership import check_ownership, prove_place
 from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState

@@ -14,7 +14,8 @@ from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits import ingests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.ingests import AdmitIngests, find_ingest
-from slate_async.storage.manifest.edits.writer import check_writer, pinned
+from slate_async.storage.manifest.edits.protocol import check_writer
+from slate_async.storage.manifest.edits.writer import pinned
 from slate_async.storage.manifest.state import ManifestState
 
 

@@ -23,7 +23,8 @@ from slate_async.storage.log.listing import contiguous_ids
 from slate_async.storage.log.protocol import Inherited, LogObject, Replay
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit, PassFences
+from slate_async.storage.manifest.edits.protocol import Edit
+from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, PassFences
 from slate_async.storage.manifest.state import ManifestState, settle
 from tests.simulation.history import Write
 from tests.simulation.metadata import SimCell

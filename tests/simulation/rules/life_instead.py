@@ -22,7 +22,8 @@ from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.compactions import CommitCompaction
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.lifecycle import Recreate
-from slate_async.storage.manifest.edits.writer import AddL0, check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
+from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, Parent
 
 NO_FLOOR = 1 << 60

@@ -17,7 +17,7 @@ from slate_async.storage.format.ordering import repeated_keys
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.names import position_of
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import SST_PREFIX, sst_key

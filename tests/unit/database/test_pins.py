@@ -14,7 +14,7 @@ from slate_async.engine.write.l0_flusher import sst_ref
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, SortedRun, SstRef
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.names import sst_key

@@ -1,4 +1,4 @@
-"""Edits that make, lengthen and remove checkpoints (see `storage.manifest.edits.writer` for what an edit is).
+"""Edits that make, lengthen and remove checkpoints (see `storage.manifest.edits.protocol` for what an edit is).
 
 A checkpoint names the very version that first holds it, or what its source names; so it can never name a version that
 was collected, for the source is looked for in the state being edited.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.errors import ConflictError, InvalidError, NotFoundError
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, CheckpointOwner, ManifestState
 
 

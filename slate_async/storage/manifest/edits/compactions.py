@@ -1,4 +1,4 @@
-"""Edits of the compactor (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""Edits of the compactor (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A compaction is registered, its key ranges are finished one by one, and it is committed or dropped. All of that happens
 under one compactor epoch, and nobody else takes anything out of L0, the runs, or (without a WAL) the log's beginning.
@@ -14,7 +14,7 @@ from hashlib import blake2b
 from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError
-from slate_async.storage.manifest.edits.writer import check_looked_at, check_usable
+from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.inputs import Inputs, replace_inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput

@@ -1,4 +1,4 @@
-"""The edit of a GC round (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""The edit of a GC round (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 It decides, by a commit, what may be deleted after it: no edit that adds an SST made for a version below ``sst_floor``
 applies any more, and a checkpoint or an ingest that is gone cannot come back. So whatever the state it made does not

@@ -1,4 +1,4 @@
-"""Edits of bulk ingests (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""Edits of bulk ingests (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A job is *registered*, which keeps collectors from its SSTs; *committed*: its SSTs are pending, and stay whatever
 happens; *admitted* by the writer, in one step with everything written before, under a sequence number of its own, and
@@ -22,8 +22,9 @@ from msgspec import structs
 from slate_async.errors import ConflictError, InternalError, InvalidError, Outcome
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.logged import LogIntoL0
+from slate_async.storage.manifest.edits.protocol import check_usable, check_writer
 from slate_async.storage.manifest.edits.subscriptions import keep_for_feeds
-from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, check_usable, check_writer, pinned
+from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, pinned
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import (
     AppBatch,

@@ -1,5 +1,5 @@
 """Edits of the beginning and the end of a database: made as a clone, detached from its parents, destroyed, made again
-(see `slate_async.storage.manifest.edits.writer` for what an edit is).
+(see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 Each names the database it is about by id: one that was made again on the same path is another one, and an edit meant
 for the old one never changes it.
@@ -15,7 +15,8 @@ from uuid import UUID
 from msgspec import structs
 
 from metastores.protocol import VersionRef
-from slate_async.errors import ConflictError, FencedError, InvalidError, NotFoundError
+from slate_async.errors import ConflictError, FencedError, InvalidError
+from slate_async.storage.manifest.edits.protocol import check_database
 from slate_async.storage.manifest.edits.writer import ClaimWriter
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, at_the_place_of
 
@@ -163,12 +164,6 @@ class ForgetParent:
 
 
 # ---- the end
-
-
-def check_database(state: ManifestState, database_id: UUID) -> None:
-    """Raise `InvalidError` unless ``state`` is of that database."""
-    if state.database_id != database_id:
-        raise NotFoundError(f"database {database_id} was destroyed, and another one made in its place")
 
 
 def holders(state: ManifestState, now_ms: int) -> list[Checkpoint]:

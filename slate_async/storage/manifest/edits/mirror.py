@@ -1,5 +1,5 @@
 """Edits that make a mirror: a copy of another database's checkpoint, with the same database id (see
-`slate_async.storage.manifest.edits.writer` for what an edit is).
+`slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A mirror never has a log: what the log of its source held lies in SSTs, so that each version it shows is whole, and only
 the commit of the next one changes what it shows.
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from slate_async.errors import ConflictError, InvalidError
 from slate_async.storage.manifest.edits.ingests import merged_records
-from slate_async.storage.manifest.edits.writer import check_looked_at
+from slate_async.storage.manifest.edits.protocol import check_looked_at
 from slate_async.storage.manifest.state import MONOTONE, ManifestState, Mirrored, at_the_place_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slate_async.storage.manifest.edits.writer import check_writer
+from slate_async.storage.manifest.edits.protocol import check_writer
 from slate_async.storage.manifest.state import ManifestState, SkippedSeqs
 
 SEQ_GAPS = "seq_gaps"

@@ -1,4 +1,4 @@
-"""Edits of change feeds' subscriptions (see `slate_async.storage.manifest.edits.writer` for what an edit is).
+"""Edits of change feeds' subscriptions (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A subscription is a checkpoint that says what its feed still needs: the rows above its mark, in the SSTs of the version
 it names and in the log from its position on. Invariant: a mark never goes back, and what is above it is all there while
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_async.errors import ConflictError, InternalError, NotFoundError
-from slate_async.storage.manifest.edits.writer import check_usable
+from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, FeedMark, ManifestState, SstRef
 
 

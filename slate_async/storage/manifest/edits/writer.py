@@ -1,62 +1,15 @@
-"""Edits: pure functions from a state to its successor, safe to apply again after any conflict.
-
-Each edit leaves a mark in the state it makes (an epoch owner's token, a log position). Applied to a state that
-already carries its mark it returns ``None``: it is in. That, and not anything the store answered, is what
-resolves an unknown outcome. An edit that can no longer apply raises.
-"""
+"""Edits of the writer: it claims the database, moves its log into L0, and keeps what its reads see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 from uuid import UUID
 
-from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError, NotFoundError
+from slate_async.errors import ConflictError, FencedError, InternalError
+from slate_async.storage.manifest.edits.protocol import DestroyedError, check_looked_at, check_usable, check_writer
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.naming import SstNames
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, CompactionStyle, ManifestState, SstRef
-
-
-class Edit(Protocol):
-    """One change of the manifest."""
-
-    def apply(self, state: ManifestState) -> ManifestState | None:
-        """The successor of ``state`` (its ``ref`` still the old one), or ``None`` when the edit is in already.
-
-        Raises `FencedError` when its role was taken over, `ConflictError` when it can never apply again."""
-
-
-def check_usable(state: ManifestState) -> None:
-    """Raise `InvalidError` unless the database can be opened."""
-    if state.removed:
-        raise NotFoundError("the database was destroyed; opened to write, another one is made in its place")
-    if state.destroyed_at_ms is not None:
-        raise NotFoundError("the database was destroyed and waits to be removed, by a garbage collector or by destroy")
-    if not state.initialized:
-        raise InvalidError(
-            "the database is a clone or mirror whose initialization has not finished; finish or destroy it"
-        )
-
-
-def check_looked_at(state: ManifestState, of: tuple[UUID, UUID | None] | None) -> None:
-    """Raise `FencedError` unless ``state`` is of the database, and in the place, that were looked at before a role is
-    claimed (R21)."""
-    if of is not None and of != (state.database_id, state.store_id):
-        raise FencedError(
-            "the database was made again, or another place adopted for it, while it was being opened; open it again",
-            outcome="not_applied",
-        )
-
-
-class DestroyedError(FencedError):
-    """The newer owner took the role over to destroy the database."""
-
-
-def fenced(state: ManifestState, epoch: int) -> FencedError:
-    """The error of the writer of ``epoch``, which ``state`` no longer names."""
-    if state.destroyed_at_ms is not None:
-        return DestroyedError("the database was destroyed")
-    return FencedError(f"writer epoch {state.writer_epoch} took over from epoch {epoch}")
 
 
 def overtaken(state: ManifestState) -> FencedError:
@@ -255,11 +208,6 @@ class UnpinWriter:
             return None
         end = self.log_end if state.writer_epoch == self.epoch else 0
         return replace(state, checkpoints=kept, log_last_seen=max(state.log_last_seen, end))
-
-
-def check_writer(state: ManifestState, epoch: int) -> None:
-    if state.writer_epoch != epoch:
-        raise fenced(state, epoch)
 
 
 def pinned(state: ManifestState, pin: WriterPin) -> ManifestState:

@@ -16,7 +16,8 @@ from slate_async.engine.clone.make import make_clone
 from slate_async.errors import FencedError, InvalidError
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.writer import ClaimWriter, Edit, PinWriter, WriterPin
+from slate_async.storage.manifest.edits.protocol import Edit
+from slate_async.storage.manifest.edits.writer import ClaimWriter, PinWriter, WriterPin
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
 from tests.unit.engine.clone.conftest import EXPECTED

@@ -17,7 +17,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints
 from slate_async.storage.manifest.edits.compactions import ClaimCompactor, DropCompaction, RegisterCompaction
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import Compaction, ManifestState
 from slate_async.storage.sst.names import parse_sst_key, sst_key
 from tests.engine import CONTIGUOUS, START_MS, ManualClock, memory_store, open_db, runtime, until

@@ -15,7 +15,7 @@ from slate_async.storage.manifest.edits.checkpoints import (
     RefreshCheckpoint,
     find_checkpoint,
 )
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import ManifestState, check_successor, settle
 from tests.unit.storage.manifest.test_codec import sst
 

@@ -20,7 +20,8 @@ from slate_async.storage.manifest.edits.compactions import (
     RegisterCompaction,
     ReleaseCompactor,
 )
-from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, Edit
+from slate_async.storage.manifest.edits.protocol import Edit
+from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter
 from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import (
     Compaction,

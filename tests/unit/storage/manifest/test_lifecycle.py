@@ -21,7 +21,7 @@ from slate_async.storage.manifest.edits.lifecycle import (
     RemoveContents,
     unfinished_clone,
 )
-from slate_async.storage.manifest.edits.writer import Edit
+from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SortedRun, SstRef, check_successor
 
 NOW = 1_750_000_000_000
