@@ -13,7 +13,8 @@ from slate_async.errors import CorruptionError, InvalidError, NotFoundError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import parse_epoch_prefixed
-from slate_async.storage.log.protocol import Inherited, LogObject, LogReader
+from slate_async.storage.log.protocol import Inherited, LogObject
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import Checkpoint, ManifestState

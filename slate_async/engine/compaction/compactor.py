@@ -28,6 +28,7 @@ from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
+from slate_async.storage.manifest.compaction_inputs import Inputs
 from slate_async.storage.manifest.edits.compactions import (
     ClaimCompactor,
     MoveSsts,
@@ -35,7 +36,6 @@ from slate_async.storage.manifest.edits.compactions import (
     ReleaseCompactor,
 )
 from slate_async.storage.manifest.edits.protocol import check_usable
-from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState
 
 logger = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from slate_async.errors import ConflictError, CorruptionError, InternalError
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.settings import Settings
+from slate_async.storage.manifest.compaction_inputs import Inputs
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.compactions import (
     CommitCompaction,
@@ -29,7 +30,6 @@ from slate_async.storage.manifest.edits.compactions import (
     LogTaken,
     can_go_on,
 )
-from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log.extent import find_extent, log_keys
 from slate_async.storage.log.names import epoch_key
-from slate_async.storage.log.protocol import READS_IN_PARALLEL, CheckPlace, LogObject, LogReader, nothing_to_prove
+from slate_async.storage.log.protocol import CheckPlace, LogObject, nothing_to_prove
+from slate_async.storage.log.reader import READS_IN_PARALLEL, LogReader
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.edits.compactions import LogTaken
 from slate_async.storage.manifest.state import ManifestState, SstRef

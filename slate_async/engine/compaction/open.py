@@ -25,7 +25,7 @@ from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.limited_offload import LimitedOffload
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
-from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.ownership import check_ownership, proved_head

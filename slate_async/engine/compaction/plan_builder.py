@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from slate_async.engine.compaction.history import keep_above
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
-from slate_async.storage.manifest.inputs import Inputs
+from slate_async.storage.manifest.compaction_inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState, SortedRun, SstRef, l0_units
 
 SMALL_SHARE = 4

@@ -18,7 +18,7 @@ class LogSst:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """One compaction that should run. Inputs are neighbours in age order; see `slate_async.storage.manifest.inputs`.
+    """One compaction that should run. Inputs are neighbours in age order; see `storage.manifest.compaction_inputs`.
 
     l0, runs, ssts: its inputs
     target_level: the level of its output, 0 unless by levels

@@ -28,7 +28,7 @@ from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
 from slate_async.storage.log.extent import read_register
-from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import find_checkpoint

@@ -24,7 +24,8 @@ from slate_async.engine.read.view import ReadView
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
-from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.log.reader import READS_IN_PARALLEL
 from slate_async.storage.log.rows import check_kind, decode_rows, new_rows
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.memtable import Memtable

@@ -14,7 +14,8 @@ from slate_async.codec.header import ObjectKind
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore
 from slate_async.storage.log.names import PREFIX, contiguous_key, epoch_key, parse_contiguous
-from slate_async.storage.log.protocol import READS_IN_PARALLEL, LogObject, LogReader
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.log.reader import READS_IN_PARALLEL, LogReader
 from slate_async.storage.log.recovery import ContiguousWalk, EpochRange, Verdict, owner_of
 from slate_async.storage.manifest.state import ManifestState
 

@@ -27,7 +27,7 @@ from slate_async.engine.write.sequencer import Sequencer
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
-from slate_async.storage.log.protocol import READS_IN_PARALLEL
+from slate_async.storage.log.reader import READS_IN_PARALLEL
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
 from slate_async.storage.manifest.edits.logged import LogIntoL0

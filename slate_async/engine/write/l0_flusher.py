@@ -20,7 +20,7 @@ from slate_async.errors import ConflictError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.format.sst import EncodedSst
-from slate_async.storage.log.protocol import READS_AT_ONCE
+from slate_async.storage.log.reader import READS_AT_ONCE
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import ManifestState

@@ -43,7 +43,8 @@ from slate_async.storage.liveness.heartbeat import Heartbeat
 from slate_async.storage.log.choose import log_of
 from slate_async.storage.log.extent import read_register
 from slate_async.storage.log.missing import LogLook, judge_missing, look_at_log
-from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.storage.log.protocol import Inherited, Log, LogObject
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable

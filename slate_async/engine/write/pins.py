@@ -20,7 +20,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.writer import PinWriter, UnpinWriter, WriterPin
-from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
 PIN_ATTEMPTS = 16

@@ -23,7 +23,8 @@ from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.log_segment import stored_blocks
-from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, LogObject
+from slate_async.storage.log.protocol import Inherited, LogObject
+from slate_async.storage.log.reader import READS_AT_ONCE
 from slate_async.storage.log.rows import check_kind, decode_rows, new_rows, rows_of
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable

@@ -38,7 +38,8 @@ from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.settings import Settings
 from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.log.protocol import READS_AT_ONCE, Inherited, Log
+from slate_async.storage.log.protocol import Inherited, Log
+from slate_async.storage.log.reader import READS_AT_ONCE
 from slate_async.storage.log.window import FlushWindow
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import ManifestState, SeqTime, l0_units

@@ -33,7 +33,7 @@ from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.names import PREFIX as LOG_PREFIX
 from slate_async.storage.log.object_status import LogName
-from slate_async.storage.log.protocol import READS_IN_PARALLEL
+from slate_async.storage.log.reader import READS_IN_PARALLEL
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.driver import Stored
 from slate_async.storage.manifest.edits.protocol import check_database, check_usable

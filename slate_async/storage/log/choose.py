@@ -10,7 +10,8 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
-from slate_async.storage.log.protocol import CheckPlace, Log, LogReader
+from slate_async.storage.log.protocol import CheckPlace, Log
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.manifest.state import ManifestState
 
 

@@ -24,11 +24,11 @@ from slate_async.storage.log.protocol import (
     CheckPlace,
     Inherited,
     LogObject,
-    LogReader,
     Replay,
     copied_metadata,
     nothing_to_prove,
 )
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.state import ManifestState
 

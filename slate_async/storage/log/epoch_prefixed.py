@@ -25,11 +25,11 @@ from slate_async.storage.log.protocol import (
     CheckPlace,
     Inherited,
     LogObject,
-    LogReader,
     Replay,
     copied_metadata,
     nothing_to_prove,
 )
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.recovery import recover_epoch_prefixed
 from slate_async.storage.log.register import EMPTY, WriterRegister
 from slate_async.storage.manifest.state import ManifestState

@@ -156,7 +156,7 @@ class Compaction:
     bottom: nothing older lies below its output, so tombstones end there
     l0, runs: its inputs, neighbours in age order, newest first: object ids and run ids
     ssts: object ids of the SSTs it takes out of ``runs``, which keep the others; ``None`` = all of theirs
-    target_run, target_level: the run it makes, or joins: see `slate_async.storage.manifest.inputs`
+    target_run, target_level: the run it makes, or joins: see `slate_async.storage.manifest.compaction_inputs`
     log_end: without a WAL, the last log position it takes; ``None`` = none
     bounds: keys that cut it into ``len(bounds) + 1`` ranges
     finished: outputs of finished ranges, by index

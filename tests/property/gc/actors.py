@@ -12,6 +12,7 @@ from slate_async.errors import ConflictError, FencedError, InvalidError, Unavail
 from slate_async.objectstore.protocol import CREATE, ObjectExistsError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.names import contiguous_key
+from slate_async.storage.manifest.compaction_inputs import Inputs
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint, DeleteCheckpoints, RefreshCheckpoint
 from slate_async.storage.manifest.edits.compactions import (
@@ -21,7 +22,6 @@ from slate_async.storage.manifest.edits.compactions import (
     RegisterCompaction,
 )
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter
-from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput, SstRef
 from slate_async.storage.sst.names import sst_key
 from tests.engine import ManualClock

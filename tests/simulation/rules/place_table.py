@@ -15,9 +15,9 @@ from slate_async.storage.log.missing import LogLook, MissingObject, judge_missin
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
+from slate_async.storage.manifest.edits.places import AdoptPlace
 from slate_async.storage.manifest.edits.writer import ClaimWriter, UnpinWriter
 from slate_async.storage.manifest.marker import FoundMarker, Ground, LoadHead
-from slate_async.storage.manifest.marking import AdoptPlace
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.rules.switch import Patch, Switch
 from tests.simulation.scenarios.engine.places import PLACES

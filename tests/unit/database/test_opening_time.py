@@ -18,7 +18,7 @@ import pytest
 import slate_async as slate
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import ByteRange, GetResult
-from slate_async.storage.log.protocol import READS_AT_ONCE
+from slate_async.storage.log.reader import READS_AT_ONCE
 from tests.benchmarks.slow_store import SlowStore
 from tests.engine import abandon
 from tests.simulation.loop import Interleaving, SimLoop

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from uuid import UUID
 
 from slate_async.errors import ConflictError, FencedError, InternalError
+from slate_async.storage.manifest.compaction_inputs import Inputs, replace_inputs
 from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable
 from slate_async.storage.manifest.history import sampled
-from slate_async.storage.manifest.inputs import Inputs, replace_inputs
 from slate_async.storage.manifest.state import Compaction, ManifestState, RangeOutput
 
 

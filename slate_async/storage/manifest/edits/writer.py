@@ -8,7 +8,7 @@ from uuid import UUID
 from slate_async.errors import ConflictError, FencedError, InternalError
 from slate_async.storage.manifest.edits.protocol import DestroyedError, check_looked_at, check_usable, check_writer
 from slate_async.storage.manifest.history import sampled
-from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, CompactionStyle, ManifestState, SstRef
 
 

@@ -17,7 +17,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.manifest.creation import features_of, kept_elsewhere
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import Ground

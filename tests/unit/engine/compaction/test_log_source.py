@@ -16,7 +16,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.format.log_segment import encode_fence, log_object_id
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.names import contiguous_key, epoch_key
-from slate_async.storage.log.protocol import LogReader
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister, encode
 from slate_async.storage.manifest.state import ManifestState

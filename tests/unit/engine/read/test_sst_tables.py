@@ -10,7 +10,7 @@ from msgspec import structs
 
 from slate_async.engine.read.sources import LISTED_AT_ONCE
 from slate_async.engine.read.sst_tables import Levels, SstTables, StoredRun
-from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import ManifestState, Parent, SortedRun, SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener

@@ -23,7 +23,8 @@ from slate_async.storage.format.log_segment import decode_segment, encode_fence,
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
 from slate_async.storage.log.names import contiguous_key, epoch_key
-from slate_async.storage.log.protocol import Inherited, Log, LogObject, LogReader
+from slate_async.storage.log.protocol import Inherited, Log, LogObject
+from slate_async.storage.log.reader import LogReader
 from slate_async.storage.log.register import WriterRegister, decode, encode
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 from slate_async.types import Buffer

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from metastores.protocol import VersionRef
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
+from slate_async.storage.manifest.compaction_inputs import Inputs
 from slate_async.storage.manifest.edits.compactions import (
     ClaimCompactor,
     CommitCompaction,
@@ -22,7 +23,6 @@ from slate_async.storage.manifest.edits.compactions import (
 )
 from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter
-from slate_async.storage.manifest.inputs import Inputs
 from slate_async.storage.manifest.state import (
     Compaction,
     ManifestState,

@@ -9,7 +9,7 @@ import pytest
 
 from slate_async.errors import ConflictError, FencedError, InternalError, InvalidError
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter, PassFences, PinWriter, WriterPin
-from slate_async.storage.manifest.naming import SstNames
+from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import THIS_VERSION, Checkpoint, ManifestState, SeqTime, check_successor
 from tests.unit.storage.manifest.test_codec import sst
 

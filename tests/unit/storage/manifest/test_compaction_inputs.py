@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from slate_async.errors import InternalError
-from slate_async.storage.manifest.inputs import Inputs, replace_inputs
+from slate_async.storage.manifest.compaction_inputs import Inputs, replace_inputs
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 
 

@@ -10,8 +10,9 @@ import pytest
 from slate_async.codec.header import ObjectHeader, ObjectKind, encode_header
 from slate_async.objectstore.protocol import ByteRange, GetResult, ObjectNotFoundError, Span
 from slate_async.storage.format.log_segment import log_object_id
-from slate_async.storage.log import protocol
-from slate_async.storage.log.protocol import READS_AT_ONCE, LogObject, LogReader
+from slate_async.storage.log import reader
+from slate_async.storage.log.protocol import LogObject
+from slate_async.storage.log.reader import READS_AT_ONCE, LogReader
 from tests.engine import StoreInHand, memory_store
 from tests.unit.storage.log.shelf import DATABASE
 
@@ -20,7 +21,7 @@ PART = 1_000
 
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "PART_BYTES", PART)
+    monkeypatch.setattr(reader, "PART_BYTES", PART)
 
 
 def bytes_of(log_id: int, size: int) -> bytes:
@@ -59,8 +60,8 @@ async def read(
         for log_id, size in enumerate(listed or sizes, 1):
             yield log_id, f"log/{log_id}", size
 
-    reader = LogReader(store, DATABASE, whole=True)
-    return store, [found async for _, _, found in reader.read_ahead(wanted())]
+    log_reader = LogReader(store, DATABASE, whole=True)
+    return store, [found async for _, _, found in log_reader.read_ahead(wanted())]
 
 
 @pytest.mark.parametrize("size", [80, PART, 2 * PART - 1, 2 * PART, 2 * PART + 1, 10 * PART - 1, 64 * PART + 80])
