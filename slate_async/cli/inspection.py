@@ -114,7 +114,7 @@ async def show_log(session: Session) -> int:
         return OK
     del shown["objects"]
     session.output.fields("log", shown)
-    columns = ("position", "epoch", "kind", "rows", "sequence numbers", "bytes", "verdict", "object")
+    columns = ("position", "epoch", "kind", "rows", "sequence numbers", "bytes", "status", "object")
     session.output.table("objects", columns, [_log_row(one) for one in found.objects])
     return OK
 
@@ -122,7 +122,7 @@ async def show_log(session: Session) -> int:
 def _log_row(one: LogEntry) -> tuple[str, ...]:
     seqs = "-" if one.min_seq is None else f"{one.min_seq}-{one.max_seq}"
     numbers = (str(one.position), _or_dash(one.epoch), one.kind, _or_dash(one.rows), seqs, str(one.size))
-    return (*numbers, one.verdict, one.key)
+    return (*numbers, one.status, one.key)
 
 
 def _or_dash(number: int | None) -> str:

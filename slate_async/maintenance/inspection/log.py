@@ -11,7 +11,7 @@ from slate_async.maintenance.verify.log import IN_PARALLEL, CheckedObject, LogCh
 from slate_async.metastore_errors import translated
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.storage.log import register as registers
-from slate_async.storage.log.object_status import Seen, Standing, standings
+from slate_async.storage.log.object_status import LogObjectStatus, Seen, classify
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
@@ -25,7 +25,7 @@ class LogEntry:
 
     epoch: of the writer that made it; ``None`` if that cannot be read
     rows, min_seq, max_seq: ``None`` of what nothing needs any more, which is not read
-    verdict: what it is to the database; `Standing`, or ``"damaged"``
+    status: what it is to the database; `LogObjectStatus`, or ``"damaged"``
     """
 
     position: int
@@ -35,7 +35,7 @@ class LogEntry:
     min_seq: int | None
     max_seq: int | None
     size: int
-    verdict: str
+    status: str
     key: str
 
 
@@ -79,17 +79,17 @@ async def inspect_log(database: StoredDatabase) -> LogInspection:
 
 def _entries(state: ManifestState, register: WriterRegister | None, checked: Sequence[CheckedObject]) -> list[LogEntry]:
     seen = [Seen(one.name, one.header.writer_epoch, one.header.kind) for one in checked if one.header is not None]
-    judged = iter(standings(state, register, seen))
+    statuses = iter(classify(state, register, seen))
     entries: list[LogEntry] = []
     for one in checked:
-        standing = next(judged) if one.header is not None else None
-        if standing is None and not one.findings:
+        status = next(statuses) if one.header is not None else None
+        if status is None and not one.findings:
             continue  # deleted since the listing
-        entries.append(_entry(one, standing))
+        entries.append(_entry(one, status))
     return entries
 
 
-def _entry(one: CheckedObject, standing: Standing | None) -> LogEntry:
+def _entry(one: CheckedObject, status: LogObjectStatus | None) -> LogEntry:
     header, seqs = one.header, one.seqs or (None, None)
     return LogEntry(
         position=one.name.position,
@@ -99,6 +99,6 @@ def _entry(one: CheckedObject, standing: Standing | None) -> LogEntry:
         min_seq=seqs[0],
         max_seq=seqs[1],
         size=one.info.size,
-        verdict="damaged" if one.findings or standing is None else standing.value,
+        status="damaged" if one.findings or status is None else status.value,
         key=one.info.key,
     )

@@ -24,7 +24,7 @@ from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.log_segment import decode_segment, log_object_id
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import PREFIX
-from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings
+from slate_async.storage.log.object_status import LogName, LogObjectStatus, Seen, classify, log_name
 from slate_async.storage.log.register import EMPTY, WriterRegister
 from slate_async.storage.manifest.state import ManifestState
 
@@ -205,8 +205,8 @@ class LogCheck:
         seen = [
             (one, Seen(one.name, one.header.writer_epoch, one.header.kind)) for one in objects if one.header is not None
         ]
-        judged = zip(seen, standings(self._state, self._register, [two for _, two in seen]), strict=True)
-        valid = [one for (one, _), standing in judged if standing is Standing.VALID and one.seqs is not None]
+        judged = zip(seen, classify(self._state, self._register, [two for _, two in seen]), strict=True)
+        valid = [one for (one, _), status in judged if status is LogObjectStatus.VALID and one.seqs is not None]
         findings = [
             Finding(later.info.key, None, f"its rows do not come after those of {earlier.info.key}")
             for earlier, later in pairwise(valid)

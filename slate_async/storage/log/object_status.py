@@ -1,4 +1,4 @@
-"""What each object under ``log/`` is to the database now: a pure judgement of everything that lies there.
+"""The status of each object under ``log/``: what it is to the database now. Pure.
 
 Contiguous: from ``log_start`` on, without a gap, an object counts unless its epoch is below one seen before. What lies
 behind a gap may become part of the log, or not. Epoch-prefixed: the writer's register says whose each position is, and
@@ -19,7 +19,7 @@ from slate_async.storage.log.register import EMPTY, WriterRegister
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 
 
-class Standing(StrEnum):
+class LogObjectStatus(StrEnum):
     """See the module docstring."""
 
     VALID = "valid"
@@ -62,8 +62,8 @@ def log_name(log_protocol: LogProtocol, key: str) -> LogName | None:
     return LogName(position, epoch)
 
 
-def standings(state: ManifestState, register: WriterRegister | None, objects: Sequence[Seen]) -> list[Standing]:
-    """The standing of each of ``objects``: all of them, in the order of their positions.
+def classify(state: ManifestState, register: WriterRegister | None, objects: Sequence[Seen]) -> list[LogObjectStatus]:
+    """The status of each of ``objects``: all of them, in the order of their positions.
 
     register: the writer's, of an epoch-prefixed log; ``None`` if it has none yet"""
     if state.log_protocol == "epoch_prefixed":
@@ -73,23 +73,23 @@ def standings(state: ManifestState, register: WriterRegister | None, objects: Se
     return [_by_walk(one, state.log_start, walk) for one in objects]
 
 
-def _by_walk(one: Seen, log_start: int, walk: ContiguousWalk) -> Standing:
+def _by_walk(one: Seen, log_start: int, walk: ContiguousWalk) -> LogObjectStatus:
     fence = one.kind is ObjectKind.FENCE
     if one.name.position < log_start:
-        return Standing.FENCE if fence else Standing.COMPACTED
+        return LogObjectStatus.FENCE if fence else LogObjectStatus.COMPACTED
     if one.name.position != walk.next_id:
-        return Standing.PENDING
+        return LogObjectStatus.PENDING
     if walk.offer(one.name.position, one.epoch) is Verdict.ZOMBIE:
-        return Standing.ZOMBIE
-    return Standing.FENCE if fence else Standing.VALID
+        return LogObjectStatus.ZOMBIE
+    return LogObjectStatus.FENCE if fence else LogObjectStatus.VALID
 
 
-def _by_register(one: Seen, log_start: int, register: WriterRegister) -> Standing:
+def _by_register(one: Seen, log_start: int, register: WriterRegister) -> LogObjectStatus:
     position, epoch = one.name
     if position < log_start:
-        return Standing.COMPACTED
+        return LogObjectStatus.COMPACTED
     if register.owner(position) != epoch:
-        return Standing.DEAD
+        return LogObjectStatus.DEAD
     if position <= register.last_written:
-        return Standing.VALID
-    return Standing.PENDING if epoch == register.epoch else Standing.DEAD
+        return LogObjectStatus.VALID
+    return LogObjectStatus.PENDING if epoch == register.epoch else LogObjectStatus.DEAD

@@ -63,7 +63,7 @@ def test_the_manifest(slate: Run, path: str) -> None:
 def test_the_log(slate: Run, path: str) -> None:
     [shown] = slate("inspect", "log", path=path, options=("--json",)).objects
     assert {one["kind"] for one in shown["objects"]} == {"segment", "fence"}
-    assert sum(one["rows"] or 0 for one in shown["objects"] if one["verdict"] == "valid") == 3
+    assert sum(one["rows"] or 0 for one in shown["objects"] if one["status"] == "valid") == 3
     lines = slate("inspect", "log", path=path).out.splitlines()
     assert sum(line.endswith(".sst") for line in lines) == len(shown["objects"])
 
@@ -90,7 +90,7 @@ def test_verify_says_so_with_its_exit_code(slate: Run, path: str) -> None:
     assert (clean.code, "findings\t0" in clean.out) == (0, True), clean.err
     assert "all good" in clean.err
     objects = slate("inspect", "log", path=path, options=("--json",)).objects[0]["objects"]
-    key = next(one["key"] for one in objects if one["verdict"] == "valid")
+    key = next(one["key"] for one in objects if one["status"] == "valid")
     file = Path(path) / f"{key}.obj"
     data = file.read_bytes()
     for at in (-3, 100):  # in what the folder keeps of the file, and in the object

@@ -9,7 +9,7 @@ import pytest
 import slate_async as slate
 from slate_async.codec.header import ObjectKind
 from slate_async.storage.log.names import contiguous_key, epoch_key
-from slate_async.storage.log.object_status import LogName, Seen, Standing, log_name, standings
+from slate_async.storage.log.object_status import LogName, LogObjectStatus, Seen, classify, log_name
 from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import ManifestState
@@ -68,26 +68,26 @@ async def test_the_log_is_shown_object_by_object(town: Town) -> None:
         shown = await opened.inspect_log()
     state = await town.state(PARENT)
     assert [one.key for one in shown.objects] == [key for key in town.keys(PARENT) if log_name(shown.protocol, key)]
-    logged = [one for one in shown.objects if one.verdict == "valid"]
+    logged = [one for one in shown.objects if one.status == "valid"]
     assert sum(one.rows or 0 for one in logged) == (2 if town.kind.wal_enabled else 26)
     assert {one.kind for one in logged} == {"segment" if town.kind.wal_enabled else "sst"}
     assert all((one.position >= state.log_start) for one in logged)
     assert (shown.register is None) == (shown.protocol == "contiguous")
-    assert any(one.verdict == "fence" for one in shown.objects) == (shown.protocol == "contiguous")
+    assert any(one.status == "fence" for one in shown.objects) == (shown.protocol == "contiguous")
 
 
 async def test_a_damaged_log_object_is_shown_as_such() -> None:
     town = await settled(Town(CONTIGUOUS))
     async with admin(town) as opened:
-        key = next(one.key for one in (await opened.inspect_log()).objects if one.verdict == "valid")
+        key = next(one.key for one in (await opened.inspect_log()).objects if one.status == "valid")
         data = bytes_of(town, key)
         for at, kind in ((3, "unreadable"), (len(data) - 1, "segment")):
             alter(town, key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
             [shown] = [one for one in (await opened.inspect_log()).objects if one.key == key]
-            assert (shown.verdict, shown.kind, shown.rows) == ("damaged", kind, None)
+            assert (shown.status, shown.kind, shown.rows) == ("damaged", kind, None)
 
 
-# ---- standings by themselves
+# ---- statuses by themselves
 
 
 def state_of(kind: Kind, log_start: int, floor: int = 0) -> ManifestState:
@@ -98,20 +98,20 @@ def test_the_contiguous_log_ends_at_a_gap_and_ignores_zombies() -> None:
     F, S = ObjectKind.FENCE, ObjectKind.LOG_SEGMENT
     objects = [(1, 1, F), (2, 1, S), (4, 1, S), (5, 2, F), (6, 1, S), (7, 2, S), (9, 2, S)]
     seen = [Seen(LogName(position, None), epoch, kind) for position, epoch, kind in objects]
-    assert [str(one) for one in standings(state_of(CONTIGUOUS, 4), None, seen)] == [
+    assert [str(one) for one in classify(state_of(CONTIGUOUS, 4), None, seen)] == [
         "fence", "compacted", "valid", "fence", "zombie", "valid", "pending"
     ]  # fmt: skip
-    assert standings(state_of(CONTIGUOUS, 4, floor=2), None, seen)[2] is Standing.ZOMBIE
+    assert classify(state_of(CONTIGUOUS, 4, floor=2), None, seen)[2] is LogObjectStatus.ZOMBIE
 
 
 def test_the_register_says_whose_positions_are() -> None:
     register = WriterRegister(3, "t", (EpochRange(1, 1, 4), EpochRange(3, 5)), 6)
     objects = [(1, 1), (3, 1), (5, 1), (5, 3), (6, 3), (7, 3)]
     seen = [Seen(LogName(position, epoch), epoch, ObjectKind.LOG_SEGMENT) for position, epoch in objects]
-    assert [str(one) for one in standings(state_of(EPOCHS, 3), register, seen)] == [
+    assert [str(one) for one in classify(state_of(EPOCHS, 3), register, seen)] == [
         "compacted", "valid", "dead range", "valid", "valid", "pending"
     ]  # fmt: skip
-    assert standings(state_of(EPOCHS, 3), None, seen)[1] is Standing.DEAD
+    assert classify(state_of(EPOCHS, 3), None, seen)[1] is LogObjectStatus.DEAD
 
 
 def test_names_of_the_other_protocol_are_none() -> None:
