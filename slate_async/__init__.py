@@ -19,6 +19,7 @@ from slate_async.database.ingest import IngestJob, IngestTask
 from slate_async.database.open import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.database.open import open_database as open
 from slate_async.database.opening import Opening
+from slate_async.database.readable import Readable
 from slate_async.database.reader import DbReader
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import CompactorStatus, ReaderStatus, Status
@@ -31,7 +32,6 @@ from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcPr
 from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
 from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
-from slate_async.engine.read.readable import Readable
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.scan import Scan

@@ -16,7 +16,8 @@ from slate_async.database.changes import HasFeeds
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
-from slate_async.database.snapshot import Snapshot, ViewReads
+from slate_async.database.readable import Reads
+from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import Status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
@@ -29,15 +30,12 @@ from slate_async.engine.compaction.open import resident_beside
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.read.failures import about_a_read
-from slate_async.engine.read.hot import READS_PER_MARK
-from slate_async.engine.read.live import live_value
-from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.time_travel import TimeLike, as_of
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.open import Opened
+from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
@@ -45,14 +43,13 @@ from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.edits.protocol import DestroyedError, fenced
-from slate_async.storage.sst.reader import MissingError
-from slate_async.types import DELETE, MAX_SEQ, NEEDS_IO, PUT, NeedsIO, RowHit, RowLimits
+from slate_async.types import DELETE, PUT, RowLimits
 
 logger = logging.getLogger(__name__)
 POLL_LIMIT_S = 10.0  # a poll without an answer then gives its turn back to the other databases
 
 
-class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
+class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -68,7 +65,9 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Handle.__init__(self, context.name, supervisor, release)
-        ViewReads.__init__(self, context.runtime.clock, opened.writer.yield_budget)
+        reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._look_at_head)
+        Reads.__init__(self, reads)
+        self._yield_budget = opened.writer.yield_budget
         KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
         self._context, self._opened = context, opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
@@ -207,74 +206,23 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         await self._look_at_head()
         return taken
 
-    # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
 
-    def _point(self, durable: bool) -> ReadPoint:
-        self._check()
-        return self._newest_point(durable)
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
+        """A stable view of everything written so far. Use ``async with``, or `Snapshot.close` it. It judges expiry at
+        the time it was taken.
 
-    async def _get(self, key: bytes, durable: bool) -> bytes | None:
-        """As of `ViewReads`, with what it calls written out: each call would be a tenth of a read from memory."""
-        if get_ident() != self._guard.thread or not self._guard.running():
-            self._check()
-        self._reads = reads = self._reads + 1
-        writer = self._writer
-        view = writer.view
-        found: bytes | int | RowHit | NeedsIO | None
-        if durable:
-            found = view.look_up(key, writer.durable_seq)
-        else:
-            found = view.latest.get(key)
-            if found is None:
-                found = view.look_below(key)
-        if type(found) is not bytes and found is not None:
-            if isinstance(found, int):
-                found = view.look_up(key, MAX_SEQ)
-            if found is NEEDS_IO:
-                return await self._get_stored(key, self._newest_point(durable), durable)
-            found = live_value(found, self._clock.now_ms())
-        if not reads % self._yield_budget.every:
-            if not reads % READS_PER_MARK:
-                view.mark(key)
-            if self._yield_budget.exhausted():
-                await self._yield_budget.yield_now()
-                self._check()
-        return found
-
-    def _newest_point(self, durable: bool) -> ReadPoint:
-        writer = self._writer
-        return ReadPoint(writer.view, writer.durable_seq if durable else self._sequencer.last_seq, self._clock.now_ms())
-
-    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
-        await self._refresh_without(missing)
-        return self._newest_point(durable)
-
-    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
-        with about_a_read():
-            await self._refresh_without(missing)
-        check_same_moment(point.view, point.max_seq, self._writer.state.last_seq, missing)
-        return point._replace(view=self._writer.view)
-
-    async def _refresh_without(self, missing: MissingError) -> None:
-        """Adopt the head; raise ``missing`` if the object still belongs to it."""
-        self._check()
-        await self._look_at_head()
-        self._check()
-        if self._writer.view.reads(missing.object_name):
-            raise missing
-
-    def snapshot(self, *, durable: bool = False) -> Snapshot:
-        """A stable view of everything written so far (with ``durable``: acknowledged so far).
-
-        Use ``async with``, or `Snapshot.close` it. It judges expiry at the time it was taken."""
-        self._reads += 1
-        return Snapshot(self._point(durable), self._clock, self._yield_budget, self._check, self._same_point)
+        durable: of what was acknowledged as durable so far
+        include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
+        """
+        self._reads.begun += 1
+        point = self._reads.point(durable)
+        return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as of an earlier sequence number or time; see `DbReader.as_of`."""
-        self._reads += 1
-        point = as_of(self._point(False), self._writer.state, self._writer.samples, seq=seq, time=time)
-        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
+        self._reads.begun += 1
+        return Snapshot(self._reads, self._reads.as_of(seq, time))
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.
@@ -358,7 +306,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             ingests=sum(not one.pending for one in state.ingests),
             pending_ingests=sum(one.pending for one in state.ingests),
             last_contact_ms=self._driver.contact.last_ms,
-            oldest_unacknowledged_ms=None if oldest is None else max(0, self._clock.now_ms() - oldest),
+            oldest_unacknowledged_ms=None if oldest is None else max(0, self._reads.clock.now_ms() - oldest),
             outage=None if self._reopening.outage is None else str(self._reopening.outage),
             monthly_requests=self._context.month_of_requests(),
         )
@@ -372,7 +320,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
         return {
             "db.writes": self._sequencer.writes,
             "db.batches": self._sequencer.batches,
-            "db.reads": self._reads,
+            "db.reads": self._reads.begun,
             "log.flushes": writer.flusher.stats.flushes,
             "log.rows": writer.flusher.stats.rows,
             "log.written_bytes": writer.flusher.stats.bytes,
@@ -447,6 +395,7 @@ class Db(Handle, ViewReads, KeepsCheckpoints, HasFeeds):
             return
         opened.writer.succeed(self._writer)
         self._opened, self._writer, self._sequencer = opened, opened.writer, opened.writer.sequencer
+        self._reads.writer = opened.writer
         self._reopening.outage = None
         self._compaction = resident_beside(self._context, opened, self._poll_due, self._compaction)
         self._updates.follow(self._writer)

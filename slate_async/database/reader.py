@@ -12,23 +12,22 @@ import anyio
 from slate_async.database.changes import HasFeeds
 from slate_async.database.handle import Handle
 from slate_async.database.metrics import shared_counters
-from slate_async.database.snapshot import Snapshot, ViewReads
+from slate_async.database.readable import Reads
+from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
+from slate_async.engine.follow.reads import FollowerReads
 from slate_async.engine.follow.source import ReaderSource
 from slate_async.engine.read.failures import about_a_read
-from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.time_travel import TimeLike, as_of, check_seq, seq_to_time, time_to_seq
+from slate_async.engine.read.time_travel import TimeLike, check_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
 from slate_async.runtime.polling import Poll, StorePolls
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
-from slate_async.storage.sst.reader import MissingError
 
 logger = logging.getLogger(__name__)
 POLL_ROUNDS = 4
@@ -37,7 +36,7 @@ CLOSE_LIMIT_S = 10.0
 """Closing waits no longer for its checkpoints to be removed; they expire by themselves."""
 
 
-class DbReader(Handle, ViewReads, HasFeeds):
+class DbReader(Handle, Reads[FollowerReads], HasFeeds):
     """Made by `slate_async.open_reader` or `Environment.open_reader`, never directly. Satisfies `Readable`.
 
     A follower shows states the database was in, one after another, each whole: prefixes of its writer's order. A reader
@@ -60,7 +59,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
         release: Callable[[], Awaitable[None]],
     ) -> None:
         Handle.__init__(self, context.name, supervisor, release)
-        ViewReads.__init__(self, context.runtime.clock, opened.yield_budget)
+        reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
+        Reads.__init__(self, reads)
         self._context = context
         self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
@@ -90,31 +90,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
             check=self._check,
         )
 
-    # ---- reads (see `ViewReads` for get, get_many, get_row, scan)
-
-    def _point(self, durable: bool) -> ReadPoint:
-        self._check()
-        return self._newest_point()
-
-    def _newest_point(self) -> ReadPoint:
-        reader_state = self._source.reader_state
-        return ReadPoint(reader_state.view, reader_state.last_seq, self._source.expiry_time_ms(self._clock.now_ms()))
-
-    async def _refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
-        await self._refresh_past(missing)
-        return self._newest_point()
-
-    async def _same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
-        with about_a_read():
-            await self._refresh_past(missing)
-        reader_state = self._source.reader_state
-        check_same_moment(point.view, point.max_seq, reader_state.manifest.last_seq, missing)
-        return point._replace(view=reader_state.view)
-
-    async def _refresh_past(self, missing: MissingError) -> None:
-        self._check()
-        await self._source.advance_past(missing)
-        self._check()
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
@@ -122,10 +98,8 @@ class DbReader(Handle, ViewReads, HasFeeds):
         durable: taken as `Db.snapshot` takes it, and without effect: all that a reader shows is durable
         include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
         """
-        point = self._point(True)
-        if include_expired:
-            point = point._replace(now_ms=0)
-        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
+        point = self._reads.point(durable)
+        return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
@@ -134,26 +108,22 @@ class DbReader(Handle, ViewReads, HasFeeds):
         For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
         as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
         the setting ``retention_ms``), and for the future."""
-        self._reads += 1
-        reader_state = self._source.reader_state
-        point = as_of(self._point(True), reader_state.manifest, reader_state.samples, seq=seq, time=time)
-        return Snapshot(point, self._clock, self._yield_budget, self._check, self._same_point)
+        self._reads.begun += 1
+        return Snapshot(self._reads, self._reads.as_of(seq, time))
 
     def seq_to_time(self, seq: int) -> float:
         """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is
         in the log, else as fine as the manifest's samples.
 
         Raises `InvalidError` for a number that is not here yet, or older than what is known."""
-        reader_state = self._source.reader_state
-        return seq_to_time(self._point(True), reader_state.manifest, reader_state.samples, seq)
+        return self._reads.seq_to_time(seq)
 
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before; 0 if there was none. Times and
         precision as of `as_of`, but not bound by what history is kept.
 
         Raises `InvalidError` for a time to come, before the database was made, or before what is known."""
-        reader_state = self._source.reader_state
-        return time_to_seq(self._point(True), reader_state.manifest, reader_state.samples, time)
+        return self._reads.time_to_seq(time)
 
     # ---- following
 
@@ -243,7 +213,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
             log_start=state.log_start,
             log_end=reader_state.position.next_id - 1,
             last_seq=reader_state.last_seq,
-            lag_ms=None if follower is None else max(0, self._clock.now_ms() - follower.caught_up_ms),
+            lag_ms=None if follower is None else max(0, self._reads.clock.now_ms() - follower.caught_up_ms),
             failed_polls=self._failed_polls,
             memtables=len(tables),
             memtable_bytes=sum(table.nbytes for table in tables),
@@ -259,7 +229,7 @@ class DbReader(Handle, ViewReads, HasFeeds):
         follower, replayed = self._follower, self._source.reader_state.stats
         pins = None if follower is None else follower.pins
         return {
-            "db.reads": self._reads,
+            "db.reads": self._reads.begun,
             "reader.rounds": 0 if follower is None else follower.rounds,
             "reader.dropped_rounds": 0 if follower is None else follower.dropped,
             "reader.checkpoints_made": 0 if pins is None else pins.made,

@@ -20,9 +20,10 @@ from slate_async.sync.garbage_collector import GarbageCollector
 from slate_async.sync.ingest import IngestJob, IngestTask
 from slate_async.sync.opening import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.sync.opening import open_database as open
+from slate_async.sync.readable import Readable
 from slate_async.sync.reader import DbReader
-from slate_async.sync.reads import Readable, Snapshot
 from slate_async.sync.scan import Scan
+from slate_async.sync.snapshot import Snapshot
 
 __all__ = [
     "Admin",

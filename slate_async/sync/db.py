@@ -17,7 +17,8 @@ from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
-from slate_async.sync.reads import Reads, Snapshot
+from slate_async.sync.readable import Reads
+from slate_async.sync.snapshot import Snapshot
 
 
 class WriteHandle:
@@ -88,9 +89,10 @@ class Db(Handle[engine.Db], Reads):
         thread."""
         return self._loop.run(self._handle.compact, full=full, start=start, end=end, level=level, progress=progress)
 
-    def snapshot(self, *, durable: bool = False) -> Snapshot:
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of everything written so far (with ``durable``: acknowledged so far)."""
-        return Snapshot(self._loop, self._loop.call(self._handle.snapshot, durable=durable))
+        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
+        return Snapshot(self._loop, snapshot)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as of an earlier sequence number or time."""

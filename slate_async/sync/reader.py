@@ -11,7 +11,8 @@ from slate_async.runtime.loop_thread import LoopThread
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
-from slate_async.sync.reads import Reads, Snapshot
+from slate_async.sync.readable import Reads
+from slate_async.sync.snapshot import Snapshot
 
 
 class DbReader(Handle[engine.DbReader], Reads):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from slate_async.engine.read.bounds import KeyRange, key_range
-from slate_async.engine.read.readable import Readable
 from slate_async.engine.read.scan import Scan
 from slate_async.engine.read.sources import Run, Table, TableSource
 from slate_async.engine.read.view import Pin, ReadView
 
-__all__ = ["KeyRange", "Pin", "ReadView", "Readable", "Run", "Scan", "Table", "TableSource", "key_range"]
+__all__ = ["KeyRange", "Pin", "ReadView", "Run", "Scan", "Table", "TableSource", "key_range"]

@@ -137,3 +137,17 @@ async def test_a_closed_reader_says_so(db: slate.Db, store: ObjectStore) -> None
 def test_a_lifetime_within_two_polls_is_a_contradiction(lifetime: int) -> None:
     with pytest.raises(slate.InvalidError, match=r"checkpoint_lifetime_ms .* twice manifest_poll_interval_ms"):
         slate.Settings(checkpoint_lifetime_ms=lifetime, manifest_poll_interval_ms=1_000)
+
+
+async def test_a_snapshot_shows_rows_that_have_expired_if_asked_to(
+    db: slate.Db, store: ObjectStore, clock: ManualClock
+) -> None:
+    await db.put(b"short", b"1", ttl=1.0)
+    await db.put(b"long", b"2")
+    await db.flush(l0=True)
+    async with open_reader(store, clock=clock) as reader:
+        clock.wall_ms += 2_000
+        for view in (db, reader):
+            assert await contents(view.snapshot()) == {b"long": b"2"}
+            assert await contents(view.snapshot(include_expired=True)) == {b"short": b"1", b"long": b"2"}
+            assert await contents(view.snapshot(durable=True, include_expired=True)) == {b"short": b"1", b"long": b"2"}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol
 
-from slate_async.database import snapshot as engine
+from slate_async.database import readable as engine
 from slate_async.engine.read.bounds import BytesLike
 from slate_async.engine.read.row_statistics import RowStatistics
 from slate_async.engine.read.splits import SPLIT_BYTES, Split
@@ -54,7 +53,7 @@ class Readable(Protocol):
 class Reads:
     """The methods of `Readable` on what the loop has open."""
 
-    def __init__(self, loop: LoopThread, reads: engine.ViewReads) -> None:
+    def __init__(self, loop: LoopThread, reads: engine.Reads[Any]) -> None:
         self._loop = loop
         self._reads = reads
 
@@ -110,32 +109,3 @@ class Reads:
     ) -> RowStatistics:
         """How many rows there are in the range of keys, live and otherwise, and of which sizes. Reads all of them."""
         return self._loop.run(self._reads.row_statistics, start, end, prefix=prefix, durable=durable)
-
-
-class Snapshot(Reads):
-    """A stable view at one sequence number. ``with db.snapshot() as snap``, or `close` it; a dropped one frees its
-    pin."""
-
-    def __init__(self, loop: LoopThread, snapshot: engine.Snapshot) -> None:
-        super().__init__(loop, snapshot)
-        self._snapshot = snapshot
-
-    @property
-    def seq(self) -> int:
-        """The highest sequence number it sees."""
-        return self._snapshot.seq
-
-    def close(self) -> None:
-        """Give up the pin; later reads are `ClosedError`. Idempotent."""
-        self._loop.call(self._snapshot.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._snapshot).replace("<", "<sync ", 1)

@@ -1,0 +1,102 @@
+"""`WriterReads`: reads of what a writer has applied, or of what is acknowledged as durable."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from threading import get_ident
+
+from slate_async.engine.read import time_travel
+from slate_async.engine.read.failures import about_a_read
+from slate_async.engine.read.hot import READS_PER_MARK
+from slate_async.engine.read.live import live_value
+from slate_async.engine.read.read_point import ReadPoint
+from slate_async.engine.read.retry import check_same_moment
+from slate_async.engine.read.source import ReadSource
+from slate_async.engine.read.time_travel import TimeLike
+from slate_async.engine.write.writer import Writer
+from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.protocol import Clock
+from slate_async.storage.sst.reader import MissingError
+from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
+
+
+class WriterReads(ReadSource):
+    """``writer`` is replaced when the database opens again after an outage.
+
+    guard: raises if the database can no longer answer
+    adopt_head: reads the manifest's head and adopts it
+    """
+
+    def __init__(
+        self, writer: Writer, clock: Clock, guard: LoopGuard, adopt_head: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(clock, writer.yield_budget)
+        self.writer = writer
+        self._guard = guard
+        self._adopt_head = adopt_head
+
+    def check(self) -> None:
+        """See `ReadSource`."""
+        self._guard.check()
+
+    def point(self, durable: bool) -> ReadPoint:
+        """See `ReadSource`."""
+        self._guard.check()
+        return self._newest_point(durable)
+
+    async def get(self, key: bytes, durable: bool) -> bytes | None:
+        """See `ReadSource`, with what that calls written out: each call would be a tenth of a read from memory."""
+        guard = self._guard
+        if get_ident() != guard.thread or not guard.running():
+            guard.check()
+        self.begun = begun = self.begun + 1
+        writer = self.writer
+        view = writer.view
+        found: bytes | int | RowHit | NeedsIO | None
+        if durable:
+            found = view.look_up(key, writer.durable_seq)
+        else:
+            found = view.latest.get(key)
+            if found is None:
+                found = view.look_below(key)
+        if type(found) is not bytes and found is not None:
+            if isinstance(found, int):
+                found = view.look_up(key, MAX_SEQ)
+            if found is NEEDS_IO:
+                return await self.get_stored(key, self._newest_point(durable), durable)
+            found = live_value(found, self.clock.now_ms())
+        if not begun % self.yield_budget.every:
+            if not begun % READS_PER_MARK:
+                view.mark(key)
+            if self.yield_budget.exhausted():
+                await self.yield_budget.yield_now()
+                guard.check()
+        return found
+
+    async def refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        """See `ReadSource`."""
+        await self._refresh_without(missing)
+        return self._newest_point(durable)
+
+    async def same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
+        """See `ReadSource`."""
+        with about_a_read():
+            await self._refresh_without(missing)
+        check_same_moment(point.view, point.max_seq, self.writer.state.last_seq, missing)
+        return point._replace(view=self.writer.view)
+
+    def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
+        """See `engine.read.time_travel`."""
+        return time_travel.as_of(self.point(False), self.writer.state, self.writer.samples, seq=seq, time=time)
+
+    def _newest_point(self, durable: bool) -> ReadPoint:
+        writer = self.writer
+        return ReadPoint(writer.view, writer.durable_seq if durable else writer.sequencer.last_seq, self.clock.now_ms())
+
+    async def _refresh_without(self, missing: MissingError) -> None:
+        """Adopt the head; raise ``missing`` if the object still belongs to it."""
+        self._guard.check()
+        await self._adopt_head()
+        self._guard.check()
+        if self.writer.view.reads(missing.object_name):
+            raise missing
