@@ -1,0 +1,30 @@
+"""docs/reference/metrics.md has every metric of every handle, with the handles that have it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import slate_async as slate
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
+ROW = re.compile(r"^\| `([a-z0-9_.*]+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+HANDLES = ("Db", "DbReader", "DbCompactor", "GarbageCollector")
+REQUESTS = "store.requests."
+
+
+async def test_the_page_has_every_metric() -> None:
+    found: dict[str, set[str]] = {}
+    async with slate.Environment() as env, env.open("memory://metrics/db") as db:
+        await db.put(b"k", b"v")
+        handles = [db, await env.open_reader("memory://metrics/db"), await env.open_compactor("memory://metrics/db")]
+        handles.append(await env.open_gc("memory://metrics/db"))
+        for handle in handles:
+            for name in handle.metrics():
+                listed = f"{REQUESTS}*" if name.startswith(REQUESTS) else name
+                found.setdefault(listed, set()).add(type(handle).__name__)
+    described = {
+        name: set(HANDLES) if handles == "all" else set(re.findall(r"`(\w+)`", handles))
+        for name, handles in ROW.findall(PAGE.read_text(encoding="utf-8"))
+    }
+    assert described == found
