@@ -40,6 +40,8 @@ FEW_ROWS = 256
 """Up to so many rows plain Python checks and converts them faster than numpy, whose calls take a microsecond each."""
 MOST_COPIED_BYTES = 128 << 10
 """More is not copied in one go to be cut."""
+NOT_MEASURED = -1
+"""A width that nobody has asked for."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 _BINARY = pa.binary()
@@ -107,7 +109,7 @@ class RawBlock:
         self._base_seq, self._seq_step, self._base_create, self._kind = base_seq, 1, base_create, kind
         if flags != SEQ_DENSE:
             self._cut_fixed(view, flags, fixed_at)
-        self._key_width = self._value_width = 0
+        self._key_width = self._value_width = NOT_MEASURED
         if checked:
             return
         self._check_fixed()
@@ -179,10 +181,14 @@ class RawBlock:
 
     def keys(self, low: int, stop: int) -> list[bytes]:
         """Their keys."""
+        if self._key_width < 0:
+            self._key_width = _width_of(self._key_offsets, self.rows)
         return _cut(self.data, self._key_at, self._key_offsets, self._key_width, low, min(stop, self.rows))
 
     def values(self, low: int, stop: int) -> list[bytes]:
         """Their values."""
+        if self._value_width < 0:
+            self._value_width = _width_of(self._value_offsets, self.rows)
         return _cut(self.data, self._value_at, self._value_offsets, self._value_width, low, min(stop, self.rows))
 
     def seqs(self, low: int, stop: int) -> list[int]:
@@ -276,7 +282,12 @@ def _cut(data: bytes, base: int, offsets: memoryview[int], width: int, low: int,
     if low >= stop:
         return []
     if width:
-        return list(_pieces(width, stop - low).unpack_from(data, base + low * width))
+        if stop - low <= FEW_ROWS:
+            return list(_pieces(width, stop - low).unpack_from(data, base + low * width))
+        return [
+            item
+            for (item,) in _pieces(width, 1).iter_unpack(memoryview(data)[base + low * width : base + stop * width])
+        ]
     cuts = offsets[low : stop + 1].tolist()
     first, end = cuts[0], cuts[-1]
     if end - first > MOST_COPIED_BYTES:
@@ -298,10 +309,19 @@ def _even(width: int, count: int) -> bytes:
     return np.asarray(range(0, width * (count + 1), width), np.uint32).tobytes()
 
 
+def _width_of(offsets: memoryview[int], rows: int) -> int:
+    """The length of all items between ``offsets``, which were checked, if they are of one length, else 0."""
+    total = offsets[rows]
+    width = total // rows
+    if not width or width * rows != total:
+        return 0
+    return width if bytes(offsets) == np.arange(0, total + 1, width, dtype=np.uint32).tobytes() else 0
+
+
 def _check_offsets(offsets: memoryview[int], rows: int, total: int, keys: bool = False) -> int:
     """Raise unless they rise from 0 to ``total``, those of ``keys`` as much each time as keys are long.
 
-    Returns by how much each time, if that is known to be the same, else 0."""
+    Returns by how much each time, if that is the same, else 0; of many `NOT_MEASURED`."""
     if rows <= FEW_ROWS:
         width = total // rows
         if 0 < width <= MAX_KEY_BYTES and offsets.cast("B") == _even(width, rows) and width * rows == total:
@@ -313,8 +333,9 @@ def _check_offsets(offsets: memoryview[int], rows: int, total: int, keys: bool =
         rising = not bool((array[1:] < array[:-1]).any())
     if offsets[0] or offsets[rows] != total or not rising:
         raise BadBlockError("block offsets are out of order or out of bounds")
+    of_no_width = 0 if rows <= FEW_ROWS else NOT_MEASURED
     if not keys:
-        return 0
+        return of_no_width
     if rows <= FEW_ROWS:
         lengths = list(map(sub, cuts[1:], cuts))
         sound = all(lengths) and max(lengths) <= MAX_KEY_BYTES
@@ -323,4 +344,4 @@ def _check_offsets(offsets: memoryview[int], rows: int, total: int, keys: bool =
         sound = int(steps.min()) >= 1 and int(steps.max()) <= MAX_KEY_BYTES
     if not sound:
         raise BadBlockError("a key has a length no key has")
-    return 0
+    return of_no_width

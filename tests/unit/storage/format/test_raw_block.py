@@ -55,16 +55,21 @@ def test_keys_and_values_are_bytes_of_their_own() -> None:
     assert type(raw.key(0)) is type(raw.hit(0).value) is type(raw.values(0, 2)[1]) is bytes
 
 
+@pytest.mark.parametrize("few", [0, 2, 1_000])
 @pytest.mark.parametrize("most", [0, 1 << 20])
 @pytest.mark.parametrize("lengths", [[3, 3, 3, 3], [3, 3, 3, 4], [0, 0, 0, 0], [3, 0, 5, 3], [2, 3, 3, 4]])
-def test_items_of_one_length_and_of_several(lengths: list[int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_of_one_length_and_of_several(
+    lengths: list[int], most: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raw_block, "MOST_COPIED_BYTES", most)
+    monkeypatch.setattr(raw_block, "FEW_ROWS", few)
     rows = [R(b"%d" % at * max(1, length), b"%d" % at * length) for at, length in enumerate(lengths)]
     raw = opened(rows)
-    for low in range(6):
-        for stop in range(6):
-            assert raw.keys(low, stop) == [row.key for row in rows[low:stop]]
-            assert raw.values(low, stop) == [row.value for row in rows[low:stop]]
+    for each in (raw, RawBlock(raw.data, raw.raw_bytes, checked=True)):
+        for low in range(6):
+            for stop in range(6):
+                assert each.keys(low, stop) == [row.key for row in rows[low:stop]]
+                assert each.values(low, stop) == [row.value for row in rows[low:stop]]
 
 
 @pytest.mark.parametrize("few", [0, 1_000])
