@@ -6,9 +6,6 @@
 ...     await db.get(b"user:1")
 """
 
-import importlib
-from typing import Any
-
 from slate_async import sync as sync
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
@@ -128,10 +125,3 @@ __all__ = [
     "open_ingest",
     "open_ingest_task",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """``slate.spark`` is imported when it is first asked for: it needs its extra."""
-    if name == "spark":
-        return importlib.import_module("slate_async.spark")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

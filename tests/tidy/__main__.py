@@ -6,7 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
-from tests.tidy import code, text, versions
+from tests.tidy import code, contracts, text, versions
 from tests.tidy.findings import Finding, Source, project_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +18,7 @@ def check(root: Path) -> list[Finding]:
     for source in sources:
         findings += _of_one(source, root)
     findings += text.decisions(sources)
+    findings += contracts.complete(root)
     findings += versions.installed(root)
     findings += versions.one_python(root)
     findings += versions.declared(sources, root)

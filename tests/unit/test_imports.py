@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import slate_async as slate
-
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONAL = (
     *("aioboto3", "aiobotocore", "aiohttp", "boto3", "botocore", "obstore"),
@@ -64,9 +62,7 @@ def test_pandas_is_not_imported_before_it_is_needed() -> None:
 def test_spark_comes_when_it_is_asked_for() -> None:
     pytest.importorskip("pyspark")
     assert "pyspark" not in run(f"import slate_async\n{REPORT}")
-    assert "pyspark" in run(f"import slate_async as slate; slate.spark.read\n{REPORT}")
-    with pytest.raises(AttributeError, match="no attribute 'sparc'"):
-        slate.sparc  # noqa: B018
+    assert "pyspark" in run(f"from slate_async import spark; spark.read\n{REPORT}")
 
 
 def test_the_story_runs_where_nothing_optional_is_installed() -> None:
