@@ -15,7 +15,7 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import Duration, own_path
 from slate_async.database.checkpoints import KeepsCheckpoints
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.lineage import HasLineage
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.open import read_changes
@@ -26,7 +26,6 @@ from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.open import merge_range
-from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
@@ -50,7 +49,6 @@ from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.runtime.concurrent import run_all, run_to_completion
-from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import LogExtent, find_extent
 from slate_async.storage.manifest.edits.ingests import ForgetApp
 from slate_async.storage.manifest.edits.protocol import check_usable
@@ -71,15 +69,13 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
 
     def __init__(
         self,
-        context: DatabaseContext,
-        supervisor: Supervisor,
-        release: Callable[[], Awaitable[None]],
+        resources: HandleResources,
         elsewhere: OpenElsewhere,
     ) -> None:
-        Handle.__init__(self, context.name, supervisor, release)
+        Handle.__init__(self, resources)
+        context, supervisor = resources.context, resources.supervisor
         KeepsCheckpoints.__init__(self, context.name, context.driver(supervisor), context.runtime)
         HasLineage.__init__(self, context.name, stored_opener(context, supervisor))
-        self._context = context
         self._elsewhere = elsewhere
         self._register: Register | None = None
 

@@ -12,15 +12,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.arguments import BytesLike, key_bytes
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.context import DatabaseContext
 from slate_async.errors import ClosedError, SlateError
-from slate_async.runtime.supervisor import CANCELLED, Supervisor
+from slate_async.runtime.supervisor import CANCELLED
 
 logger = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 10.0
@@ -39,20 +38,17 @@ class DbCompactor(Handle):
 
     def __init__(
         self,
-        context: DatabaseContext,
+        resources: HandleResources,
         opened: OpenedCompactor,
-        supervisor: Supervisor,
-        release: Callable[[], Awaitable[None]],
         *,
         progress: EventSink | None,
     ) -> None:
-        super().__init__(context.name, supervisor, release)
-        self._context = context
+        super().__init__(resources)
         self._opened = opened
         self._compactor = opened.compactor
         if progress is not None:
             opened.listeners.add(progress)
-        self._task = supervisor.spawn("compactor", self._run(), critical=False)
+        self._task = resources.supervisor.spawn("compactor", self._run(), critical=False)
 
     async def _run(self) -> None:
         try:

@@ -14,7 +14,7 @@ import anyio
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.changes import HasFeeds
 from slate_async.database.checkpoints import KeepsCheckpoints
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
@@ -28,7 +28,6 @@ from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import resident_beside
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.context import DatabaseContext
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
@@ -40,8 +39,7 @@ from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.runtime.idle import IdlePoll
-from slate_async.runtime.polling import Poll, StorePolls
-from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.polling import Poll
 from slate_async.storage.manifest.edits.protocol import DestroyedError, fenced
 from slate_async.types import DELETE, PUT, RowLimits
 
@@ -56,20 +54,14 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
     `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`; of scans and
     snapshots `ConflictError`, when what they read was compacted and removed under them."""
 
-    def __init__(
-        self,
-        context: DatabaseContext,
-        opened: Opened,
-        supervisor: Supervisor,
-        polls: StorePolls,
-        release: Callable[[], Awaitable[None]],
-    ) -> None:
-        Handle.__init__(self, context.name, supervisor, release)
+    def __init__(self, resources: HandleResources, opened: Opened) -> None:
+        Handle.__init__(self, resources)
+        context, supervisor, polls = resources.context, resources.supervisor, resources.polls
         reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._look_at_head)
         Reads.__init__(self, reads)
         self._yield_budget = opened.writer.yield_budget
         KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
-        self._context, self._opened = context, opened
+        self._opened = opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register

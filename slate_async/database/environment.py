@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,7 +21,7 @@ from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
 from slate_async.database.garbage_collector import GarbageCollector
-from slate_async.database.handle import Handle, close_all
+from slate_async.database.handle import Handle, HandleResources, close_all
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask, begin_ingest
 from slate_async.database.opening import Opening
 from slate_async.database.reader import DbReader
@@ -42,7 +41,7 @@ from slate_async.errors import InvalidError, SlateError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_lag import LoopLag, timed
-from slate_async.runtime.polling import PollScheduler, StorePolls
+from slate_async.runtime.polling import PollScheduler
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Taken
 from slate_async.runtime.supervisor import Supervisor
@@ -52,16 +51,6 @@ from slate_async.storage.sst.cache import BlockCache
 
 H = TypeVar("H", bound=Handle)
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HandleResources:
-    """What a handle of an environment is made of. ``release`` gives everything back."""
-
-    context: DatabaseContext
-    supervisor: Supervisor
-    polls: StorePolls
-    release: Callable[[], Awaitable[None]]
 
 
 class Environment:
@@ -155,7 +144,7 @@ class Environment:
                 claimed = await open_writer(
                     resources.context, resources.supervisor, create=create, properties=properties, if_free=if_free
                 )
-            return Db(resources.context, claimed, resources.supervisor, resources.polls, resources.release)
+            return Db(resources, claimed)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -185,7 +174,7 @@ class Environment:
             opened = await open_compaction(
                 resources.context, resources.supervisor, automatic=automatic, executor=executor
             )
-            return DbCompactor(resources.context, opened, resources.supervisor, resources.release, progress=progress)
+            return DbCompactor(resources, opened, progress=progress)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -207,9 +196,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> GarbageCollector:
             opened = await open_gc(resources.context, resources.supervisor)
-            return GarbageCollector(
-                resources.context, opened, resources.supervisor, resources.release, periodic=periodic
-            )
+            return GarbageCollector(resources, opened, periodic=periodic)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -237,7 +224,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> DbReader:
             opened = await open_reading(resources.context, resources.supervisor, checkpoint=checkpoint, pin=pin)
-            return DbReader(resources.context, opened, resources.supervisor, resources.polls, resources.release)
+            return DbReader(resources, opened)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -255,9 +242,7 @@ class Environment:
         check_arguments(path, metastore, settings, False, None, name)
 
         async def begin(resources: HandleResources) -> Admin:
-            return Admin(
-                resources.context, resources.supervisor, resources.release, partial(self._open_stored, resources)
-            )
+            return Admin(resources, partial(self._open_stored, resources))
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -289,7 +274,7 @@ class Environment:
             own = resources.context.settings.replace(compactor=False)
             writer = partial(self._open_writer, path, metastore, own, name)
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return await begin_ingest(resources.context, resources.supervisor, resources.release, wanted, writer, old)
+            return await begin_ingest(resources, wanted, writer, old)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 
@@ -309,7 +294,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> IngestTask:
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return IngestTask(resources.context, told, resources.supervisor, resources.release, old=old)
+            return IngestTask(resources, told, old=old)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 

@@ -11,15 +11,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.embedded_gc import SPREAD
 from slate_async.engine.clone.housekeeping import GcRounds
-from slate_async.engine.context import DatabaseContext
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.gc.report import BlockingCompaction, GcProgress, GcReport
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +32,13 @@ class GarbageCollector(Handle):
 
     def __init__(
         self,
-        context: DatabaseContext,
+        resources: HandleResources,
         opened: OpenedGc,
-        supervisor: Supervisor,
-        release: Callable[[], Awaitable[None]],
         *,
         periodic: bool,
     ) -> None:
-        super().__init__(context.name, supervisor, release)
-        self._context = context
+        super().__init__(resources)
+        context, supervisor = resources.context, resources.supervisor
         self._opened = opened
         self._runtime = context.runtime
         self._interval_s = context.settings.gc_interval_ms / 1000

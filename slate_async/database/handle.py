@@ -21,14 +21,17 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
 import anyio
 
+from slate_async.engine.context import DatabaseContext
 from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
 from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.loop_guard import LoopGuard
+from slate_async.runtime.polling import StorePolls
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
 
@@ -38,21 +41,32 @@ CLOSED_AT_ONCE = 32
 State = Literal["open", "closing", "closed", "fenced", "failed"]
 
 
-class Handle:
-    """See the module docstring for its states. A subclass says what it is (``_noun``) and overrides the hooks it needs.
+@dataclass(frozen=True, slots=True)
+class HandleResources:
+    """What a handle is given.
 
-    name: for people: the database's URL
-    supervisor: of its background tasks; its ``on_failure`` is `_fail`
-    release: gives back what was shared, once
+    supervisor: of its background tasks; its ``on_failure`` is the handle's
+    polls: of the store that the database is in
+    release: gives back what is shared, once
     """
+
+    context: DatabaseContext
+    supervisor: Supervisor
+    polls: StorePolls
+    release: Callable[[], Awaitable[None]]
+
+
+class Handle:
+    """See the module docstring for its states. A subclass gives its ``_noun``, and the hooks it needs."""
 
     _noun = "database"
 
-    def __init__(self, name: str, supervisor: Supervisor, release: Callable[[], Awaitable[None]]) -> None:
-        self._name = name
+    def __init__(self, resources: HandleResources) -> None:
+        self._context = resources.context
+        self._name = resources.context.name
         self._loop = asyncio.get_running_loop()
-        self._supervisor = supervisor
-        self._releases = [release]
+        self._supervisor = resources.supervisor
+        self._releases = [resources.release]
         self._state: State = "open"
         self._guard = LoopGuard(self._refuse)
         self._cause: BaseException | None = None

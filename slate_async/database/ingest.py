@@ -13,9 +13,8 @@ from typing import Protocol
 
 from slate_async.arguments import Duration, seconds
 from slate_async.database.db import Db
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
-from slate_async.engine.context import DatabaseContext
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.manage import IngestInfo
 from slate_async.engine.ingest.open import WAIT_S, WantedJob, poll_s, register_job
@@ -24,7 +23,6 @@ from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import Batches, Replaced, write_deletes, write_ssts
 from slate_async.errors import ConflictError, FencedError, InvalidError, SlateError, UnavailableError
-from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.ingests import RenewIngest
 from slate_async.storage.manifest.edits.writer import has_writer
@@ -52,15 +50,12 @@ class IngestTask(Handle):
 
     def __init__(
         self,
-        context: DatabaseContext,
+        resources: HandleResources,
         spec: IngestSpec,
-        supervisor: Supervisor,
-        release: Callable[[], Awaitable[None]],
         *,
         old: OpenOld,
     ) -> None:
-        Handle.__init__(self, context.name, supervisor, release)
-        self._context = context
+        Handle.__init__(self, resources)
         self._old = old
         self.spec = spec
 
@@ -103,19 +98,16 @@ class IngestJob(Handle):
 
     def __init__(
         self,
-        context: DatabaseContext,
+        resources: HandleResources,
         wanted: WantedJob,
         driver: ManifestDriver,
         spec: IngestSpec | None,
-        supervisor: Supervisor,
-        release: Callable[[], Awaitable[None]],
         *,
         writer: OpenWriter,
         old: OpenOld,
     ) -> None:
-        Handle.__init__(self, context.name, supervisor, release)
-        self._context = context
-        self._clock = context.runtime.clock
+        Handle.__init__(self, resources)
+        self._clock = resources.context.runtime.clock
         self.job_id = wanted.job_id
         self._driver = driver
         self._spec = spec
@@ -125,7 +117,7 @@ class IngestJob(Handle):
         self._written: list[IngestedSst] = []
         self._committed = self._spec is None
         if self._spec is not None:
-            supervisor.spawn("renew ingest", self._renew())
+            resources.supervisor.spawn("renew ingest", self._renew())
 
     @property
     def spec(self) -> IngestSpec:
@@ -372,13 +364,11 @@ class IngestJob(Handle):
 
 
 async def begin_ingest(
-    context: DatabaseContext,
-    supervisor: Supervisor,
-    release: Callable[[], Awaitable[None]],
+    resources: HandleResources,
     wanted: WantedJob,
     writer: OpenWriter,
     old: OpenOld,
 ) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
-    driver, spec = await register_job(context, supervisor, wanted)
-    return IngestJob(context, wanted, driver, spec, supervisor, release, writer=writer, old=old)
+    driver, spec = await register_job(resources.context, resources.supervisor, wanted)
+    return IngestJob(resources, wanted, driver, spec, writer=writer, old=old)

@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.database.changes import HasFeeds
-from slate_async.database.handle import Handle
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import ReaderStatus
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
-from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.reads import FollowerReads
@@ -25,8 +24,7 @@ from slate_async.engine.follow.source import ReaderSource
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.time_travel import TimeLike, check_seq
 from slate_async.errors import InvalidError, SlateError, UnavailableError
-from slate_async.runtime.polling import Poll, StorePolls
-from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.polling import Poll
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
 
 logger = logging.getLogger(__name__)
@@ -50,18 +48,11 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
 
     _noun = "reader"
 
-    def __init__(
-        self,
-        context: DatabaseContext,
-        opened: OpenedReader,
-        supervisor: Supervisor,
-        polls: StorePolls,
-        release: Callable[[], Awaitable[None]],
-    ) -> None:
-        Handle.__init__(self, context.name, supervisor, release)
+    def __init__(self, resources: HandleResources, opened: OpenedReader) -> None:
+        Handle.__init__(self, resources)
+        context, polls = resources.context, resources.polls
         reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
         Reads.__init__(self, reads)
-        self._context = context
         self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
