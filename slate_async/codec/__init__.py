@@ -1,1 +1,1 @@
-"""Bytes that every product shares: object headers, checksums, compression, columns. Pure functions; no I/O."""
+"""Bytes that every product shares: object headers, checksums, compression, columns, records. Pure functions; no I/O."""

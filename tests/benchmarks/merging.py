@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from slate_async.codec.columns import Columns
+from slate_async.codec.records import Shape
 from slate_async.engine.compaction.executor import RangeResult, RangeTask
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.objectstore.local import LocalStore
@@ -31,7 +32,6 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import Compression
 from slate_async.storage.format.sst_builder import SstBuilder
-from slate_async.storage.manifest.records import Shape
 from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key

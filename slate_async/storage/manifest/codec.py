@@ -19,8 +19,8 @@ import crc32c
 import msgspec
 
 from metastores.protocol import VersionRef
+from slate_async.codec.records import Shape
 from slate_async.errors import ConfigError, CorruptionError, InvalidError
-from slate_async.storage.manifest.records import Shape
 from slate_async.storage.manifest.state import (
     MARKER_FEATURE,
     AppBatch,

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 
 from metastores.protocol import VersionRef
+from slate_async.codec.records import NO_FIELDS, no_fields
 from slate_async.errors import InternalError
 
 LogProtocol = Literal["contiguous", "epoch_prefixed"]
@@ -27,14 +27,8 @@ CompactionStyle = Literal["size_tiered", "leveled"]
 NO_VERSION = VersionRef(0, "")
 THIS_VERSION = VersionRef(0, "")
 """In an edit's result: the version that the commit will make."""
-NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 MARKER_FEATURE = "marker"
 """Required feature of a database whose metadata is kept elsewhere than its objects: a marker proves the place."""
-
-
-def no_fields() -> Mapping[str, Any]:
-    """The shared empty map."""
-    return NO_FIELDS
 
 
 class SstRef(msgspec.Struct, frozen=True, gc=False):

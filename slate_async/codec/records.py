@@ -1,4 +1,4 @@
-"""The manifest's dataclasses and structs as MessagePack maps, driven by their type hints.
+"""Dataclasses and structs as MessagePack maps, driven by their type hints.
 
 A field is stored under its name, and left out when it is ``None``. Fields that this release does not know, which a
 newer one wrote, are kept in ``unknown`` and written again.
@@ -16,9 +16,15 @@ from uuid import UUID
 import msgspec
 
 from metastores.protocol import VersionRef
-from slate_async.storage.manifest.state import NO_FIELDS
 
 T = TypeVar("T")
+NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+"""``unknown`` of a value without such fields."""
+
+
+def no_fields() -> Mapping[str, Any]:
+    """The shared empty map."""
+    return NO_FIELDS
 
 
 class Conversion(NamedTuple):
