@@ -26,7 +26,7 @@ from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.compaction.progress import CompactionEvent
 from slate_async.engine.gc.report import BlockingCompaction, GarbageObject, GcProgress, GcReport
-from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
+from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
 from slate_async.engine.ingest.orphans import IngestObject
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.read.record_batch import RecordBatch
@@ -95,7 +95,7 @@ __all__ = [
     "ManifestInspection",
     "MirrorProgress",
     "MirrorReport",
-    "NotAdmittedError",
+    "IngestPendingError",
     "NotFoundError",
     "Opening",
     "Readable",

@@ -10,7 +10,7 @@ code    meaning
 4       stored bytes are wrong (``CorruptionError``)
 5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
 6       ``verify`` went through, and found something wrong
-7       the ingest is committed, and no writer has admitted it in time (``NotAdmittedError``)
+7       the ingest is committed, and no writer has applied it in time (``IngestPendingError``)
 70      a bug, or an error of no known kind (``InternalError``)
 130     interrupted with Ctrl-C
 143     told to end (SIGTERM)
@@ -30,7 +30,7 @@ from metastores.errors import (
     MetaStoreUnavailableError,
 )
 from slate_async.cli.signals import Terminated
-from slate_async.engine.ingest.manage import NotAdmittedError
+from slate_async.engine.ingest.manage import IngestPendingError
 from slate_async.errors import (
     ClosedError,
     ConflictError,
@@ -49,19 +49,19 @@ UNAVAILABLE = 3
 CORRUPT = 4
 LOST = 5
 FINDINGS = 6
-NOT_ADMITTED = 7
+INGEST_PENDING = 7
 BUG = 70
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 141
 
 
-class AdmittedError(ConflictError):
-    """The ingest that should be withdrawn was admitted before."""
+class AppliedError(ConflictError):
+    """The ingest that should be aborted was applied before."""
 
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (NotAdmittedError, NOT_ADMITTED),
+    (IngestPendingError, INGEST_PENDING),
     (InvalidError, USAGE),
     (MetaStoreInvalidError, USAGE),
     (UnavailableError, UNAVAILABLE),
@@ -99,8 +99,8 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
 
 RUN_AGAIN = "run the command again"
 _ADVICE: dict[type[SlateError], str] = {
-    NotAdmittedError: "",
-    AdmittedError: "",
+    IngestPendingError: "",
+    AppliedError: "",
     DestroyedError: "choose another path",
     FencedError: f"somebody else took over; {RUN_AGAIN} to take it back",
     UnavailableError: "the store did not answer; try again later",

@@ -1,4 +1,4 @@
-"""``ingest``, ``list-ingests``, ``list-orphans`` and ``withdraw-ingest``: bulk ingests beside whoever writes."""
+"""``ingest``, ``list-ingests``, ``list-orphans`` and ``abort-ingest``: bulk ingests beside whoever writes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import typer
 
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK, AdmittedError
+from slate_async.cli.failures import OK, AppliedError
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
-from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError
+from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError
 from slate_async.engine.ingest.rows import COLUMNS
 from slate_async.errors import InvalidError, SlateError
 
@@ -31,7 +31,7 @@ ARROW = (".arrow", ".feather", ".ipc")
 class IngestRequest:
     """What ``slate ingest`` was asked to do.
 
-    wait: until it is admitted, ``timeout_s`` long; replace: delete every key that the file does not have"""
+    wait: until it is applied, ``timeout_s`` long; replace: delete every key that the file does not have"""
 
     file: Path
     job_id: str | None
@@ -54,7 +54,7 @@ def ingest_command(
         str | None, typer.Option("--job", metavar="ID", help="The job's name; one that is known is gone on with.")
     ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Sort the rows first, in memory.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the writer has admitted it.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the writer has applied it.")] = True,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait.")] = "1min",
     exclusive: Annotated[
         bool, typer.Option("--exclusive", help="Become the writer for it: one that runs elsewhere is fenced and stops.")
@@ -93,10 +93,10 @@ def list_orphans(
     _finish(context, orphans(context.obj, job, every=every))
 
 
-@commands.command("withdraw-ingest", help="End a bulk ingest that was not admitted yet.")
-def withdraw_ingest(context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
+@commands.command("abort-ingest", help="End a bulk ingest that was not applied yet.")
+def abort_ingest(context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
     """See ``help``."""
-    _finish(context, withdraw(context.obj, job))
+    _finish(context, abort(context.obj, job))
 
 
 def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
@@ -113,18 +113,18 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
             if info.state == "registered":
                 await job.write(batches)
             info = await job.commit(wait=wanted.wait, timeout=wanted.timeout_s, exclusive=wanted.exclusive)
-        except NotAdmittedError as error:
-            raise NotAdmittedError(
-                f"ingest {job.job_id!r} is committed, and no writer has admitted it within {wanted.timeout_s:g} s. It"
-                " stays: a writer admits it soon after it opens the database. To have it at once, repeat the command"
-                f" with --job {job.job_id} --exclusive, which fences a writer that lives; or withdraw it:"
-                f" slate withdraw-ingest {job.job_id}",
+        except IngestPendingError as error:
+            raise IngestPendingError(
+                f"ingest {job.job_id!r} is committed, and no writer has applied it within {wanted.timeout_s:g} s. It"
+                " stays: a writer applies it soon after it opens the database. To have it at once, repeat the command"
+                f" with --job {job.job_id} --exclusive, which fences a writer that lives; or abort it:"
+                f" slate abort-ingest {job.job_id}",
                 error.info,
             ) from error
         except BaseException:
             if wanted.job_id is None:  # nobody goes on with this job, which would hold collectors up
                 with suppress(SlateError):
-                    await job.withdraw(unless_committed=True)
+                    await job.abort(unless_committed=True)
             raise
     _show(session.output, info)
     return OK
@@ -157,13 +157,13 @@ async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
     return OK
 
 
-async def withdraw(session: Session, job_id: str) -> int:
-    """End one and show it. Raises `AdmittedError` if it is too late for that."""
+async def abort(session: Session, job_id: str) -> int:
+    """End one and show it. Raises `AppliedError` if it is too late for that."""
     async with session.administering() as admin:
-        info = await admin.withdraw_ingest(job_id)
-    if info.state == "admitted":
-        raise AdmittedError(
-            f"ingest {job_id!r} was admitted, with sequence number {info.seq}: its {counted(info.rows, 'row')} stay",
+        info = await admin.abort_ingest(job_id)
+    if info.state == "applied":
+        raise AppliedError(
+            f"ingest {job_id!r} was applied, with sequence number {info.seq}: its {counted(info.rows, 'row')} stay",
             outcome="not_applied",
         )
     _show(session.output, info)
@@ -226,7 +226,7 @@ def _unknown(info: IngestInfo) -> frozenset[str]:
     """Fields of which the record of such a job says nothing; see `IngestInfo`."""
     if info.state == "pending" and (info.ssts or not info.rows):
         return frozenset({"seq"})
-    if info.state in ("pending", "admitted"):  # a pending one without SSTs is in, and may not be told yet
+    if info.state in ("pending", "applied"):  # a pending one without SSTs is in, and may not be reported yet
         return frozenset({"ssts", "size"} if info.seq else {"ssts", "size", "seq"})
     return frozenset({"rows", "ssts", "size", "seq"})
 

@@ -28,7 +28,7 @@ from slate_async.engine.compaction.executor import MergeCounts, RangeResult, Ran
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.follow.reader_state import ReaderState
-from slate_async.engine.ingest.manage import IngestInfo, all_jobs, check_job, withdraw
+from slate_async.engine.ingest.manage import IngestInfo, abort, all_jobs, check_job
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.read_point import ReadPoint
@@ -135,12 +135,12 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         self._check()
         return all_jobs(await self._while_open(self._driver.existing(self._name)))
 
-    async def withdraw_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
-        """End an ingest that was not admitted yet; see `IngestJob.withdraw`."""
+    async def abort_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
+        """End an ingest that was not applied yet; see `IngestJob.abort`."""
         self._check()
         check_job(job_id)
         return await self._while_open(
-            withdraw(self._driver, self._context.runtime.clock, job_id, unless_committed=unless_committed)
+            abort(self._driver, self._context.runtime.clock, job_id, unless_committed=unless_committed)
         )
 
     async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:

@@ -322,7 +322,7 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
             "l0.written_bytes": writer.l0.stats.bytes,
             "l0.stalls": writer.pressure.stalls,
             "l0.stalled_seconds": writer.pressure.stalled_seconds,
-            "ingest.admitted": writer.ingests.stats.admitted,
+            "ingest.applied": writer.ingests.stats.applied,
             "ingest.rows": writer.ingests.stats.rows,
             "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
             "backpressure.stalls": writer.admission.stalls,

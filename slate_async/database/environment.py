@@ -32,7 +32,7 @@ from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.gc.open import open_gc
-from slate_async.engine.ingest.open import WantedJob
+from slate_async.engine.ingest.open import IngestOptions
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.engine.stored_database import StoredDatabase, open_stored
 from slate_async.engine.write.open import open_writer
@@ -264,11 +264,11 @@ class Environment:
         lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
         create: make the database if it is missing
         replace: delete every key that is there when the job begins and that its rows do not have; what is written
-        meanwhile under other keys stays. Its tasks read all that was there; what waits to be admitted is waited for
+        meanwhile under other keys stays. Its tasks read all that was there; what waits to be applied is waited for
 
-        Raises `InvalidError`, `NotAdmittedError` (``replace``), `UnavailableError`, `CorruptionError`."""
+        Raises `InvalidError`, `IngestPendingError` (``replace``), `UnavailableError`, `CorruptionError`."""
         check_arguments(path, metastore, settings, create, None, name)
-        wanted = WantedJob.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
+        wanted = IngestOptions.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 
         async def begin(resources: HandleResources) -> IngestJob:
             own = resources.context.settings.replace(compactor=False)
@@ -290,11 +290,11 @@ class Environment:
         """A task of a bulk ingest, which writes SSTs at ``path`` as ``spec`` says: `IngestJob.spec`, or its JSON. It
         sends nothing before it is asked to write; ``metastore`` is for jobs that replace. Raises `InvalidError`."""
         check_arguments(path, metastore, settings, False, None, name)
-        told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
+        known = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
 
         async def begin(resources: HandleResources) -> IngestTask:
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
-            return IngestTask(resources, told, old=old)
+            return IngestTask(resources, known, old=old)
 
         return Opening(lambda: self._open_handle(path, metastore, settings, name, begin))
 

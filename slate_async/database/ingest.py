@@ -17,7 +17,7 @@ from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.manage import IngestInfo
-from slate_async.engine.ingest.open import WAIT_S, WantedJob, poll_s, register_job
+from slate_async.engine.ingest.open import WAIT_S, IngestOptions, poll_s, register_job
 from slate_async.engine.ingest.replacement import OpenOld
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -60,7 +60,7 @@ class IngestTask(Handle):
         self.spec = spec
 
     async def write(self, batches: Batches, *, duplicates: Duplicates = "error") -> list[IngestedSst]:
-        """Upload ``batches`` as SSTs; what to tell the job's `IngestJob.commit`, none for no rows.
+        """Upload ``batches`` as SSTs; the results for the job's `IngestJob.commit`, none for no rows.
 
         batches: record batches or tables of pyarrow, one or many, sorted by key over all of them. Columns: ``key``,
         ``value``, and if wanted ``op`` (``"put"`` or ``"delete"``) and ``expire_time`` (a timestamp, or milliseconds
@@ -99,7 +99,7 @@ class IngestJob(Handle):
     def __init__(
         self,
         resources: HandleResources,
-        wanted: WantedJob,
+        options: IngestOptions,
         driver: ManifestDriver,
         spec: IngestSpec | None,
         *,
@@ -108,10 +108,10 @@ class IngestJob(Handle):
     ) -> None:
         Handle.__init__(self, resources)
         self._clock = resources.context.runtime.clock
-        self.job_id = wanted.job_id
+        self.job_id = options.job_id
         self._driver = driver
         self._spec = spec
-        self._lifetime_ms = wanted.lifetime_ms
+        self._lifetime_ms = options.lifetime_ms
         self._writer = writer
         self._old = old
         self._written: list[IngestedSst] = []
@@ -159,37 +159,37 @@ class IngestJob(Handle):
     ) -> IngestInfo:
         """Let everything that tasks have written into the database, as one step for every reader; what became of it.
 
-        ssts: what tasks elsewhere have told; what `write` wrote here goes along
+        ssts: the results that tasks elsewhere reported; what `write` wrote here goes along
         batch: ``(app id, number)`` of the batch of a stream that this is. If that one, or a later one of the same app,
-        is in the database or waits to be, nothing happens (``state`` is ``"repeated"``)
-        wait: until the live writer has admitted it; else it may be ``"pending"`` still
+        is in the database or waits to be, nothing happens (``state`` is ``"duplicate"``)
+        wait: until the live writer has applied it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
-        exclusive: become the writer, which fences one that lives, admit, and give up. So does who waits, without
+        exclusive: become the writer, which fences one that lives, apply, and give up. So does who waits, without
         fencing anybody, if nobody had ever opened the database to write when the job began. If the job replaces what
         was there, nothing may have been written since it began, so that its rows are all there is
 
-        Asked again, by whomever, the same job is the same: the first answer stands. Raises `NotAdmittedError` when no
-        writer has admitted it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
-        withdrawn; or if it was committed as another batch, or as none; or if something was written that it would have
+        Asked again, by whomever, the same job is the same: the first answer stands. Raises `IngestPendingError` when no
+        writer has applied it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
+        aborted; or if it was committed as another batch, or as none; or if something was written that it would have
         to replace, too, and ``exclusive``. `FencedError` if that one lost the writer's role before its commit.
         `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")
-        told = list(ssts)
-        replaced = await self._replaced(told)
+        results = list(ssts)
+        replaced = await self._replaced(results)
         if replaced is not None and exclusive:
-            return await self._as_writer(limit, first=partial(self._commit_alone, told, replaced, batch))
-        info = await self._commit(told, replaced, batch)
+            return await self._as_writer(limit, first=partial(self._commit_alone, results, replaced, batch))
+        info = await self._commit(results, replaced, batch)
         if not info.done and exclusive:
             return await self._as_writer(limit)
         if not info.done and wait and self._spec is not None and self._spec.writer_epoch == 0:
             return await self._among_first(limit)
-        return await self._until_admitted(limit) if wait else info
+        return await self._until_applied(limit) if wait else info
 
     async def _commit(
         self,
-        told: list[IngestedSst],
+        results: list[IngestedSst],
         replaced: Replaced | None,
         batch: tuple[str, int] | None,
         *,
@@ -198,20 +198,20 @@ class IngestJob(Handle):
         if self._spec is None:
             info = await manage.info(self._driver, self.job_id)
         else:
-            await manage.check_there(self._driver, self._context.store, self.job_id, told)
-            made = [*self._written, *told, *(replaced.deletes if replaced is not None else ())]
+            await manage.check_there(self._driver, self._context.store, self.job_id, results)
+            made = [*self._written, *results, *(replaced.deletes if replaced is not None else ())]
             info = await manage.commit(self._driver, self._clock, self._spec, made, batch, alone)
         self._committed = True
         manage.check_same(info, batch)
         return info
 
-    async def _replaced(self, told: list[IngestedSst]) -> Replaced | None:
+    async def _replaced(self, results: list[IngestedSst]) -> Replaced | None:
         """What the job replaces, with the deletes that no task has made; ``None`` if it only adds, or is committed."""
         spec, place = self._spec, self._context
         if spec is None or spec.replaces is None:
             return None
         try:
-            return await write_deletes(place.store, spec, [*self._written, *told], self._old, place.runtime)
+            return await write_deletes(place.store, spec, [*self._written, *results], self._old, place.runtime)
         except ConflictError:
             await self._check_committed()
             return None
@@ -220,7 +220,7 @@ class IngestJob(Handle):
         """What a job replaces is kept no longer. Raise `ConflictError` unless that is so since somebody committed
         it."""
         info = await manage.info(self._driver, self.job_id)
-        if info.state in ("pending", "admitted", "repeated"):
+        if info.state in ("pending", "applied", "duplicate"):
             logger.info("%s: ingest %s was committed by another driver", self._name, self.job_id)
             return
         expired = info.state in ("registered", "expired")
@@ -230,28 +230,28 @@ class IngestJob(Handle):
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
     async def _commit_alone(
-        self, told: list[IngestedSst], replaced: Replaced, batch: tuple[str, int] | None, db: Db
+        self, results: list[IngestedSst], replaced: Replaced, batch: tuple[str, int] | None, db: Db
     ) -> None:
         """Commit, unless something was written since the job began: then nobody can commit it so any more, and it is
-        withdrawn, so that it may begin anew."""
+        aborted, so that it may begin anew."""
         await self._driver.load()  # what it knows may be older than the writer's claim
         newest = db.status().last_seq
         try:
             if newest != replaced.seq and (await self.info()).state == "registered":
                 raise ConflictError(
                     f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced.seq}; by"
-                    f" now {newest} is given. It was withdrawn: begin anew, or beside the writer, where what is first"
+                    f" now {newest} is given. It was aborted: begin anew, or beside the writer, where what is first"
                     " put meanwhile stays",
                     outcome="not_applied",
                 )
-            await self._commit(told, replaced, batch, alone=(db.status().epoch, replaced.seq))
+            await self._commit(results, replaced, batch, alone=(db.status().epoch, replaced.seq))
         except ConflictError:
             with suppress(SlateError):
-                await self.withdraw(unless_committed=True)
+                await self.abort(unless_committed=True)
             raise
 
     async def _among_first(self, timeout_s: float) -> IngestInfo:
-        """Nobody had ever opened the database to write when the job began, so perhaps nobody will admit it. Others may
+        """Nobody had ever opened the database to write when the job began, so perhaps nobody will apply it. Others may
         be in the same place: whoever is the writer for a moment may not have seen this job, so all take turns."""
         deadline = self._clock.monotonic() + timeout_s
         while True:
@@ -262,13 +262,13 @@ class IngestJob(Handle):
                 except FencedError as fenced:
                     logger.info("%s: ingest %s: another writer was quicker: %s", self._name, self.job_id, fenced)
             try:
-                return await self._until_admitted(min(left_s, self._poll_s))
-            except manage.NotAdmittedError:
+                return await self._until_applied(min(left_s, self._poll_s))
+            except manage.IngestPendingError:
                 if left_s <= self._poll_s:
                     raise
 
     async def _as_writer(self, timeout_s: float, *, first: Callable[[Db], Awaitable[None]] | None = None) -> IngestInfo:
-        """Become the writer until the job is admitted; ``first`` is done before. Who fences this one admits what is
+        """Become the writer until the job is applied; ``first`` is done before. Who fences this one applies what is
         committed, too."""
         try:
             return await self._in_a_writer(timeout_s, first=first)
@@ -276,7 +276,7 @@ class IngestJob(Handle):
             if not self._committed:
                 raise
             logger.info("%s: ingest %s is left to another writer: %s", self._name, self.job_id, fenced)
-            return await self._until_admitted(timeout_s)
+            return await self._until_applied(timeout_s)
 
     async def _in_a_writer(
         self, timeout_s: float, *, if_free: bool = False, first: Callable[[Db], Awaitable[None]] | None = None
@@ -286,7 +286,7 @@ class IngestJob(Handle):
                 await first(db)
             room = self._supervisor.spawn("make room for an ingest", self._make_room(db), critical=False)
             try:
-                return await self._until_admitted(timeout_s)
+                return await self._until_applied(timeout_s)
             finally:
                 room.cancel()
                 await asyncio.wait([room])
@@ -304,10 +304,10 @@ class IngestJob(Handle):
     async def wait(self, timeout: Duration = WAIT_S) -> IngestInfo:
         """Wait until what was committed is in the database. Raises as `commit` does."""
         self._check()
-        return await self._until_admitted(seconds(timeout, "timeout"))
+        return await self._until_applied(seconds(timeout, "timeout"))
 
-    async def _until_admitted(self, timeout_s: float) -> IngestInfo:
-        return await manage.until_admitted(
+    async def _until_applied(self, timeout_s: float) -> IngestInfo:
+        return await manage.until_applied(
             self._driver, self._clock, self.job_id, timeout_s=timeout_s, poll_s=self._poll_s
         )
 
@@ -315,8 +315,8 @@ class IngestJob(Handle):
     def _poll_s(self) -> float:
         return poll_s(self._context.settings)
 
-    async def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
-        """End the job; what became of it: ``"withdrawn"``, unless it was admitted before. Nothing is deleted here:
+    async def abort(self, *, unless_committed: bool = False) -> IngestInfo:
+        """End the job; what became of it: ``"aborted"``, unless it was applied before. Nothing is deleted here:
         collectors take what nothing names. A job of its name that was begun anew since is left alone. Raises
         `ConflictError` if a later batch of its stream waits.
 
@@ -324,7 +324,7 @@ class IngestJob(Handle):
         self._check()
         self._committed = True
         base_version = None if self._spec is None else self._spec.base_version
-        return await manage.withdraw(
+        return await manage.abort(
             self._driver, self._clock, self.job_id, unless_committed=unless_committed, base_version=base_version
         )
 
@@ -334,7 +334,7 @@ class IngestJob(Handle):
         return await manage.info(self._driver, self.job_id)
 
     async def _renew(self) -> None:
-        """Keep the job alive until it is committed. One that cannot be renewed is told by `commit`."""
+        """Keep the job alive until it is committed. `commit` reports one that could not be renewed."""
         while True:
             await self._clock.sleep(self._lifetime_ms / 1000 / RENEWALS)
             if self._committed:
@@ -365,10 +365,10 @@ class IngestJob(Handle):
 
 async def begin_ingest(
     resources: HandleResources,
-    wanted: WantedJob,
+    options: IngestOptions,
     writer: OpenWriter,
     old: OpenOld,
 ) -> IngestJob:
     """Register the job; see `Environment.open_ingest`."""
-    driver, spec = await register_job(resources.context, resources.supervisor, wanted)
-    return IngestJob(resources, wanted, driver, spec, writer=writer, old=old)
+    driver, spec = await register_job(resources.context, resources.supervisor, options)
+    return IngestJob(resources, options, driver, spec, writer=writer, old=old)

@@ -171,11 +171,11 @@ def open_ingest_task(
 ) -> Opening[IngestTask]:
     """A task of a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest_task`."""
     check_arguments(path, metastore, settings, False, None, name)
-    told = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
+    known = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
     return opening_in(
         environment,
         runtime,
-        lambda env: env.open_ingest_task(path, told, metastore=metastore, settings=settings, name=name),
+        lambda env: env.open_ingest_task(path, known, metastore=metastore, settings=settings, name=name),
     )
 
 

@@ -30,7 +30,7 @@ class Status:
     compactor: what compacts the database, in words
     compactions: compactions under way, here or elsewhere
     l0_stall: why the writer waits for compaction, ``None`` if it does not
-    ingests, pending_ingests: bulk ingests whose SSTs are being made; those that wait to be admitted
+    ingests, pending_ingests: bulk ingests whose SSTs are being made; those that wait to be applied
     last_contact_ms: how long ago store or metadata last answered
     oldest_unacknowledged_ms: age of the oldest write that waits to be durable, ``None`` without one
     outage: why writes are refused until the store answers again, ``None`` if they are not

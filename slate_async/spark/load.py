@@ -37,7 +37,7 @@ SKIPPED = (
 )
 """Batch, app, path."""
 LoadMode = Literal["ingest", "exclusive"]
-TOLD = "sst string, error binary"
+RESULTS = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
 _TOLD = pa.schema([("sst", pa.string()), ("error", pa.binary())])
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -78,7 +78,7 @@ def bulk_load(
     replace: delete every key that is there when the load begins and that ``df`` lacks; the tasks read all of it
     job_id: a name for this load: asked twice, by whomever, it is loaded once. By default a new one, or ``batch``'s
     batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
-    wait: until it is admitted; else it may be ``"pending"`` still
+    wait: until it is applied; else it may be ``"pending"`` still
     timeout: seconds or a timedelta to wait
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings: as of `slate_async.open`; the database's settings for SSTs are not known here
@@ -86,8 +86,8 @@ def bulk_load(
     progress: called with a `LoadProgress` every half a second while Spark works, on a thread of its own, and at its end
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
-    stored, naming the first one a task met, and for equal keys; `slate.NotAdmittedError`: nobody admitted it in time,
-    and it stays pending; `ConflictError`: it was withdrawn, or expired; `UnavailableError`: unknown, call again with
+    stored, naming the first one a task met, and for equal keys; `slate.IngestPendingError`: nobody applied it in time,
+    and it stays pending; `ConflictError`: it was aborted, or expired; `UnavailableError`: unknown, call again with
     the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
     if mode not in ("ingest", "exclusive"):
         raise slate.InvalidError(f"mode is 'ingest' or 'exclusive', not {mode!r}")
@@ -114,7 +114,7 @@ def bulk_load(
 
         with _ended(job, name):
             info = worker.run(commit)
-        if batch is not None and info.state == "repeated":
+        if batch is not None and info.state == "duplicate":
             logger.warning(SKIPPED, *batch[::-1], path)
         return info
     finally:
@@ -143,17 +143,17 @@ def _settings(settings: slate.Settings | None, target_sst_bytes: int | None) -> 
 
 @contextmanager
 def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
-    """Withdraw ``job`` if the block fails and it is not committed, for it would hold collectors up until it expires.
+    """Abort ``job`` if the block fails and it is not committed, for it would hold collectors up until it expires.
 
     name: what its user called it: then it stays. Another driver may be at work on it, or this one called again"""
     try:
         yield
-    except slate.NotAdmittedError:
+    except slate.IngestPendingError:
         raise
     except BaseException:
         if name is None:
             with suppress(slate.SlateError):
-                this_worker().run(lambda _: job.withdraw(unless_committed=True))
+                this_worker().run(lambda _: job.abort(unless_committed=True))
         else:
             logger.info("job %s stays registered, for who goes on with it, until it expires", name)
         raise
@@ -179,15 +179,15 @@ def _made(
     try:
         write = _write_there(path, metastore, job.spec.to_json(), duplicates)
         with plain_errors():
-            return _told(rows.mapInArrow(write, TOLD).collect())
+            return _results(rows.mapInArrow(write, RESULTS).collect())
     except (slate.InvalidError, slate.ConflictError):
-        if worker.run(lambda _: job.info()).state not in ("pending", "admitted", "repeated"):
+        if worker.run(lambda _: job.info()).state not in ("pending", "applied", "duplicate"):
             raise
         logger.info("job %s into %s was committed by another driver meanwhile", job.job_id, path)
         return []
 
 
-def _told(rows: list[Any]) -> list[slate.IngestedSst]:
+def _results(rows: list[Any]) -> list[slate.IngestedSst]:
     for row in rows:
         if row.error is not None:
             error: slate.SlateError = pickle.loads(row.error)

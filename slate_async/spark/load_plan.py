@@ -66,13 +66,13 @@ def plan_load(
         partitions=partitions,
     )
     with plain_errors():
-        found = rows.mapInArrow(_counted("error" if order is None else "last"), "told binary").collect()
+        found = rows.mapInArrow(_counted("error" if order is None else "last"), "result binary").collect()
     parts: list[IngestPart] = []
     for row in found:
-        told: IngestPart | slate.SlateError = pickle.loads(row.told)
-        if isinstance(told, slate.SlateError):
-            raise told
-        parts.append(told)
+        result: IngestPart | slate.SlateError = pickle.loads(row.result)
+        if isinstance(result, slate.SlateError):
+            raise result
+        parts.append(result)
     parts.sort(key=lambda part: part.first_key)
     for before, after in pairwise(parts):
         if before.last_key >= after.first_key:
@@ -85,12 +85,12 @@ def plan_load(
 
 def _counted(duplicates: Duplicates) -> ArrowFunction:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told: IngestPart | slate.SlateError | None
+        result: IngestPart | slate.SlateError | None
         try:
-            told = rehearse(batches, duplicates=duplicates)
+            result = rehearse(batches, duplicates=duplicates)
         except slate.InvalidError as error:
-            told = error
-        if told is not None:
-            yield pa.record_batch([pa.array([pickled(told)], pa.binary())], names=["told"])
+            result = error
+        if result is not None:
+            yield pa.record_batch([pa.array([pickled(result)], pa.binary())], names=["result"])
 
     return run

@@ -76,13 +76,13 @@ class BatchWriter(DataSourceArrowWriter):
         if options.job_id is not None:
             return
 
-        async def withdraw(environment: slate.Environment) -> None:
+        async def abort(environment: slate.Environment) -> None:
             async with environment.open_admin(options.path, metastore=options.metastore) as admin:
                 if any(one.job_id == job_id for one in await admin.list_ingests()):
-                    await admin.withdraw_ingest(job_id, unless_committed=True)
+                    await admin.abort_ingest(job_id, unless_committed=True)
 
         try:
-            this_worker().run(withdraw)
+            this_worker().run(abort)
         except Exception:  # Spark would tell it in place of what the load failed of
             logger.warning("job %s into %s stays until it expires", job_id, options.path, exc_info=True)
 
@@ -138,7 +138,7 @@ def _commit(
     batch: tuple[str, int] | None,
 ) -> None:
     written = [message for message in messages if isinstance(message, Written)]
-    told = [sst for message in written for sst in message.ssts]
+    results = [sst for message in written for sst in message.ssts]
     some_wrote_nothing = any(message.committed_before for message in written)
 
     async def commit(environment: slate.Environment) -> None:
@@ -147,20 +147,19 @@ def _commit(
                 state = (await job.info()).state
                 if state == "registered":
                     raise slate.ConflictError(
-                        f"ingest {job_id!r} was committed, so tasks wrote nothing, and withdrawn meanwhile; write"
-                        " again",
+                        f"ingest {job_id!r} was committed, so tasks wrote nothing, and aborted meanwhile; write again",
                         outcome="not_applied",
                     )
                 if batch is None:
                     logger.warning(LOADED_BEFORE, job_id, options.path, state)
             info = await job.commit(
-                [slate.IngestedSst.from_json(sst) for sst in told],
+                [slate.IngestedSst.from_json(sst) for sst in results],
                 batch=batch,
                 wait=options.wait,
                 timeout=options.timeout_s,
                 exclusive=options.exclusive,
             )
-            if batch is not None and (some_wrote_nothing or info.state == "repeated"):
+            if batch is not None and (some_wrote_nothing or info.state == "duplicate"):
                 logger.warning(SKIPPED, *batch[::-1], options.path)
 
     this_worker().run(commit)

@@ -77,9 +77,9 @@ class Admin(Handle[engine.Admin]):
         """Bulk ingests on their way, the oldest first; then the last ones that have ended."""
         return self._loop.run(self._handle.list_ingests)
 
-    def withdraw_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
-        """End an ingest that was not admitted yet."""
-        return self._loop.run(self._handle.withdraw_ingest, job_id, unless_committed=unless_committed)
+    def abort_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
+        """End an ingest that was not applied yet."""
+        return self._loop.run(self._handle.abort_ingest, job_id, unless_committed=unless_committed)
 
     def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
         """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""

@@ -116,9 +116,9 @@ class IngestJob(Handle[engine.IngestJob]):
         """Wait until what was committed is in the database."""
         return self._loop.run(self._handle.wait, timeout)
 
-    def withdraw(self, *, unless_committed: bool = False) -> IngestInfo:
+    def abort(self, *, unless_committed: bool = False) -> IngestInfo:
         """End the job; what became of it."""
-        return self._loop.run(self._handle.withdraw, unless_committed=unless_committed)
+        return self._loop.run(self._handle.abort, unless_committed=unless_committed)
 
     def info(self) -> IngestInfo:
         """The job as it is now."""

@@ -1,6 +1,6 @@
 """What a bulk ingest costs one process: ``python -m tests.benchmarks.ingesting --rows 1000000 --value-bytes 100``.
 
-Sorted random values of one size into a local folder, beside an idle writer, which then admits them.
+Sorted random values of one size into a local folder, beside an idle writer, which then applies them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ async def measure(rows: int, value_bytes: int) -> None:
             written, used = time.perf_counter() - began, time.process_time() - cpu
             began = time.perf_counter()
             await job.commit()
-            admitted = time.perf_counter() - began
+            applied = time.perf_counter() - began
             paused = db.metrics()["ingest.paused_seconds"]
     megabytes = rows * (KEY_BYTES + value_bytes) / 1e6
     print(f"{rows:,} rows of {value_bytes} B, {len(ssts)} SSTs")
     print(f"written: {rows / written:,.0f} rows/s, {megabytes / written:.0f} MB/s, {used:.2f} s of processor time")
-    print(f"in after: {admitted * 1e3:.0f} ms; writes waited: {paused * 1e3:.1f} ms")
+    print(f"in after: {applied * 1e3:.0f} ms; writes waited: {paused * 1e3:.1f} ms")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A driver of bulk ingests for the tests: batch after batch of a stream, each through a job of its own.
 
-Lines: ``open`` · ``begun NUMBER`` · ``committed NUMBER`` · ``in NUMBER STATE`` (admitted, or repeated) ·
-``late NUMBER`` (no writer has admitted it) · ``failed TYPE OUTCOME``.
+Lines: ``open`` · ``begun NUMBER`` · ``committed NUMBER`` · ``in NUMBER STATE`` (applied, or duplicate) ·
+``late NUMBER`` (no writer has applied it) · ``failed TYPE OUTCOME``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def main() -> None:
     while True:
         try:
             await ingest(arguments, settings, number)
-        except slate.NotAdmittedError:
+        except slate.IngestPendingError:
             say(f"late {number}")
             return
         except slate.SlateError as error:

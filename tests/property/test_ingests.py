@@ -33,10 +33,10 @@ class IngestMachine(DatabaseMachine):
 
     @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
     def ingest(self, rows: Rows, sst_bytes: int) -> None:
-        """Beside the live writer, which admits it as soon as it looks at the manifest."""
+        """Beside the live writer, which applies it as soon as it looks at the manifest."""
         self.commit(rows, sst_bytes)
         self.run(self.db.confirm())
-        self.admitted()
+        self.applied()
         self.compare(self.db, self.current())
 
     @rule(rows=ROWS, sst_bytes=st.sampled_from([1, 1000]))
@@ -59,10 +59,10 @@ class IngestMachine(DatabaseMachine):
     @rule()
     def look_at_the_manifest(self) -> None:
         self.run(self.db.confirm())
-        self.admitted()
+        self.applied()
 
     def current(self) -> View:
-        """A read sees whatever the writer has admitted, which it may do at any time: every read looks first."""
+        """A read sees whatever the writer has applied, which it may do at any time: every read looks first."""
         if self.pending:
             self.look_at_the_manifest()
         return super().current()
@@ -82,7 +82,7 @@ class IngestMachine(DatabaseMachine):
         self.run(self.db.compact(full=full))
         self.compacted = True
         if self.pending:
-            self.admitted()  # it has looked at the manifest
+            self.applied()  # it has looked at the manifest
         self.acknowledged = self.writes[-1].seq if self.writes else 0
 
     def commit(self, rows: Rows, sst_bytes: int, *, replaced: Iterable[bytes] | None = None) -> None:
@@ -110,8 +110,8 @@ class IngestMachine(DatabaseMachine):
             runtime=runtime(self.clock),
         )
 
-    def admitted(self) -> None:
-        """Wait until everything pending is admitted; everything written before is durable by then."""
+    def applied(self) -> None:
+        """Wait until everything pending is applied; everything written before is durable by then."""
         for ingest in self.pending:
             self.note(ingest, cut=True)
         self.pending = []
@@ -143,13 +143,13 @@ class IngestMachine(DatabaseMachine):
             self.writes.append(Write(key, value, seq, create_ms, expire, key == keys[-1]))
 
     def come_back(self) -> None:
-        """Whoever opens the database admits what waits before it does anything else."""
+        """Whoever opens the database applies what waits before it does anything else."""
         if not self.pending:
             super().come_back()
             return
         self.db = self.run(self.opened())
         acknowledged, before = self.acknowledged, self.writes
-        self.admitted()
+        self.applied()
         assert [write for write in before if write.seq <= acknowledged] == self.writes[: _until(before, acknowledged)]
         self.compare(self.db, self.current())
 

@@ -17,7 +17,7 @@ from tests.slices import seeds
 SLICE_SEEDS = 6
 FULL_SEEDS = 2_000
 COVERAGE_SEEDS = 8
-OFTEN = ("ingests-admitted", "ingests-pending", "ingests-withdrawn-on-withdrawal", "ingests-too-early", "crashes")
+OFTEN = ("ingests-applied", "ingests-pending", "ingests-aborted-on-abort", "ingests-too-early", "crashes")
 
 
 @pytest.mark.timeout(7_200)
@@ -42,5 +42,5 @@ def test_every_part_of_a_replacement_happens() -> None:
     for scenario in INGEST_LIFE:
         for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
             happened.update(one.stats)
-    for what in ("replacements-admitted", "replacements-pending", "replacements-refused"):
+    for what in ("replacements-applied", "replacements-pending", "replacements-refused"):
         assert happened[what] > COVERAGE_SEEDS // 2, f"{what} hardly ever happens: {happened}"

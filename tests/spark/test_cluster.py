@@ -63,7 +63,7 @@ async def test_reads_loads_and_compactions_run_on_a_cluster(
             await db.flush(l0=True)
         rows = [row async for row in db.scan()]
     before, after = (f"read {len(found)} {digest(found)}" for found in (rows, [*rows, *LOADED]))
-    loaded = f"loaded admitted {len(LOADED)}"
+    loaded = f"loaded applied {len(LOADED)}"
     async with ChildProcess(["-m", "tests.spark.cluster_driver", cluster.url, place.path, place.metastore]) as driver:
         await driver.wait_for_line("done", timeout=LIMIT_S)
         assert driver.received == [before, loaded, "compacted 1", after, f"executors {WORKERS}", "done"]
@@ -149,7 +149,7 @@ async def test_attempts_that_are_overtaken_leave_only_garbage(cluster: SparkClus
         await driver.wait_for_line("done", timeout=LIMIT_S)
         *loaded, compacted, _ = driver.received
     assert [line.rpartition(" named ")[0] for line in loaded] == [
-        f"loaded {job} admitted {speculation.ROWS}" for job in ("stalled", "late")
+        f"loaded {job} applied {speculation.ROWS}" for job in ("stalled", "late")
     ]
     for line in loaded:
         *_, named, _, others = line.split()

@@ -71,7 +71,7 @@ def test_a_database_comes_back_equal(spark: SparkSession, filled: str, tmp_path:
     keys = [key for file in files for key in pq.read_table(file, columns=["key"]).column("key").to_pylist()]
     assert keys == [key for key, _, _ in before]
     info = slate_spark.import_parquet(spark, str(tmp_path / "files"), str(tmp_path / "copy"))  # makes it
-    assert (info.state, info.rows) == ("admitted", 270)
+    assert (info.state, info.rows) == ("applied", 270)
     assert with_db(tmp_path / "copy", stored) == before
     assert with_db(filled, checkpoints) == []
     assert slate_spark.export_parquet(spark, filled, str(tmp_path / "none"), startKey="b", endKey="b").rows == 0

@@ -91,7 +91,7 @@ async def test_rows_come_in_beside_a_live_writer(spark: SparkSession, tmp_path: 
             settings=slate.Settings(sst_bytes=20_000),
         )
         there = [(key, value) for key, (value, put) in last.items() if put]
-        assert (info.state, info.rows) == ("admitted", len(last))
+        assert (info.state, info.rows) == ("applied", len(last))
         stored = [row async for row in db.scan().rows()]
         assert ([(row.key, row.value) for row in stored] == sorted(there)) is True
         assert {row.seq for row in stored} == {2}
@@ -107,18 +107,18 @@ async def test_without_a_writer_it_waits_or_takes_over(
 ) -> None:
     await made(tmp_path)
     df = small(spark, [("a", "1"), ("b", "2")])
-    with pytest.raises(slate.NotAdmittedError, match="exclusive"):
+    with pytest.raises(slate.IngestPendingError, match="exclusive"):
         await load(df, tmp_path, job_id="one", timeout=0.1)
     assert (await load(df, tmp_path, job_id="one", wait=False)).state == "pending"
     assert await contents(tmp_path) == [(b"before", b"1")]
-    assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "admitted"
+    assert (await load(df, tmp_path, job_id="one", mode="exclusive")).state == "applied"
     other = small(spark, [("a", "another load of the same name")])
     assert (await load(other, tmp_path, job_id="one")).rows == 2
     empty = await load(df.limit(0), tmp_path, batch=("app", 7), mode="exclusive")
-    assert (empty.state, empty.rows) == ("admitted", 0)
+    assert (empty.state, empty.rows) == ("applied", 0)
     with caplog.at_level("WARNING", "slate_async.spark"):
-        assert (await load(other, tmp_path, batch=("app", 6), mode="exclusive")).state == "repeated"
-        assert (await load(other, tmp_path, batch=("app", 7), mode="exclusive")).state == "admitted"
+        assert (await load(other, tmp_path, batch=("app", 6), mode="exclusive")).state == "duplicate"
+        assert (await load(other, tmp_path, batch=("app", 7), mode="exclusive")).state == "applied"
     skipped = [record.message for record in caplog.records if "was skipped" in record.message]
     assert [message[:16] for message in skipped] == ["batch 6 of app i", "batch 7 of app i"]
     assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1")]
@@ -130,7 +130,7 @@ async def test_a_database_is_made_and_progress_told(spark: SparkSession, tmp_pat
         await load(df, tmp_path / "db", create=False)
     told: list[slate_spark.LoadProgress] = []
     info = await load(df, tmp_path / "db", partitions=2, progress=told.append)
-    assert (info.state, info.rows) == ("admitted", 2)
+    assert (info.state, info.rows) == ("applied", 2)
     assert told[-1].tasks_done == told[-1].tasks_total >= 2
     assert told[-1].failed == 0
     assert (await load(df, tmp_path / "db", mode="exclusive", progress=lambda _: 1 / 0)).seq == 2  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ async def test_rows_that_cannot_be_stored_are_named(
     with pytest.raises(slate.InvalidError, match=said):
         await load(df, tmp_path, mode="exclusive", **{"sort_mode": "partition", **more})
     assert await contents(tmp_path) == [(b"before", b"1")]
-    assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
+    assert [job.state for job in await jobs(tmp_path)] in ([], ["aborted"])
 
 
 async def test_of_one_key_with_very_many_versions_one_is_kept(spark: SparkSession, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_ranges_that_overlap_are_told_and_hold_nothing_up(spark: SparkSess
     df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")
     with pytest.raises(slate.InvalidError, match="overlapping keys"):
         await load(df.repartition(2), tmp_path, sort_mode="partition", mode="exclusive")
-    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
+    assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert (await load(df, tmp_path, job_id="load", mode="exclusive")).rows == 100
 
@@ -213,7 +213,7 @@ async def test_tasks_that_fail_leave_only_garbage(spark: SparkSession, tmp_path:
     else:
         with pytest.raises(PySparkException, match="this attempt fails"):
             await loading
-        assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
+        assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
     left = [one for one in await objects(tmp_path) if not one.named]
     assert left
     assert {one.job_id for one in left} == {job.job_id for job in await jobs(tmp_path)}
@@ -233,9 +233,9 @@ async def test_a_driver_that_fails_ends_no_job_that_has_a_name(spark: SparkSessi
         with pytest.raises(slate.InvalidError, match="keys are distinct"):
             await load(small(spark, [("a", "1"), ("a", "2")]), tmp_path, job_id="load")
         assert len(told) == 1
-        assert (await other.commit(exclusive=True)).state == "admitted"
+        assert (await other.commit(exclusive=True)).state == "applied"
     again = await load(small(spark, [("a", "2")]), tmp_path, job_id="load")
-    assert (again.state, again.rows) == ("admitted", 1)
+    assert (again.state, again.rows) == ("applied", 1)
     assert await contents(tmp_path) == [(b"a", b"1"), (b"before", b"1")]
 
 
@@ -248,7 +248,7 @@ async def test_an_error_of_the_engine_in_a_task_is_raised_as_it_is(spark: SparkS
 
     with pytest.raises(slate.UnavailableError, match=r"^the store does not answer$"):
         await load(df.mapInArrow(fail, df.schema), tmp_path, mode="exclusive")
-    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
+    assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
 
 
 async def test_loads_at_once_come_in_one_after_another(spark: SparkSession, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_loads_at_once_come_in_one_after_another(spark: SparkSession, tmp_
         infos = await asyncio.gather(
             *[load(small(spark, [("k", value), (job, value)]), tmp_path, job_id=job) for job, value in loads]
         )
-        assert {info.state for info in infos} == {"admitted"}
+        assert {info.state for info in infos} == {"applied"}
         assert infos[2].seq == infos[3].seq
         assert {info.seq for info in infos} == {1, 2, 3}
         newest = max(zip(infos, loads, strict=True), key=lambda one: one[0].seq)

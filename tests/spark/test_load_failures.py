@@ -56,10 +56,10 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
             before = (await jobs(place.path))[0]
             there = [row async for row in db.scan()]
             committed = moment in ("answer on its way", "after")
-            assert before.state == ("admitted" if committed else "registered")
+            assert before.state == ("applied" if committed else "registered")
             assert (there == (after if committed else OLD)) is True
             again = await load(frame(spark), place.path, job_id=JOB, replace=replace)
-            assert (again.state, again.rows, again.seq) == ("admitted", ROWS + replace, 3)
+            assert (again.state, again.rows, again.seq) == ("applied", ROWS + replace, 3)
             if committed:
                 assert again == before
             assert ([row async for row in db.scan()] == after) is True
@@ -69,7 +69,7 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
 
 
 async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> None:
-    """Run the driver until that moment of its commit, and kill it. Returns when what it committed is admitted."""
+    """Run the driver until that moment of its commit, and kill it. Returns when what it committed is applied."""
     put = asyncio.Event()
 
     def hold(request: Request) -> Fault:
@@ -87,16 +87,16 @@ async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> Non
                 await driver.send("go on")
                 await put.wait()
             if moment == "answer on its way":
-                await until_admitted(place)
+                await until_applied(place)
             if moment == "after":
                 await driver.wait_for_line("committed", timeout=LIMIT_S)
             os.kill(driver.pid, signal.SIGKILL)
             assert await driver.wait(timeout=LIMIT_S) == -signal.SIGKILL
 
 
-async def until_admitted(place: Place) -> None:
+async def until_applied(place: Place) -> None:
     while True:
-        if (await jobs(place.path))[0].state == "admitted":
+        if (await jobs(place.path))[0].state == "applied":
             return
         await asyncio.sleep(0.02)
 
@@ -118,9 +118,9 @@ async def test_a_commit_whose_answer_is_lost_counts_once(
     async with place.open() as db, WireProxy(s3_endpoint, lose) as proxy:
         through = place.through(s3_endpoint, proxy.url)
         info = await load(small(spark, [("a", "1"), ("b", "2")]), through.path, job_id=JOB)
-        assert (info.state, info.rows, info.seq) == ("admitted", 2, 1)
+        assert (info.state, info.rows, info.seq) == ("applied", 2, 1)
         assert len(cut) >= 2  # it was registered, and committed
         assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]
         async with slate.open_admin(place.path) as admin:
-            assert [job.state for job in await admin.list_ingests()] == ["admitted"]
+            assert [job.state for job in await admin.list_ingests()] == ["applied"]
             assert (await admin.verify()).findings == ()

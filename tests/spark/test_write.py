@@ -42,7 +42,7 @@ async def test_a_frame_is_appended(spark: SparkSession, tmp_path: Path) -> None:
     sorted_rows = slate_spark.arrange(some(spark, 10, "3"), op=F.lit("delete"), partitions=1)
     save(sorted_rows, tmp_path, sortMode="none")
     assert (await contents(tmp_path) == expected[10:]) is True
-    assert {job.state for job in await jobs(tmp_path)} == {"admitted"}
+    assert {job.state for job in await jobs(tmp_path)} == {"applied"}
 
 
 async def test_appending_makes_a_database(spark: SparkSession, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_a_frame_takes_the_place_of_what_is_there(spark: SparkSession, tmp
     assert (await contents(tmp_path) == expected) is True
     save(small(spark, []), tmp_path, "overwrite")
     assert await contents(tmp_path) == []
-    assert {job.state for job in await jobs(tmp_path)} == {"admitted"}
+    assert {job.state for job in await jobs(tmp_path)} == {"applied"}
 
 
 async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ async def test_to_replace_exclusively_takes_all_or_nothing(spark: SparkSession, 
     with pytest.raises(slate.ConflictError, match="was to replace everything, and began at"):
         await load(rows.mapInArrow(put_meanwhile, rows.schema), tmp_path, replace=True, mode="exclusive")
     assert await contents(tmp_path) == [(b"before", b"1")]
-    assert [job.state for job in await jobs(tmp_path)] == ["withdrawn"]
-    assert (await load(rows, tmp_path, replace=True, mode="exclusive")).state == "admitted"
+    assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
+    assert (await load(rows, tmp_path, replace=True, mode="exclusive")).state == "applied"
     assert await contents(tmp_path) == [(b"a", b"1")]
 
 
@@ -125,7 +125,7 @@ async def test_what_cannot_be_written_is_said(spark: SparkSession, tmp_path: Pat
     with pytest.raises(PySparkException, match="overlapping keys"):
         save(some(spark, 100, "1").repartition(2), tmp_path, orderColumn="id")
     assert await contents(tmp_path) == [(b"before", b"1")]
-    assert [job.state for job in await jobs(tmp_path)] in ([], ["withdrawn"])
+    assert [job.state for job in await jobs(tmp_path)] in ([], ["aborted"])
 
 
 async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, 
     arrive(1)
     run()
     before = await jobs(path)
-    assert [(job.job_id, job.state) for job in before] == [("copy/1", "admitted"), ("copy/0", "admitted")]
+    assert [(job.job_id, job.state) for job in before] == [("copy/1", "applied"), ("copy/0", "applied")]
     for kept in (log / "commits").glob("*1*"):
         kept.unlink()
     run()

@@ -229,7 +229,7 @@ class ChangeSource:
         return True
 
     def _ingest_after(self, seq: int, head: ManifestState) -> tuple[SstRef, ...]:
-        """The SSTs of the ingest whose number comes next, as they were admitted; empty if no ingest comes next."""
+        """The SSTs of the ingest whose number comes next, as they were applied; empty if no ingest comes next."""
         if head.ingest_seq <= seq:
             return ()
         kept = None if self.subscription is None else head.checkpoint(self.subscription.id)

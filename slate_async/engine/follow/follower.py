@@ -2,7 +2,7 @@
 
 A round: objects at the log's tail -> the head, read after them -> if the log still starts where they were read from,
 they are replayed, else the round is dropped (rule 13) -> the head is adopted, once a checkpoint of ours covers it (rule
-20); before the replay if it admits an ingest that the state lacks, for the log's rows from there on come after that
+20); before the replay if it applies an ingest that the state lacks, for the log's rows from there on come after that
 one (rule 30). A poll that finds neither a next log object nor a next manifest version, where the last round found
 nothing to do, is a round: it concludes nothing but that (`Follower._nothing_new`). A round that was cancelled or failed
 has done a whole number of these steps, and the next one goes on.
@@ -226,7 +226,7 @@ class Follower:
 
 
 def lacks_ingest(state: ManifestState, head: ManifestState) -> bool:
-    """Rule 30: whether ``head`` has admitted an ingest that ``state`` lacks, and that log rows behind it follow."""
+    """Rule 30: whether ``head`` has applied an ingest that ``state`` lacks, and that log rows behind it follow."""
     return head.ingest_seq > state.ingest_seq
 
 

@@ -57,7 +57,7 @@ def finished_ssts(head: ManifestState) -> Iterator[SstRef]:
 
 
 def pending_ssts(head: ManifestState) -> Iterator[SstRef]:
-    """The SSTs of ingests that are committed and wait to be admitted."""
+    """The SSTs of ingests that are committed and wait to be applied."""
     return (sst for ingest in head.ingests for sst in ingest.ssts)
 
 

@@ -1,4 +1,4 @@
-"""A job's life in the manifest: registered, committed, admitted or ended, and what can be said of it."""
+"""A job's life in the manifest: registered, committed, applied or ended, and what can be said of it."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
+    AbortIngest,
     Batch,
     CommitIngest,
     RegisterIngest,
-    WithdrawIngest,
-    admitted_batch,
+    applied_batch,
     find_ingest,
     find_record,
     pending_ingests,
 )
-from slate_async.storage.manifest.state import Ingest, IngestRecord, ManifestState
+from slate_async.storage.manifest.state import Ingest, IngestEnd, IngestRecord, ManifestState
 
 MAX_NAME = 200
 HEADS_IN_PARALLEL = 16
 SHORTEST_POLL_S = 0.02
-"""A writer that polls as often as it may has admitted a small ingest soon."""
-IngestState = Literal["registered", "pending", "admitted", "withdrawn", "expired", "repeated"]
+"""A writer that polls as often as it may has applied a small ingest soon."""
+IngestState = Literal["registered", "pending"] | IngestEnd
 
 
 @dataclass(frozen=True, slots=True)
 class IngestInfo:
     """A job.
 
-    state: ``"registered"``: its SSTs are being made; ``"pending"``: committed, waits for a writer; ``"admitted"``;
-    ``"withdrawn"``; ``"expired"``: nobody committed or renewed it in time; ``"repeated"``: its batch was there already
-    rows, ssts, size: of what was committed, deletes counted; of one that has ended rows only, those admitted
-    seq: the sequence number of all its rows, once admitted; 0 if it had none
+    state: ``"registered"``: its SSTs are being made; ``"pending"``: committed, waits for a writer; ``"applied"``;
+    ``"aborted"``; ``"expired"``: nobody committed or renewed it in time; ``"duplicate"``: its batch was there already
+    rows, ssts, size: of what was committed, deletes counted; of one that has ended rows only, those applied
+    seq: the sequence number of all its rows, once applied; 0 if it had none
     since_ms: wall clock: when it began, or ended
     expire_ms: of a registered one, when it ends unless renewed
     app_id, batch_id: the batch of a stream that it is, if it is one
@@ -62,11 +62,11 @@ class IngestInfo:
     @property
     def done(self) -> bool:
         """Whether its rows are in the database, by this job or by an earlier one of the same batch."""
-        return self.state in ("admitted", "repeated")
+        return self.state in ("applied", "duplicate")
 
 
-class NotAdmittedError(UnavailableError):
-    """The ingest is committed, and no writer has admitted it yet. ``info`` says what waits."""
+class IngestPendingError(UnavailableError):
+    """The ingest is committed, and no writer has applied it yet. ``info`` says what waits."""
 
     def __init__(self, message: str, info: IngestInfo) -> None:
         super().__init__(message, outcome="unknown")
@@ -104,9 +104,9 @@ def _of_job(job: Ingest) -> IngestInfo:
 
 def _of_record(record: IngestRecord) -> IngestInfo:
     batch_id = None if record.app_id is None else record.batch_id
-    told: IngestState = record.outcome if record.shown else "pending"
+    known: IngestState = record.end if record.shown else "pending"
     return IngestInfo(
-        record.id, told, record.ended_ms, record.rows, seq=record.seq, app_id=record.app_id, batch_id=batch_id
+        record.id, known, record.ended_ms, record.rows, seq=record.seq, app_id=record.app_id, batch_id=batch_id
     )
 
 
@@ -138,7 +138,7 @@ async def register(
 
     replaced: of one that replaces what is there: how far the log goes that is part of it
 
-    Raises `InvalidError`, `UnavailableError`; `ConflictError` if it replaces, and others wait to be admitted."""
+    Raises `InvalidError`, `UnavailableError`; `ConflictError` if it replaces, and others wait to be applied."""
     now_ms = runtime.clock.now_ms()
     end_ms = now_ms + lifetime_ms
     base = None if replaced is None else _base(runtime, now_ms, end_ms, replaced)
@@ -223,7 +223,7 @@ async def info(driver: ManifestDriver, job_id: str) -> IngestInfo:
     return _known(await driver.existing(f"the database of ingest {job_id!r}"), job_id)
 
 
-async def withdraw(
+async def abort(
     driver: ManifestDriver,
     clock: Clock,
     job_id: str,
@@ -231,7 +231,7 @@ async def withdraw(
     unless_committed: bool = False,
     base_version: int | None = None,
 ) -> IngestInfo:
-    """End the job before it is admitted, or committed; what has become of it: it may have been before. Deletes nothing.
+    """End the job before it is applied, or committed; what has become of it: it may have been before. Deletes nothing.
 
     base_version: of the job, if it is known: one of its name that was begun anew since is left alone
 
@@ -239,49 +239,49 @@ async def withdraw(
     state = await driver.existing(f"the database of ingest {job_id!r}")
     if job_info(state, job_id) is None:
         raise NotFoundError(f"there is no ingest {job_id!r}, nor was it one of the last {MAX_RECORDS}")
-    state = await driver.commit(WithdrawIngest(job_id, clock.now_ms(), unless_committed, base_version))
+    state = await driver.commit(AbortIngest(job_id, clock.now_ms(), unless_committed, base_version))
     found, record = _known(state, job_id), find_record(state, job_id)
-    return found if record is None else replace(found, state=record.outcome)
+    return found if record is None else replace(found, state=record.end)
 
 
 async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: float, poll_s: float) -> None:
-    """Wait until everything that is committed is in the database. Raises `NotAdmittedError` after ``timeout_s``."""
+    """Wait until everything that is committed is in the database. Raises `IngestPendingError` after ``timeout_s``."""
     deadline = clock.monotonic() + timeout_s
     while waiting := pending_ingests(await driver.existing("the database")):
         if clock.monotonic() >= deadline:
-            raise NotAdmittedError(
-                f"ingest {waiting[0].id!r} is committed, and no writer has admitted it within {timeout_s:.0f} s: what"
-                " it brings has to be there before it can be replaced. Open the database to write, or withdraw it"
-                f" (slate withdraw-ingest {waiting[0].id}), or commit it again by its job id, exclusively, which fences"
+            raise IngestPendingError(
+                f"ingest {waiting[0].id!r} is committed, and no writer has applied it within {timeout_s:.0f} s: what"
+                " it brings has to be there before it can be replaced. Open the database to write, or abort it"
+                f" (slate abort-ingest {waiting[0].id}), or commit it again by its job id, exclusively, which fences"
                 " a writer that lives",
                 _of_job(waiting[0]),
             )
         await clock.sleep(poll_s)
 
 
-async def until_admitted(
+async def until_applied(
     driver: ManifestDriver, clock: Clock, job_id: str, *, timeout_s: float, poll_s: float
 ) -> IngestInfo:
     """Wait until the job's rows are in the database; looks are rarer and rarer, at last ``poll_s`` apart.
 
-    Raises `NotAdmittedError` after ``timeout_s``, `ConflictError` if the job ends otherwise, `UnavailableError`."""
+    Raises `IngestPendingError` after ``timeout_s``, `ConflictError` if the job ends otherwise, `UnavailableError`."""
     deadline = clock.monotonic() + timeout_s
     pause_s = min(SHORTEST_POLL_S, poll_s)
     while True:
         state = await driver.existing(f"the database of ingest {job_id!r}")
         found = _known(state, job_id)
-        waits = found.state == "pending" or (found.state == "repeated" and not _batch_is_in(state, found))
+        waits = found.state == "pending" or (found.state == "duplicate" and not _batch_is_in(state, found))
         if found.done and not waits:
             return found
         if not waits:
             raise ConflictError(f"ingest {job_id!r} is {found.state}, not committed", outcome="not_applied")
         left = deadline - clock.monotonic()
         if left <= 0:
-            raise NotAdmittedError(
-                f"ingest {job_id!r} is committed, and no writer has admitted it within {timeout_s:g} s. It stays: a"
-                " writer admits it soon after it opens the database. To do it at once, ask again, by the same job id,"
+            raise IngestPendingError(
+                f"ingest {job_id!r} is committed, and no writer has applied it within {timeout_s:g} s. It stays: a"
+                " writer applies it soon after it opens the database. To do it at once, ask again, by the same job id,"
                 " exclusively (commit with exclusive=True, bulk_load with mode='exclusive', a save with option"
-                " ingestMode='exclusive', slate ingest with --exclusive), which fences a writer that lives; or withdraw"
+                " ingestMode='exclusive', slate ingest with --exclusive), which fences a writer that lives; or abort"
                 " it",
                 found,
             )
@@ -290,9 +290,9 @@ async def until_admitted(
 
 
 def _batch_is_in(state: ManifestState, info: IngestInfo) -> bool:
-    admitted = None if info.app_id is None else admitted_batch(state, info.app_id)
-    untold = any(one.app_id == info.app_id and not one.shown for one in state.ingest_records)
-    return admitted is not None and info.batch_id is not None and admitted >= info.batch_id and not untold
+    applied = None if info.app_id is None else applied_batch(state, info.app_id)
+    unreported = any(one.app_id == info.app_id and not one.shown for one in state.ingest_records)
+    return applied is not None and info.batch_id is not None and applied >= info.batch_id and not unreported
 
 
 def _known(state: ManifestState, job_id: str) -> IngestInfo:

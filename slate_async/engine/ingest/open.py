@@ -27,7 +27,7 @@ WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class WantedJob:
+class IngestOptions:
     """A job as it is asked for; see `Environment.open_ingest`."""
 
     job_id: str
@@ -43,35 +43,37 @@ class WantedJob:
 
 
 async def register_job(
-    context: DatabaseContext, supervisor: Supervisor, wanted: WantedJob
+    context: DatabaseContext, supervisor: Supervisor, options: IngestOptions
 ) -> tuple[ManifestDriver, IngestSpec | None]:
     """Register the job; what it commits with, and what its tasks must know, as `manage.register` gives it."""
     driver = context.driver(supervisor)
     try:
-        state, found = await find_or_create(context, driver, create=wanted.create)
+        state, found = await find_or_create(context, driver, create=options.create)
         check_usable(state)
         state = await settle_place(context.ground, driver, state, found, context.runtime.ids.uuid)
-        return driver, await _registered(context, driver, state, wanted)
+        return driver, await _registered(context, driver, state, options)
     except BaseException:
         await run_to_completion(driver.close())
         raise
 
 
 async def _registered(
-    context: DatabaseContext, driver: ManifestDriver, state: ManifestState, wanted: WantedJob
+    context: DatabaseContext, driver: ManifestDriver, state: ManifestState, options: IngestOptions
 ) -> IngestSpec | None:
-    """What waits to be admitted when a job that replaces begins is waited for: it is to be replaced, too. Raises
-    `NotAdmittedError` if no writer admits it."""
+    """What waits to be applied when a job that replaces begins is waited for: it is to be replaced, too. Raises
+    `IngestPendingError` if no writer applies it."""
     clock, settings = context.runtime.clock, context.settings
     deadline = clock.monotonic() + WAIT_S
     while True:
-        replaced = await _log_extent(context, driver, state) if wanted.replace else None
+        replaced = await _log_extent(context, driver, state) if options.replace else None
         try:
-            return await manage.register(driver, context.runtime, settings, wanted.job_id, wanted.lifetime_ms, replaced)
+            return await manage.register(
+                driver, context.runtime, settings, options.job_id, options.lifetime_ms, replaced
+            )
         except ConflictError as conflict:
             if clock.monotonic() >= deadline:
                 raise
-            logger.info("%s: ingest %s does not begin yet: %s", context.name, wanted.job_id, conflict)
+            logger.info("%s: ingest %s does not begin yet: %s", context.name, options.job_id, conflict)
         left_s = max(0.0, deadline - clock.monotonic())
         await manage.until_none_waits(driver, clock, timeout_s=left_s, poll_s=poll_s(settings))
 

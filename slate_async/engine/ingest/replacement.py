@@ -2,7 +2,7 @@
 
 Its checkpoint keeps what was there then. A task answers for the range from its first key to its last: the old keys in
 there become tombstones between its rows, as the new rows lie on a merge's top. What lies between the ranges of tasks,
-before the first and after the last belongs to whoever commits. So all SSTs of the job are one sorted sequence, admitted
+before the first and after the last belongs to whoever commits. So all SSTs of the job are one sorted sequence, applied
 under one number, and for readers, time travel and the change feed the replacement is an ingest like any other.
 """
 
@@ -65,7 +65,7 @@ async def old_rows(open_old: OpenOld, spec: IngestSpec) -> AsyncGenerator[OldRow
             reader = await stack.enter_async_context(open_old(spec.replaces))
         except InvalidError as error:
             raise ConflictError(
-                f"what ingest {spec.job_id!r} replaces is kept no longer: it was committed, withdrawn, or it expired",
+                f"what ingest {spec.job_id!r} replaces is kept no longer: it was committed, aborted, or it expired",
                 outcome="not_applied",
             ) from error
         yield await stack.enter_async_context(reader.snapshot(include_expired=True))

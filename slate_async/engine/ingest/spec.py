@@ -22,7 +22,7 @@ class IngestSpec:
 
     job_id: the caller's name for it
     database_id, base_version, writer_epoch: whose SSTs they make, and for which manifest version
-    begun_ms: wall clock, the write time that is stored in rows; what counts is when they are admitted
+    begun_ms: wall clock, the write time that is stored in rows; what counts is when they are applied
     sst_bytes: where SSTs are cut; block_bytes, compression, filter_bits_per_key: as in `Settings`
     replaces: the checkpoint of what the job replaces, if it does
     """

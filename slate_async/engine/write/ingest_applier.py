@@ -1,9 +1,9 @@
-"""Rule 30: the writer admits pending ingests, for only it orders data.
+"""Rule 30: the writer applies pending ingests, for only it orders data.
 
 Ordering rule: writes wait -> everything written before is durable -> one manifest edit moves it out of the log and adds
-the ingests above it, under the next sequence numbers -> writes go on, above those -> whoever made the ingests is told,
+the ingests above it, under the next sequence numbers -> writes go on, above those -> the ingests are reported,
 since this writer's own reads see them by then. So an ingest takes its place among
-the writes for everybody at once: no row above it is seen, nor in the log, before the edit that admits it; log objects
+the writes for everybody at once: no row above it is seen, nor in the log, before the edit that applies it; log objects
 made later carry that edit's manifest version, or a later one; and whoever holds an older view goes on without it.
 
 What is in memory is flushed before writes begin to wait, so that they wait for little: the last log object, a small SST
@@ -29,7 +29,7 @@ from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.log.reader import READS_IN_PARALLEL
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.ingests import AdmitIngests, ShowIngests, pending_ingests, untold_ingests
+from slate_async.storage.manifest.edits.ingests import ApplyIngests, ShowIngests, pending_ingests, unreported_ingests
 from slate_async.storage.manifest.edits.logged import LogIntoL0
 from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import ManifestState, SstRef
@@ -40,7 +40,7 @@ SMALL_BYTES = 1 << 20
 """So much in memory is flushed while writes wait."""
 PASSES = 3
 """How often what is in memory is flushed first: a busy writer never has little there."""
-TELL_AGAIN_S = 1.0
+REPORT_AGAIN_S = 1.0
 
 
 class Progress(Protocol):
@@ -65,7 +65,7 @@ class Progress(Protocol):
 class IngestStats:
     """Counters of one writer."""
 
-    admitted: int = 0
+    applied: int = 0
     rows: int = 0
     paused_seconds: float = 0.0
 
@@ -117,20 +117,20 @@ class IngestApplier:
 
     def notify(self) -> None:
         """A state was adopted."""
-        if pending_ingests(self._state()) or untold_ingests(self._state()):
+        if pending_ingests(self._state()) or unreported_ingests(self._state()):
             self._wake.set()
 
     async def run(self) -> None:
-        """Admit what is pending, for ever."""
+        """Apply what is pending, for ever."""
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 while pending_ingests(self._state()):
-                    await self._admit()
+                    await self._apply()
                 self._go_on()
-                if untold_ingests(self._state()):
-                    await self._tell()
+                if unreported_ingests(self._state()):
+                    await self._report()
         finally:
             self._go_on()
 
@@ -139,16 +139,16 @@ class IngestApplier:
         self._opening.close()
         self._paused = False
 
-    async def _tell(self) -> None:
-        """Nothing depends on it but who waits, so a store that does not answer is asked again, later."""
+    async def _report(self) -> None:
+        """Only tasks that wait for the ingests depend on it, so a store that does not answer is asked again, later."""
         try:
             await self._driver.commit(ShowIngests(self._epoch))
         except UnavailableError as error:
-            logger.warning("ingests that were admitted could not be told yet: %s", error)
-            await self._clock.sleep(TELL_AGAIN_S)
+            logger.warning("ingests that were applied could not be reported yet: %s", error)
+            await self._clock.sleep(REPORT_AGAIN_S)
             self._wake.set()
 
-    async def _admit(self) -> None:
+    async def _apply(self) -> None:
         await self._room()
         await self._lighten()
         began = self._clock.monotonic()
@@ -196,14 +196,14 @@ class IngestApplier:
     async def _flushing(self, flush: AddL0) -> None:
         await self._commit(replace(self._edit(), flush=flush))
 
-    def _edit(self) -> AdmitIngests:
+    def _edit(self) -> ApplyIngests:
         ids = tuple(one.id for one in pending_ingests(self._state()))
-        return AdmitIngests(
+        return ApplyIngests(
             self._epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._epoch
         )
 
-    async def _commit(self, edit: AdmitIngests, *, log: bool = False) -> None:
-        """Commit and adopt. What a compactor took of the log meanwhile is adopted, and the next turn admits."""
+    async def _commit(self, edit: ApplyIngests, *, log: bool = False) -> None:
+        """Commit and adopt. What a compactor took of the log meanwhile is adopted, and the next turn applies."""
         async with self._pins.lock:
             if log:
                 edit = replace(edit, log=await self._log_into_l0())
@@ -213,17 +213,17 @@ class IngestApplier:
             except ConflictError as conflict:
                 if edit.log is None:
                     raise
-                logger.info("admitting ingests again: %s", conflict)
+                logger.info("applying ingests again: %s", conflict)
                 state = await self._driver.load() or self._state()
             self._adopt(await self._pins.pin(state))
         self._count(edit, before)
 
-    def _count(self, edit: AdmitIngests, before: int) -> None:
+    def _count(self, edit: ApplyIngests, before: int) -> None:
         for record in self._state().ingest_records:
             if record.id in edit.ids and record.seq > before:
-                self.stats.admitted += 1
+                self.stats.applied += 1
                 self.stats.rows += record.rows
-                logger.info("ingest %s was admitted: %d rows as number %d", record.id, record.rows, record.seq)
+                logger.info("ingest %s was applied: %d rows as number %d", record.id, record.rows, record.seq)
 
     # ---- without a WAL
 

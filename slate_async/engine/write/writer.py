@@ -123,7 +123,7 @@ class Writer:
             supervisor=supervisor,
         )
         self.l0 = self._l0_flusher(encoder, driver, store, runtime, settings)
-        self.ingests = self._ingest_admission(driver, runtime)
+        self.ingests = self._ingest_applier(driver, runtime)
         self._encoder = encoder
         self.memtables.on_frozen = self._table_frozen
         self.memtables.on_group_full = self.flusher.notify
@@ -150,7 +150,7 @@ class Writer:
             flush_interval_ms=settings.l0_flush_interval_ms,
         )
 
-    def _ingest_admission(self, driver: ManifestDriver, runtime: Runtime) -> IngestApplier:
+    def _ingest_applier(self, driver: ManifestDriver, runtime: Runtime) -> IngestApplier:
         return IngestApplier(
             epoch=self.epoch,
             memtables=self.memtables,
@@ -180,7 +180,7 @@ class Writer:
             self._supervisor.spawn("L0 flusher", self.l0.run())
             self.l0.notify()
         self.ingests.start()
-        self._supervisor.spawn("ingest admission", self.ingests.run())
+        self._supervisor.spawn("ingest applier", self.ingests.run())
 
     @property
     def tasks(self) -> Supervisor:
@@ -323,7 +323,7 @@ class Writer:
         self.state = state
         self.durable_seq = max(self.durable_seq, state.last_seq)
         if state.last_seq > self.sequencer.last_seq:
-            self.sequencer.continue_after(state.last_seq)  # an ingest was admitted
+            self.sequencer.continue_after(state.last_seq)  # an ingest was applied
         gone = self.memtables.drop_below(state.log_start)
         self._log_ssts = [one for one in self._log_ssts if one[0] >= state.log_start]
         self._log_times = {log_id: one for log_id, one in self._log_times.items() if log_id >= state.log_start}

@@ -83,7 +83,7 @@ def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
     there = {one.id for one in state.checkpoints}
     for job in state.ingests:
         if job.replaces is not None and not job.pending and job.replaces not in there:
-            yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which is gone: withdraw it"
+            yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which is gone: abort it"
     for kind, name, base in (
         *(("compaction", str(one.id), one.base_version) for one in state.compactions),
         *(("ingest", one.id, one.base_version) for one in state.ingests if not one.pending),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Final, Literal, cast
 from uuid import UUID
 
 import msgspec
@@ -88,7 +88,7 @@ class FeedMark:
     log_seq: every row above it is in the log from ``log_position`` on; rows between ``seq`` and it are in the SSTs of
     the checkpoint's version
     log_position: a position of the log; ``log_floor``: the epoch below which objects from there on are a zombie's
-    ingests: SSTs of ingests above ``log_seq``, which were never in the log; as they were admitted
+    ingests: SSTs of ingests above ``log_seq``, which were never in the log; as they were applied
     """
 
     seq: int
@@ -228,13 +228,13 @@ class Mirrored:
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """A bulk ingest on its way: registered while its SSTs are made, pending once they are committed; the writer admits
+    """A bulk ingest on its way: registered while its SSTs are made, pending once they are committed; the writer applies
     it then (see `slate_async.storage.manifest.edits.ingests`).
 
     id: the job's, chosen by the caller
     base_version: its SSTs are named by it; until they are committed it holds ``sst_floor`` down
     begun_ms, expire_ms: wall clock; a job that is only registered ends at ``expire_ms`` unless it is renewed
-    pending: its SSTs are committed and wait to be admitted
+    pending: its SSTs are committed and wait to be applied
     ssts: in key order, with disjoint key ranges
     app_id, batch_id: the batch of a stream that it is, if it is one
     replaces: the checkpoint of what it replaces, if it does; it is there until the job is committed, or ends
@@ -252,17 +252,29 @@ class Ingest:
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
+IngestEnd = Literal["applied", "aborted", "expired", "duplicate"]
 IngestOutcome = Literal["admitted", "withdrawn", "expired", "repeated"]
+"""As it is stored; `OUTCOME_NAMES` has the terms."""
+APPLIED: Final = "admitted"
+ABORTED: Final = "withdrawn"
+EXPIRED: Final = "expired"
+DUPLICATE: Final = "repeated"
+OUTCOME_NAMES: Final[Mapping[IngestOutcome, IngestEnd]] = {
+    APPLIED: "applied",
+    ABORTED: "aborted",
+    EXPIRED: "expired",
+    DUPLICATE: "duplicate",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class IngestRecord:
     """What became of an ingest that has ended.
 
-    outcome: ``"repeated"``: the batch was there already, so this job's SSTs were not taken
-    seq: the number its rows were admitted under; 0 if none were
-    rows: how many were admitted
-    shown: of one that was admitted: the writer's own reads see it, so it may be told
+    outcome: `DUPLICATE`: the batch was there already, so this job's SSTs were not taken
+    seq: the number its rows were applied under; 0 if none were
+    rows: how many were applied
+    shown: of one that was applied: the writer's own reads see it, so it may be reported
     replacing: it was to replace what was there; ``None``: no
     """
 
@@ -277,10 +289,15 @@ class IngestRecord:
     replacing: bool | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
+    @property
+    def end(self) -> IngestEnd:
+        """The outcome in today's terms; a word of a later release as it is."""
+        return cast(IngestEnd, OUTCOME_NAMES.get(self.outcome, self.outcome))
+
 
 @dataclass(frozen=True, slots=True)
 class AppBatch:
-    """The newest batch of stream ``app_id`` that was admitted; earlier ones count as admitted, too."""
+    """The newest batch of stream ``app_id`` that was applied; earlier ones count as applied, too."""
 
     app_id: str
     batch_id: int
@@ -295,7 +312,7 @@ class ManifestState:
     destroyed_at_ms: when it was destroyed; nobody opens it from then on
     removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
     again on the same path continues from
-    ingest_seq: the highest sequence number under which an ingest was admitted
+    ingest_seq: the highest sequence number under which an ingest was applied
     skipped: numbers above ``history_floor`` that no row has, ascending; ``None``: none
     heartbeat_interval_ms: how often the newest writer says that it lives; ``None``: it does not
     store_id, marked: of a database with the feature `MARKER_FEATURE`: the store id in its place's marker. Until it is
@@ -422,7 +439,7 @@ def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestSt
 
 
 def of_one_ingest(newer: SstRef, older: SstRef) -> bool:
-    """Whether two neighbours in L0 were admitted together: one sorted sequence, in key order."""
+    """Whether two neighbours in L0 were applied together: one sorted sequence, in key order."""
     return newer.global_seq is not None and newer.global_seq == older.global_seq
 
 

@@ -13,13 +13,13 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits import ingests
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.ingests import AdmitIngests, find_ingest
+from slate_async.storage.manifest.edits.ingests import ApplyIngests, find_ingest
 from slate_async.storage.manifest.edits.protocol import check_writer
 from slate_async.storage.manifest.edits.writer import pinned
 from slate_async.storage.manifest.state import ManifestState
 
 
-def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestState | None:
+def under_the_last_number(self: ApplyIngests, state: ManifestState) -> ManifestState | None:
     """An ingest takes the number of the last row that was flushed."""
     check_writer(state, self.epoch)
     jobs = [job for one in self.ids if (job := find_ingest(state, one)) is not None and job.pending]
@@ -33,13 +33,13 @@ def under_the_last_number(self: AdmitIngests, state: ManifestState) -> ManifestS
     if self.log is not None:
         state = self._with_log(state, self.log)
     for job in jobs:
-        state = ingests._admitted(state, job, max(1, state.last_seq), self.now_ms)
+        state = ingests._applied(state, job, max(1, state.last_seq), self.now_ms)
     return state if self.pin is None else pinned(state, self.pin)
 
 
 @contextlib.contextmanager
 def never_paused(self: Sequencer) -> Iterator[None]:
-    """Writes go on while an ingest is admitted, and are numbered and logged as if it were not."""
+    """Writes go on while an ingest is applied, and are numbered and logged as if it were not."""
     yield
 
 
@@ -48,7 +48,7 @@ def number_left_alone(self: Sequencer, seq: int) -> None:
 
 
 def nothing_pending(state: ManifestState) -> frozenset[str]:
-    """What is committed and not admitted is not reachable."""
+    """What is committed and not applied is not reachable."""
     return frozenset()
 
 

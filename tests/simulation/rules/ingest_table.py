@@ -10,7 +10,7 @@ from slate_async.engine.ingest import manage, sst_writer
 from slate_async.engine.write.sequencer import Sequencer
 from slate_async.storage.manifest import driver
 from slate_async.storage.manifest.edits import ingests
-from slate_async.storage.manifest.edits.ingests import AdmitIngests
+from slate_async.storage.manifest.edits.ingests import ApplyIngests
 from tests.simulation.rules import ingest_instead, instead
 from tests.simulation.rules.life_table import _ALONE
 from tests.simulation.rules.switch import Patch, Switch
@@ -28,7 +28,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-number",
         "30",
         "an ingest takes the number of the last row that was flushed",
-        (Patch(AdmitIngests, "apply", ingest_instead.under_the_last_number),),
+        (Patch(ApplyIngests, "apply", ingest_instead.under_the_last_number),),
         _INGESTED,
         within=60,
         behind=(UNASSERTED,),
@@ -36,7 +36,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
     Switch(
         "30-pause",
         "30",
-        "writes go on while an ingest is admitted; the manifest's assertions are off",
+        "writes go on while an ingest is applied; the manifest's assertions are off",
         (Patch(Sequencer, "paused", ingest_instead.never_paused),),
         {**_INGESTED, "wal": True, "tasks": 3, "l0_rows": 4},
         within=150,
@@ -54,7 +54,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "30-follower",
         "30",
         "a follower shows log rows before the ingest that they follow",
-        (Patch(follower, "admits_more", instead.never),),
+        (Patch(follower, "applies_more", instead.never),),
         {**_INGESTED, "followers": 2, "lag": 8},
         within=100,
     ),

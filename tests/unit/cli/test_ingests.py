@@ -39,27 +39,27 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert unsorted.code == 2
     assert "row 1" in unsorted.err
     as_json = {"path": path, "options": ("--json",)}
-    assert [one["state"] for one in slate("list-ingests", **as_json).objects] == ["withdrawn"]
+    assert [one["state"] for one in slate("list-ingests", **as_json).objects] == ["aborted"]
     [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **as_json).objects
     assert (waiting["job_id"], waiting["state"], waiting["rows"]) == ("nightly", "pending", 3)
     late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
     assert late.code != 0
     assert "exclusive" in late.err
     [done] = slate("ingest", str(file), "--sort", "--job", "nightly", "--exclusive", **as_json).objects
-    assert done["state"] == "admitted"
+    assert done["state"] == "applied"
     assert slate("scan", path=path).out.splitlines() == ["b\t1", "c\t3"]
     listed = slate("list-ingests", **as_json).objects
-    assert {one["job_id"]: one["state"] for one in listed}["nightly"] == "admitted"
+    assert {one["job_id"]: one["state"] for one in listed}["nightly"] == "applied"
 
 
-def test_an_arrow_file_is_withdrawn(slate: Run, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arrow_file_is_aborted(slate: Run, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.feather"
     pyarrow.feather.write_feather(ROWS.sort_by("key"), str(file))
     assert slate("ingest", str(file), "--job", "mistake", "--no-wait", path=path).code == 0
-    [gone] = slate("withdraw-ingest", "mistake", path=path, options=("--json",)).objects
-    assert gone["state"] == "withdrawn"
+    [gone] = slate("abort-ingest", "mistake", path=path, options=("--json",)).objects
+    assert gone["state"] == "aborted"
     assert slate("get", "a", path=path).out == "before\n"
-    assert slate("withdraw-ingest", "unknown", path=path).code == 2
+    assert slate("abort-ingest", "unknown", path=path).code == 2
     [orphan] = slate("list-orphans", path=path, options=("--json",)).objects
     assert (orphan["job_id"], orphan["named"]) == ("mistake", False)
     assert (Path(path) / f"{orphan['key']}.obj").stat().st_size >= orphan["size"]
@@ -77,28 +77,28 @@ def test_what_cannot_be_read_is_said(slate: Run, path: str, tmp_path: Path) -> N
     assert slate("ingest", str(file), path=path).code == 2
 
 
-def test_what_was_admitted_is_not_withdrawn(slate: Run, path: str, tmp_path: Path) -> None:
+def test_what_was_applied_is_not_aborted(slate: Run, path: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     pq.write_table(ROWS.sort_by("key"), file)
     [done] = slate("ingest", str(file), "--job", "first", "--exclusive", path=path, options=("--json",)).objects
-    refused = slate("withdraw-ingest", "first", path=path)
+    refused = slate("abort-ingest", "first", path=path)
     assert (refused.code, refused.out) == (5, "")
-    expected = f"ingest 'first' was admitted, with sequence number {done['seq']}: its 3 rows stay"
+    expected = f"ingest 'first' was applied, with sequence number {done['seq']}: its 3 rows stay"
     assert refused.err == f"slate: {expected}\n"
-    told = json.loads(slate("withdraw-ingest", "first", path=path, options=("--json",)).err)
+    told = json.loads(slate("abort-ingest", "first", path=path, options=("--json",)).err)
     assert told == {"error": "ConflictError", "message": expected, "outcome": "not_applied", "exit_code": 5}
 
 
-def test_what_no_writer_admits_in_time_waits(slate: Run, path: str, tmp_path: Path) -> None:
+def test_what_no_writer_applies_in_time_waits(slate: Run, path: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     pq.write_table(ROWS.sort_by("key"), file)
     late = slate("ingest", str(file), "--job", "nightly", "--timeout", "1ms", path=path)
     assert late.code == 7
     assert "--job nightly --exclusive" in late.err
-    assert "withdraw-ingest nightly" in late.err
+    assert "abort-ingest nightly" in late.err
     assert "did not answer" not in late.err
     again = slate("ingest", str(file), "--job", "nightly", "--timeout", "1ms", path=path, options=("--json",))
-    assert json.loads(again.err)["error"] == "NotAdmittedError"
+    assert json.loads(again.err)["error"] == "IngestPendingError"
 
 
 def test_only_what_is_known_of_a_job_is_shown(slate: Run, path: str, tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_only_what_is_known_of_a_job_is_shown(slate: Run, path: str, tmp_path: P
     as_json = {"path": path, "options": ("--json",)}
     [pending] = slate("ingest", str(file), "--job", "one", "--no-wait", **as_json).objects
     assert (pending["rows"], pending["ssts"], "seq" in pending) == (3, 1, False)
-    [withdrawn] = slate("withdraw-ingest", "one", **as_json).objects
-    assert not {"rows", "ssts", "size", "seq"} & withdrawn.keys()
-    [admitted] = slate("ingest", str(file), "--job", "two", "--exclusive", **as_json).objects
-    assert admitted["rows"] == 3
-    assert not {"ssts", "size"} & admitted.keys()
+    [aborted] = slate("abort-ingest", "one", **as_json).objects
+    assert not {"rows", "ssts", "size", "seq"} & aborted.keys()
+    [applied] = slate("ingest", str(file), "--job", "two", "--exclusive", **as_json).objects
+    assert applied["rows"] == 3
+    assert not {"ssts", "size"} & applied.keys()
     shown = {line.split("\t")[0]: line.split("\t")[1:4] for line in slate("list-ingests", path=path).out.splitlines()}
-    assert shown == {"one": ["withdrawn", "-", "-"], "two": ["admitted", "3", str(admitted["seq"])]}
+    assert shown == {"one": ["aborted", "-", "-"], "two": ["applied", "3", str(applied["seq"])]}
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
@@ -133,7 +133,7 @@ def test_a_file_replaces_what_is_there(slate: Run, path: str, tmp_path: Path) ->
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"key": ["b"], "value": ["1"]}), file)
     [done] = slate("ingest", str(file), "--replace", "--exclusive", path=path, options=("--json",)).objects
-    assert (done["state"], done["rows"]) == ("admitted", 2)
+    assert (done["state"], done["rows"]) == ("applied", 2)
     assert slate("scan", path=path).out.splitlines() == ["b\t1"]
     assert slate("verify", path=path).code == 0
     begun = slate("ingest", str(file), "--job", "adds", "--no-wait", path=path)

@@ -24,7 +24,7 @@ async def ingest(store: MemoryStore, db: slate.Db, job_id: str, rows: dict[bytes
     async with opening as job:
         await job.write([table])
         await job.commit(wait=False)
-        await db.confirm()  # it looks at the manifest, and admits
+        await db.confirm()  # it looks at the manifest, and applies
         return (await job.wait()).seq
 
 

@@ -281,7 +281,7 @@ async def test_tasks_have_names_and_owners(kind: Kind) -> None:
             for task in asyncio.all_tasks()
             if "slate" in task.get_name() or task.get_name().startswith("memory://test/")
         )
-        owned = ["compactor", "garbage collector", "heartbeat", "ingest admission", "log flusher", "log publisher"]
+        owned = ["compactor", "garbage collector", "heartbeat", "ingest applier", "log flusher", "log publisher"]
         expected = ["L0 flusher", *owned] if kind.wal_enabled else owned
         assert names == [*(f"memory://test/{name}" for name in expected), "slate/poll scheduler"]
         assert db.status().state == "open"

@@ -239,7 +239,7 @@ async def test_a_feed_goes_on_over_an_outage(kind: Kind) -> None:
         assert (await coming).key == b"b"
 
 
-async def test_an_ingest_that_came_meanwhile_is_admitted_above_all_numbers_given(kind: Kind) -> None:
+async def test_an_ingest_that_came_meanwhile_is_applied_above_all_numbers_given(kind: Kind) -> None:
     store = outages()
     async with open_db(store, kind, **SHORT) as db:
         await db.put(b"a", b"1")
@@ -252,7 +252,7 @@ async def test_an_ingest_that_came_meanwhile_is_admitted_above_all_numbers_given
             store.down = False
             await back(db)
             info = await job.wait()
-        assert (info.state, info.seq) == ("admitted", 3)
+        assert (info.state, info.seq) == ("applied", 3)
         assert (await db.put(b"d", b"1")).seq == 4
         assert await contents(db) == {b"a": b"1", b"c": b"ingested", b"d": b"1"}
         async with db.changes(from_seq=0, follow=False) as feed:

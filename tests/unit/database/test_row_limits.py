@@ -57,7 +57,7 @@ async def test_an_ingest_keeps_to_them(tmp_path: Path) -> None:
         for key, value in ((b"fives", b""), (b"k", bytes(11))):
             with pytest.raises(InvalidError, match=r"row 0, key .*max_(key|value)_bytes"):
                 await job.write([pa.RecordBatch.from_pydict({"key": [key], "value": [value]})])
-        await job.withdraw()
+        await job.abort()
 
 
 async def test_values_above_64_mib_must_be_asked_for() -> None:

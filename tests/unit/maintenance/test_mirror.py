@@ -260,7 +260,7 @@ async def test_an_ingest_that_waits_in_a_mirror_stays(kind: Kind) -> None:
     assert info.state == "pending"
     async with town.open(MIRROR) as db, open_job(town) as job:
         await db.confirm()
-        assert (await job.wait()).state == "admitted"
+        assert (await job.wait()).state == "applied"
         assert await contents(db) == {**NOW, b"0050": b"later", b"9000": b"ingested"}
 
 

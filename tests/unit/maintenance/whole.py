@@ -23,13 +23,13 @@ HALF = b"0020"
 
 async def whole_town(kind: Kind) -> Town:
     """At `PARENT`: runs, L0, a log of several writers; checkpoints, one of them of a version with a pending ingest that
-    is compacted by now; a feed's hold on an ingest, and on a part of the log, that nothing else needs; a pending
+    is compacted by now; an ingest and a part of the log that only a feed's subscription needs; a pending
     ingest; a finished part of a compaction. At `CLONE` a clone, at `MIRROR` a mirror of it."""
     town = await settled(Town(kind))
     for name in (CLONE, MIRROR):
         town.store(name)
     async with town.open(PARENT) as db:
-        async with db.changes(hold="held"):
+        async with db.changes(subscription="held"):
             pass
         await db.put(b"0060", b"fed")
         await ingest(town, "fed", {"0061": "fed"})
@@ -54,7 +54,7 @@ async def whole_town(kind: Kind) -> Town:
 
 
 async def ingest(town: Town, job_id: str, rows: dict[str, str]) -> None:
-    """Commit a job; a writer that is there admits it."""
+    """Commit a job; a writer that is there applies it."""
     table = pa.table({"key": list(rows), "value": list(rows.values())})
     settings = town.kind.settings()
     job_of = slate.open_ingest(

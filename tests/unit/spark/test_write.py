@@ -44,23 +44,23 @@ async def rows_of(path: Path) -> list[tuple[bytes, bytes]]:
         return [row async for row in reader.scan()]
 
 
-def test_what_another_driver_committed_and_withdrew_is_no_load_of_nothing(tmp_path: Path) -> None:
+def test_what_another_driver_committed_and_aborted_is_no_load_of_nothing(tmp_path: Path) -> None:
     async def commit_elsewhere() -> None:
         await (await slate.open(tmp_path)).close()
         async with slate.open_ingest(tmp_path, job_id="load") as job:
             await job.write([pa.Table.from_batches([BATCH])])
             await job.commit(wait=False)
 
-    async def withdraw() -> None:
+    async def abort() -> None:
         async with slate.open_admin(tmp_path) as admin:
-            await admin.withdraw_ingest("load")
+            await admin.abort_ingest("load")
 
     asyncio.run(commit_elsewhere())
     load = writer(tmp_path, ingestMode="exclusive")
     told = load.write(iter([BATCH]))
     assert told == Written((), committed_before=True)
-    asyncio.run(withdraw())
-    with pytest.raises(slate.ConflictError, match="withdrawn meanwhile; write again"):
+    asyncio.run(abort())
+    with pytest.raises(slate.ConflictError, match="aborted meanwhile; write again"):
         load.commit([told])
     load.abort([told])
     again = load.write(iter([BATCH]))
@@ -95,16 +95,16 @@ def test_a_save_that_fails_ends_its_job_unless_that_has_a_name(tmp_path: Path) -
     unnamed = BatchWriter(WriteOptions.of({"path": str(tmp_path)}, ROWS, replace=False))
     unnamed.begin()
     unnamed.abort([])
-    assert asyncio.run(states()) == ["withdrawn"]
+    assert asyncio.run(states()) == ["aborted"]
     failing, other = writer(tmp_path), writer(tmp_path, ingestMode="exclusive")
     failing.begin()
     told = other.write(iter([BATCH]))
     failing.abort([])
     other.commit([told])
-    assert asyncio.run(states()) == ["admitted", "withdrawn"]
+    assert asyncio.run(states()) == ["applied", "aborted"]
 
 
-def test_a_job_that_cannot_be_withdrawn_hides_no_cause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_that_cannot_be_aborted_hides_no_cause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = {"path": str(tmp_path), "metastore": "nothing://here"}
     BatchWriter(WriteOptions.of(options, ROWS, replace=False)).abort([])
     assert "stays until it expires" in caplog.text

@@ -156,14 +156,14 @@ def test_a_reader_follows(db: slate.sync.Db, tmp_path: Path) -> None:
 
 def test_a_feed_counts_what_was_handed_out(db: slate.sync.Db) -> None:
     filled(db)
-    with db.changes(from_seq=0, hold="index") as feed:
+    with db.changes(from_seq=0, subscription="index") as feed:
         for change in feed:
             if change.seq == 7:
                 break
         assert feed.seq == 7
         feed.acknowledge(7, now=True)
         assert feed.acknowledged == 7
-    with db.changes(follow=False, hold="index") as feed:
+    with db.changes(follow=False, subscription="index") as feed:
         assert [change.seq for change in feed] == list(range(8, len(ROWS) + 1))
     with db.changes(from_seq=0, follow=False) as feed:
         assert sum(batch.num_rows for batch in feed.batches()) == len(ROWS)

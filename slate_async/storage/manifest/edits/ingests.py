@@ -1,8 +1,8 @@
 """Edits of bulk ingests (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 A job is *registered*, which keeps collectors from its SSTs; *committed*: its SSTs are pending, and stay whatever
-happens; *admitted* by the writer, in one step with everything written before, under a sequence number of its own, and
-*shown* once that writer's own reads see it: not before that is its owner told; or it ends before that. Of a job that
+happens; *applied* by the writer, in one step with everything written before, under a sequence number of its own, and
+*shown* once that writer's own reads see it: its owner learns of it only then; or it ends before that. Of a job that
 has ended a record stays, the mark of every edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the
 last `MAX_RECORDS` of others, whose name alone says that they are done.
 
@@ -27,6 +27,10 @@ from slate_async.storage.manifest.edits.subscriptions import keep_for_feeds
 from slate_async.storage.manifest.edits.writer import AddL0, WriterPin, pinned
 from slate_async.storage.manifest.history import sampled
 from slate_async.storage.manifest.state import (
+    ABORTED,
+    APPLIED,
+    DUPLICATE,
+    EXPIRED,
     AppBatch,
     Checkpoint,
     Ingest,
@@ -70,12 +74,12 @@ def pending_ingests(state: ManifestState) -> tuple[Ingest, ...]:
     return tuple(one for one in state.ingests if one.pending)
 
 
-def untold_ingests(state: ManifestState) -> bool:
-    """Whether some were admitted that their owners may not be told of yet."""
+def unreported_ingests(state: ManifestState) -> bool:
+    """Whether some were applied that are not reported to their owners yet."""
     return any(not one.shown for one in state.ingest_records)
 
 
-def admitted_batch(state: ManifestState, app_id: str) -> int | None:
+def applied_batch(state: ManifestState, app_id: str) -> int | None:
     """The newest batch of the stream that is in the database."""
     return next((one.batch_id for one in state.ingest_apps if one.app_id == app_id), None)
 
@@ -83,8 +87,8 @@ def admitted_batch(state: ManifestState, app_id: str) -> int | None:
 def committed_batch(state: ManifestState, app_id: str) -> int | None:
     """The newest batch of the stream that is in the database, or waits to be."""
     waiting = [one.batch_id for one in state.ingests if one.pending and one.app_id == app_id]
-    admitted = admitted_batch(state, app_id)
-    return max([*waiting, *([] if admitted is None else [admitted])], default=None)
+    newest = applied_batch(state, app_id)
+    return max([*waiting, *([] if newest is None else [newest])], default=None)
 
 
 def merged_records(ones: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
@@ -102,11 +106,11 @@ def merged_records(ones: tuple[IngestRecord, ...], others: tuple[IngestRecord, .
 @dataclass(frozen=True, slots=True)
 class RegisterIngest:
     """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. One that is on its way is
-    lengthened once half of such a life is over, for who goes on with it may come late. A job that was withdrawn, or has
-    expired, may begin anew; one that is admitted stays so.
+    lengthened once half of such a life is over, for who goes on with it may come late. A job that was aborted, or has
+    expired, may begin anew; one that is applied stays so.
 
     replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays.
-    Nothing may wait to be admitted then: it would be no part of the checkpoint, and come in before the job"""
+    Nothing may wait to be applied then: it would be no part of the checkpoint, and come in before the job"""
 
     id: str
     now_ms: int
@@ -120,20 +124,20 @@ class RegisterIngest:
         if job is not None:
             self._check_same(replacing=job.replaces is not None)
             return self._longer(state, job)
-        if ended is not None and ended.outcome in ("admitted", "repeated"):
+        if ended is not None and ended.outcome in (APPLIED, DUPLICATE):
             self._check_same(replacing=bool(ended.replacing))
             return None
         check_usable(state)
         if len(state.ingests) >= MAX_JOBS:
             raise InvalidError(
-                f"{len(state.ingests)} ingests are under way, as many as there may be; withdraw one that nobody goes on"
+                f"{len(state.ingests)} ingests are under way, as many as there may be; abort one that nobody goes on"
                 " with",
                 outcome="not_applied",
             )
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
         if self.replaces is not None:
             if waiting := pending_ingests(state):
-                raise ConflictError(f"ingest {waiting[0].id!r} waits to be admitted", outcome="not_applied")
+                raise ConflictError(f"ingest {waiting[0].id!r} waits to be applied", outcome="not_applied")
             state = self.replaces.apply(state) or state
             begun = replace(begun, replaces=self.replaces.id)
         records = tuple(one for one in state.ingest_records if one.id != self.id)
@@ -170,7 +174,7 @@ class RenewIngest:
 
 @dataclass(frozen=True, slots=True)
 class CommitIngest:
-    """Let ``ssts``, in key order, wait to be admitted. Asked for again, whatever was asked first stands. Of those that
+    """Let ``ssts``, in key order, wait to be applied. Asked for again, whatever was asked first stands. Of those that
     replace what was there, and do not know of each other, the first to be committed wins: the others end.
 
     batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
@@ -204,7 +208,7 @@ class CommitIngest:
         if self.batch is not None:
             before = committed_batch(state, self.batch.app_id)
             if before is not None and before >= self.batch.batch_id:
-                return _ended(state, job, "repeated", self.now_ms, batch=self.batch)
+                return _ended(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
                 raise InvalidError(
                     f"the last batches of {MAX_APPS} streams are remembered, and of no more; forget one that has ended",
@@ -213,7 +217,7 @@ class CommitIngest:
         if job.replaces is not None:
             state = self._without_rivals(state)
         if not self.ssts:
-            done = _ended(state, job, "admitted", self.now_ms, batch=self.batch)
+            done = _ended(state, job, APPLIED, self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
         app_id, batch_id = (None, 0) if self.batch is None else self.batch
         waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
@@ -224,7 +228,7 @@ class CommitIngest:
     def _without_rivals(self, state: ManifestState) -> ManifestState:
         for one in state.ingests:
             if one.id != self.id and one.replaces is not None and not one.pending:
-                state = _ended(state, one, "withdrawn", self.now_ms)
+                state = _ended(state, one, ABORTED, self.now_ms)
         return state
 
     def _check_alone(self, state: ManifestState, epoch: int, replaced_seq: int) -> None:
@@ -247,8 +251,8 @@ class CommitIngest:
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawIngest:
-    """End job ``id`` before it is admitted; ``unless_pending``: before it is committed. Nothing is deleted: collectors
+class AbortIngest:
+    """End job ``id`` before it is applied; ``unless_pending``: before it is committed. Nothing is deleted: collectors
     find what nothing names any more.
 
     base_version: of the job that is meant: one of its name may have been begun anew. ``None``: whichever is there"""
@@ -268,10 +272,10 @@ class WithdrawIngest:
             last = committed_batch(state, job.app_id)
             if last is not None and last > job.batch_id:
                 raise ConflictError(
-                    f"batch {last} of {job.app_id!r} waits behind batch {job.batch_id}; withdraw that one first",
+                    f"batch {last} of {job.app_id!r} waits behind batch {job.batch_id}; abort that one first",
                     outcome="not_applied",
                 )
-        return _ended(state, job, "withdrawn", self.now_ms)
+        return _ended(state, job, ABORTED, self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +294,7 @@ def without_expired(state: ManifestState, now_ms: int) -> ManifestState:
     """``state`` with the jobs ended that nobody committed or renewed in time."""
     for job in state.ingests:
         if not job.pending and job.expire_ms <= now_ms:
-            state = _ended(state, job, "expired", now_ms)
+            state = _ended(state, job, EXPIRED, now_ms)
     return state
 
 
@@ -298,20 +302,20 @@ def without_registered(state: ManifestState, now_ms: int) -> ManifestState:
     """``state`` with the jobs ended that are not committed."""
     for job in state.ingests:
         if not job.pending:
-            state = _ended(state, job, "expired", now_ms)
+            state = _ended(state, job, EXPIRED, now_ms)
     return state
 
 
-# ---- admission
+# ---- how they are applied
 
 
 @dataclass(frozen=True, slots=True)
-class AdmitIngests:
+class ApplyIngests:
     """Rule 30: the writer lets pending ingests in, under ``first_seq`` and the numbers after it, in one step with
     everything that was written before; nothing is written meanwhile, so the next row comes after the state's
     ``last_seq``.
 
-    ids: the jobs, in the order of their numbers; one that was withdrawn meanwhile takes none
+    ids: the jobs, in the order of their numbers; one that was aborted meanwhile takes none
     flush: the L0 flush of what is left in memory; ``log``: without a WAL. One of them, or neither if nothing is left
     now_ms: the write time of the rows; it does not go back
     """
@@ -329,47 +333,47 @@ class AdmitIngests:
         """Applies iff the epoch is still the writer's and the log starts where it did. Its mark is that of the flush,
         else that none of the jobs is pending. Raises `ConflictError` if a compactor took of the log meanwhile."""
         check_writer(state, self.epoch)
-        admitted = {one.id: one for one in pending_ingests(state) if one.id in self.ids}
+        chosen = {one.id: one for one in pending_ingests(state) if one.id in self.ids}
         if self.flush is not None:
             flushed = self.flush.apply(state)
             if flushed is None:
                 return None
             state = flushed
-        elif not admitted:
+        elif not chosen:
             return None
         if self.log is not None:
             state = self.log.into(state, self.log_floor, self.now_ms)
         if state.last_seq >= self.first_seq:
             raise InternalError(
-                f"an ingest is to be admitted under {self.first_seq}, and {state.last_seq} was given already"
+                f"an ingest is to be applied under {self.first_seq}, and {state.last_seq} was given already"
             )
-        waiting = [admitted[job_id] for job_id in self.ids if job_id in admitted]
+        waiting = [chosen[job_id] for job_id in self.ids if job_id in chosen]
         for seq, job in enumerate(waiting, self.first_seq):
-            state = _admitted(state, job, seq, self.now_ms)
+            state = _applied(state, job, seq, self.now_ms)
         return state if self.pin is None else pinned(state, self.pin)
 
 
 @dataclass(frozen=True, slots=True)
 class ShowIngests:
-    """The writer has adopted the state that admitted them: whoever asks may be told."""
+    """The writer has adopted the state that applied them: they may be reported."""
 
     epoch: int
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies iff the epoch is still the writer's. Its mark is that nobody is left to be told."""
+        """Applies iff the epoch is still the writer's. Its mark is that all are reported."""
         check_writer(state, self.epoch)
-        if not untold_ingests(state):
+        if not unreported_ingests(state):
             return None
         records = tuple(one if one.shown else replace(one, shown=True) for one in state.ingest_records)
         return replace(state, ingest_records=records)
 
 
-def _admitted(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
+def _applied(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
     tick = max(state.last_tick_ms, now_ms)
     numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
     ssts = tuple(structs.replace(one, **numbers) for one in job.ssts)
     rows = sum(one.rows for one in ssts)
-    done = _ended(state, job, "admitted", now_ms, seq=seq, rows=rows, shown=False)
+    done = _ended(state, job, APPLIED, now_ms, seq=seq, rows=rows, shown=False)
     apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))
     features = state.required_features
     return replace(
@@ -394,15 +398,15 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
     job, ended = find_ingest(state, job_id), find_record(state, job_id)
     if job is not None and (of_base is None or job.base_version == of_base):
         return job
-    if job is None and ended is not None and ended.outcome in ("admitted", "repeated"):
+    if job is None and ended is not None and ended.outcome in (APPLIED, DUPLICATE):
         return None
     why = "it is not registered"
     if job is not None:
         why = "it had ended, and was begun anew"
-    elif ended is not None and ended.outcome == "expired":
+    elif ended is not None and ended.outcome == EXPIRED:
         why = "it expired: nobody renewed it in time"
     elif ended is not None:
-        why = f"it was {ended.outcome}, by hand or by another ingest that replaced everything first"
+        why = f"it was {ended.end}, by hand or by another ingest that replaced everything first"
     outcome: Outcome = "unknown" if ended is None else "not_applied"
     raise ConflictError(f"ingest {job_id!r} cannot go on: {why}; begin again", outcome=outcome)
 
@@ -449,5 +453,5 @@ def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
 
 def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
     others = tuple(one for one in state.ingest_apps if one.app_id != batch.app_id)
-    known = admitted_batch(state, batch.app_id)
+    known = applied_batch(state, batch.app_id)
     return (*others, AppBatch(batch.app_id, batch.batch_id if known is None else max(known, batch.batch_id)))

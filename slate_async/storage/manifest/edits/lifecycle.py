@@ -177,7 +177,7 @@ def refuse_held(state: ManifestState, now_ms: int) -> None:
         named = ", ".join(f"{one.id} ({one.name or one.owner})" for one in held[:5])
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
         raise InvalidError(
-            f"checkpoints hold the database: {named}{more}; delete them, close the readers, withdraw the ingests,"
+            f"checkpoints hold the database: {named}{more}; delete them, close the readers, abort the ingests,"
             " destroy the clones or let their collectors detach them"
             f"{', or destroy it softly (soft=True)' if state.destroyed_at_ms is None else ''}"
         )

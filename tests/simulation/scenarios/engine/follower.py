@@ -48,7 +48,7 @@ class Follower:
         if not believed:
             self.adopt(head)
             return
-        if admits_more(head, self._state):
+        if applies_more(head, self._state):
             self.adopt(head)
         self._pieces += pieces
         if self._node.rng.random() < 0.5:
@@ -72,7 +72,7 @@ def above_l0(rows: list[RowTuple], state: ManifestState) -> list[RowTuple]:
     return [row for row in rows if row.seq > state.last_seq]
 
 
-def admits_more(head: ManifestState, state: ManifestState) -> bool:
+def applies_more(head: ManifestState, state: ManifestState) -> bool:
     """Rule 30: whether ``head`` has an ingest that comes before the log rows that follow ``state``."""
     return head.ingest_seq > state.ingest_seq
 

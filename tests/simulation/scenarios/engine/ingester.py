@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from slate_async.engine.ingest.manage import IngestInfo, NotAdmittedError, commit, register, until_admitted, withdraw
+from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError, abort, commit, register, until_applied
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import write_ssts
 from slate_async.errors import ConflictError, SlateError
@@ -44,7 +44,7 @@ class Ingester:
         for attempt in range(1 if batch is None else ATTEMPTS):
             try:
                 info = await self._attempt(write, f"{self._app}/{write.id}/{attempt}", batch)
-            except NotAdmittedError:
+            except IngestPendingError:
                 self._site.count("ingests-pending")
                 return
             except ConflictError:
@@ -70,13 +70,13 @@ class Ingester:
         return write
 
     async def run(self, write: Write, job_id: str) -> IngestInfo:
-        """The whole job, and the wait until a writer has admitted it."""
+        """The whole job, and the wait until a writer has applied it."""
         node, handle = self._node, self._handle
         clock, settings = node.runtime.clock, self._site.params.settings(node.rng, None)
         spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
         assert spec is not None
         await commit(handle.driver, clock, spec, await self._make(spec, write))
-        return await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+        return await until_applied(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
 
     async def _attempt(self, write: Write, job_id: str, batch: tuple[str, int] | None) -> IngestInfo | None:
         """Make, commit and wait; ``None`` if it is left where it is."""
@@ -99,13 +99,13 @@ class Ingester:
         if rng.random() < 0.2:
             await commit(handle.driver, clock, spec, await self._make(spec, write), batch)  # and again: no effect
         if way < 0.15:
-            return await self._withdraw(write, job_id)
-        return await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+            return await self._abort(write, job_id)
+        return await until_applied(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
 
-    async def _withdraw(self, write: Write, job_id: str) -> IngestInfo | None:
-        info = await withdraw(self._handle.driver, self._node.runtime.clock, job_id)
-        self._site.count(f"ingests-{info.state}-on-withdrawal")
-        write.refused = info.state == "withdrawn"
+    async def _abort(self, write: Write, job_id: str) -> IngestInfo | None:
+        info = await abort(self._handle.driver, self._node.runtime.clock, job_id)
+        self._site.count(f"ingests-{info.state}-on-abort")
+        write.refused = info.state == "aborted"
         return None
 
     async def _make(self, spec: IngestSpec, write: Write) -> Sequence[IngestedSst]:
@@ -131,8 +131,8 @@ async def ingest(site: Site, node: Node) -> None:
         await ingester.step()
 
 
-async def see_all_admitted(session: Session) -> None:
-    """The last writer, which lives on, admits whatever waits."""
+async def see_all_applied(session: Session) -> None:
+    """The last writer, which lives on, applies whatever waits."""
     for _ in range(100):
         await session.db.confirm()
         if not pending_ingests(session.db._writer.state):

@@ -21,7 +21,7 @@ from tests.simulation.scenarios.engine.actors import collect_log, collect_manife
 from tests.simulation.scenarios.engine.attempts import Attempt
 from tests.simulation.scenarios.engine.compactor import compact
 from tests.simulation.scenarios.engine.follower import follow
-from tests.simulation.scenarios.engine.ingester import ingest, see_all_admitted
+from tests.simulation.scenarios.engine.ingester import ingest, see_all_applied
 from tests.simulation.scenarios.engine.params import Params
 from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
@@ -204,7 +204,7 @@ class Play:
 
     async def _finish(self, session: Session) -> None:
         if self.site.params.ingesters:
-            await see_all_admitted(session)
+            await see_all_applied(session)
         await session.db.flush()  # it may not have waited for its last writes
         if not await session.look(Kind.FINAL):
             raise Violation("stuck", "the last writer could not read")

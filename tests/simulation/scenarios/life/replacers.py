@@ -11,12 +11,12 @@ import pyarrow as pa
 from slate_async.database.reader import DbReader
 from slate_async.database.snapshot import Snapshot
 from slate_async.engine.ingest.manage import (
-    NotAdmittedError,
+    IngestPendingError,
+    abort,
     commit,
     register,
-    until_admitted,
+    until_applied,
     until_none_waits,
-    withdraw,
 )
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
 from slate_async.engine.ingest.sst_writer import write_deletes, write_ssts
@@ -70,7 +70,7 @@ class Replacer:
         write = self._ingester.begin()
         try:
             await self._replace(write, acked)
-        except NotAdmittedError:
+        except IngestPendingError:
             self._site.count("replacements-pending")
         except ConflictError:
             self._site.count("replacements-refused")
@@ -104,13 +104,13 @@ class Replacer:
             ssts = await self._make(spec, own)  # all of it ran twice
         await commit(handle.driver, clock, spec, ssts)
         if rng.random() < 0.1:
-            info = await withdraw(handle.driver, clock, job_id)
-            write.refused = info.state == "withdrawn"
+            info = await abort(handle.driver, clock, job_id)
+            write.refused = info.state == "aborted"
             return
-        info = await until_admitted(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
+        info = await until_applied(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
         write.seq = info.seq
         self._site.history.ack(write)
-        self._site.count("replacements-admitted")
+        self._site.count("replacements-applied")
 
     def _job_id(self, write: Write) -> str:
         return f"{self._node.name}/replaces/{write.id}"

@@ -152,7 +152,7 @@ async def ingest_followed(stage: LifeStage) -> None:
         async with stage.estate.reader(node, stage.site) as reader:
             await reader.refresh()
             opened.set()
-            await admitted.wait()
+            await applied.wait()
             pin = stage.hold(node, "manifest-commit")
             refreshing = asyncio.ensure_future(reader.refresh())
             await pin.caught()
@@ -161,7 +161,7 @@ async def ingest_followed(stage: LifeStage) -> None:
             await refreshing
             await look(reader)
 
-    opened, admitted = asyncio.Event(), asyncio.Event()
+    opened, applied = asyncio.Event(), asyncio.Event()
     reading = node.spawn(read())
     await opened.wait()
     ingesting = driver.spawn(ingest())
@@ -170,7 +170,7 @@ async def ingest_followed(stage: LifeStage) -> None:
         await asyncio.sleep(SOON_SECONDS)
     await driver.join(ingesting)
     await stage.write(owner, stage.rng.randint(1, 4))
-    admitted.set()
+    applied.set()
     await node.join(reading)
 
 

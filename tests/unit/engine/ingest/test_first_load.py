@@ -1,4 +1,4 @@
-"""Jobs that make their database: nobody else is there to admit them."""
+"""Jobs that make their database: nobody else is there to apply them."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ async def test_a_database_is_made_and_who_waits_is_its_first_writer(store: Memor
         async with slate.open_reader(store, name=NAME, runtime=runtime()) as reader:
             assert [row async for row in reader.scan()] == []
         info = await job.commit()
-        assert (info.state, info.seq) == ("admitted", 1)
+        assert (info.state, info.seq) == ("applied", 1)
     async with open_db(store, kind) as db:
         assert db.status().epoch == 2
         assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]
 
 
 async def test_loads_that_begin_at_once_make_a_database_and_all_come_in(store: MemoryStore) -> None:
-    """One after another, whoever was quicker at becoming the writer; nobody else is there to admit the others."""
+    """One after another, whoever was quicker at becoming the writer; nobody else is there to apply the others."""
     async with AsyncExitStack() as stack:
         jobs = [await stack.enter_async_context(open_job(store, f"job {n}", create=True)) for n in range(4)]
         for number, job in enumerate(jobs):
             await job.write([table({f"{number}": "x"})])
         last = await jobs[3].commit(timeout=5)
         infos = await asyncio.gather(*(job.commit(timeout=5) for job in jobs[:3]))
-    assert [one.state for one in (*infos, last)] == ["admitted"] * 4
+    assert [one.state for one in (*infos, last)] == ["applied"] * 4
     assert {one.seq for one in (*infos, last)} == {1, 2, 3, 4}
     async with open_db(store) as db:
         assert [key for key, _ in [row async for row in db.scan()]] == [b"0", b"1", b"2", b"3"]
@@ -54,19 +54,19 @@ async def test_a_writer_that_died_first_is_not_fenced_either(store: MemoryStore)
     async with open_job(store, create=True) as job:
         await abandon(await open_db(store))
         await job.write([table({"a": "1"})])
-        with pytest.raises(slate.NotAdmittedError):
+        with pytest.raises(slate.IngestPendingError):
             await job.commit(timeout=0.05)
-        assert (await job.commit(exclusive=True)).state == "admitted"
+        assert (await job.commit(exclusive=True)).state == "applied"
 
 
 async def test_a_writer_that_came_first_is_not_fenced(store: MemoryStore) -> None:
     async with open_job(store, create=True) as job, open_db(store) as db:
         await job.write([table({"a": "1"})])
-        with pytest.raises(slate.NotAdmittedError):
+        with pytest.raises(slate.IngestPendingError):
             await job.commit(timeout=0.05)  # this writer looks once a minute
         await db.put(b"b", b"2")
         await db.confirm()
-        assert (await job.wait()).state == "admitted"
+        assert (await job.wait()).state == "applied"
 
 
 async def test_a_writer_that_comes_in_the_same_moment_is_not_fenced(
@@ -78,8 +78,8 @@ async def test_a_writer_that_comes_in_the_same_moment_is_not_fenced(
 
         monkeypatch.setattr(ingesting, "has_writer", lambda state: False)
         async with open_db(store) as db:
-            with pytest.raises(slate.NotAdmittedError):
+            with pytest.raises(slate.IngestPendingError):
                 await job.commit(timeout=0.05)
             await db.put(b"b", b"2")
             await db.confirm()
-            assert (await job.wait()).state == "admitted"
+            assert (await job.wait()).state == "applied"

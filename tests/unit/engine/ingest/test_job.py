@@ -67,7 +67,7 @@ async def test_rows_take_their_place_among_the_writes(store: MemoryStore, kind: 
         async with db.snapshot() as before:
             info = await ingested(store, db, {"a": "ingested", "c": "ingested"}, settings={"sst_bytes": 1})
             handle = await db.put(b"c", b"after")
-            assert (info.state, info.rows, info.seq, handle.seq) == ("admitted", 2, 3, 4)
+            assert (info.state, info.rows, info.seq, handle.seq) == ("applied", 2, 3, 4)
             assert [row async for row in db.scan()] == [(b"a", b"ingested"), (b"b", b"before"), (b"c", b"after")]
             assert [row async for row in before.scan()] == [(b"a", b"before"), (b"b", b"before")]
             row = await db.get_row(b"a")
@@ -96,7 +96,7 @@ async def test_a_reader_follows_and_looks_back(store: MemoryStore, kind: Any) ->
             assert (await then.get(b"a"), await earlier.get(b"a")) == (b"ingested", b"before")
 
 
-async def test_writes_wait_while_it_is_admitted_and_come_after_it(store: MemoryStore) -> None:
+async def test_writes_wait_while_it_is_applied_and_come_after_it(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"1")
         with db._sequencer.paused():
@@ -158,11 +158,11 @@ async def test_telling_is_tried_again(store: MemoryStore, monkeypatch: pytest.Mo
             return await commit(edit)
 
         monkeypatch.setattr(db._driver, "commit", failing)
-        monkeypatch.setattr("slate_async.engine.write.ingest_applier.TELL_AGAIN_S", 0.001)
+        monkeypatch.setattr("slate_async.engine.write.ingest_applier.REPORT_AGAIN_S", 0.001)
         await job.write([table({"a": "1"})])
         await job.commit(wait=False)
         await db.confirm()
-        assert (await job.wait()).state == "admitted"
+        assert (await job.wait()).state == "applied"
         assert not failures
 
 
@@ -198,10 +198,10 @@ async def test_without_a_writer_it_waits_and_says_what_to_do(store: MemoryStore)
     await (await open_db(store)).close()
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])
-        with pytest.raises(slate.NotAdmittedError, match="exclusive=True") as late:
+        with pytest.raises(slate.IngestPendingError, match="exclusive=True") as late:
             await job.commit(timeout=0.05)
         assert (late.value.info.state, late.value.outcome) == ("pending", "unknown")
-        assert (await job.commit(exclusive=True)).state == "admitted"
+        assert (await job.commit(exclusive=True)).state == "applied"
     async with open_db(store) as db:
         assert await db.get(b"a") == b"1"
 
@@ -217,7 +217,7 @@ async def test_exclusive_fences_the_live_writer(store: MemoryStore) -> None:
 
 
 async def test_drivers_that_fence_one_another_are_told_all_the_same(store: MemoryStore) -> None:
-    """Whoever takes over admits what the one before has committed."""
+    """Whoever takes over applies what the one before has committed."""
     await (await open_db(store)).close()
 
     async def load(number: int) -> str:
@@ -225,7 +225,7 @@ async def test_drivers_that_fence_one_another_are_told_all_the_same(store: Memor
             await job.write([table({f"{number}": "x"})])
             return str((await job.commit(exclusive=True)).state)
 
-    assert await asyncio.gather(*map(load, range(5))) == ["admitted"] * 5
+    assert await asyncio.gather(*map(load, range(5))) == ["applied"] * 5
     async with open_db(store) as db:
         assert [key async for key, _ in db.scan()] == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -235,13 +235,13 @@ async def test_exclusive_loads_make_room_where_nobody_compacts(store: MemoryStor
     for number in range(10):
         async with open_job(store, f"job {number}", create=True, settings=settings) as job:
             await job.write([table({f"{number}": "x"})])
-            assert (await job.commit(exclusive=True, timeout=20)).state == "admitted"
+            assert (await job.commit(exclusive=True, timeout=20)).state == "applied"
     async with open_db(store) as db:
         assert db._writer.l0_count < 4
         assert len([row async for row in db.scan()]) == 10
 
 
-async def test_whoever_opens_the_database_admits_what_waits(store: MemoryStore) -> None:
+async def test_whoever_opens_the_database_applies_what_waits(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])
@@ -250,7 +250,7 @@ async def test_whoever_opens_the_database_admits_what_waits(store: MemoryStore) 
             await job.wait()
             assert await db.get(b"a") == b"1"
             assert db.status().pending_ingests == 0
-            assert db.metrics()["ingest.admitted"] == 1
+            assert db.metrics()["ingest.applied"] == 1
 
 
 async def test_a_job_is_one_job_whoever_opens_it(store: MemoryStore) -> None:
@@ -263,7 +263,7 @@ async def test_a_job_is_one_job_whoever_opens_it(store: MemoryStore) -> None:
             await db.confirm()
             assert await second.commit() == await first.commit()
         async with open_job(store) as later:
-            assert (await later.commit()).state == "admitted"
+            assert (await later.commit()).state == "applied"
             with pytest.raises(slate.InvalidError, match="another id"):
                 await later.write([table({"a": "third"})])
         assert await db.get(b"a") == b"first"
@@ -290,7 +290,7 @@ async def test_each_batch_of_a_stream_is_in_once(store: MemoryStore) -> None:
         await db.put(b"a", b"later")
         async with open_job(store, "again") as job:
             await job.write([table({"a": "1"})])
-            assert (await job.commit(batch=("app", 1))).state == "repeated"
+            assert (await job.commit(batch=("app", 1))).state == "duplicate"
         assert await db.get(b"a") == b"later"
 
 
@@ -305,22 +305,22 @@ async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStor
                 await job.commit(batch=("app", 7), wait=False)
     async with open_job(store, "app/8") as job:
         await job.commit(batch=("app", 8))
-        assert (await job.commit(batch=("app", 8))).state == "admitted"
+        assert (await job.commit(batch=("app", 8))).state == "applied"
         with pytest.raises(slate.ConflictError, match="as batch 8 of 'app'"):
             await job.commit(batch=("app", 9))
 
 
-async def test_a_withdrawn_job_never_shows(store: MemoryStore) -> None:
+async def test_a_aborted_job_never_shows(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])
         await job.commit(wait=False)
-        assert (await job.withdraw()).state == "withdrawn"
-        with pytest.raises(slate.ConflictError, match="withdrawn"):
+        assert (await job.abort()).state == "aborted"
+        with pytest.raises(slate.ConflictError, match="aborted"):
             await job.commit()
     async with open_db(store) as db, open_admin(store) as admin:
         assert await db.get(b"a") is None
-        assert [(one.job_id, one.state) for one in await admin.list_ingests()] == [("job", "withdrawn")]
+        assert [(one.job_id, one.state) for one in await admin.list_ingests()] == [("job", "aborted")]
         assert [one.named for one in await admin.list_ingest_objects("job")] == [False]
 
 
@@ -330,31 +330,31 @@ async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -
     async with open_job(store) as job, open_job(store) as failed, open_admin(store) as admin:
         await job.write([table({"a": "1"})])
         assert (await job.commit(wait=False)).state == "pending"
-        assert (await failed.withdraw(unless_committed=True)).state == "pending"
-        assert (await admin.withdraw_ingest("job", unless_committed=True)).state == "pending"
-        assert (await job.commit(exclusive=True)).state == "admitted"
+        assert (await failed.abort(unless_committed=True)).state == "pending"
+        assert (await admin.abort_ingest("job", unless_committed=True)).state == "pending"
+        assert (await job.commit(exclusive=True)).state == "applied"
     async with open_job(store, "other") as job:
-        assert (await job.withdraw(unless_committed=True)).state == "withdrawn"
+        assert (await job.abort(unless_committed=True)).state == "aborted"
 
 
 async def test_who_gives_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as sleeper, open_admin(store) as admin:
-        await admin.withdraw_ingest("job")
+        await admin.abort_ingest("job")
         async with open_job(store) as anew:
             await anew.write([table({"a": "1"})])
-            assert (await sleeper.withdraw(unless_committed=True)).state == "registered"
-            assert (await anew.commit(exclusive=True)).state == "admitted"
+            assert (await sleeper.abort(unless_committed=True)).state == "registered"
+            assert (await anew.commit(exclusive=True)).state == "applied"
 
 
-async def test_the_administration_withdraws_what_nobody_goes_on_with(store: MemoryStore) -> None:
+async def test_the_administration_aborts_what_nobody_goes_on_with(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     await (await open_job(store)).close()
     async with open_admin(store) as admin:
         assert [one.state for one in await admin.list_ingests()] == ["registered"]
-        assert (await admin.withdraw_ingest("job")).state == "withdrawn"
+        assert (await admin.abort_ingest("job")).state == "aborted"
         with pytest.raises(slate.InvalidError, match="no ingest"):
-            await admin.withdraw_ingest("another")
+            await admin.abort_ingest("another")
 
 
 async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store: MemoryStore) -> None:

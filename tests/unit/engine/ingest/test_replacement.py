@@ -41,7 +41,7 @@ async def contents(readable: Any) -> dict[str, str]:
     return {key.decode(): value.decode() async for key, value in readable.scan()}
 
 
-async def admitted(job: Any, db: slate.Db, *ssts: Any) -> slate.IngestInfo:
+async def applied(job: Any, db: slate.Db, *ssts: Any) -> slate.IngestInfo:
     await job.commit(*ssts, wait=False)
     await db.confirm()
     info: slate.IngestInfo = await job.wait()
@@ -64,7 +64,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
         async with db.snapshot() as before, open_job(store) as job:
             await job.write([table({"b": "new", "c": "new"})])
             await job.write([table({"e": "new", "g": "new", "gg": "new"})])
-            info = await admitted(job, db)
+            info = await applied(job, db)
             assert await contents(db) == dict.fromkeys(["b", "c", "e", "g", "gg"], "new")
             assert len(await contents(before)) == 8
         await db.put(b"f", b"later")
@@ -92,7 +92,7 @@ async def test_what_is_first_put_meanwhile_stays_and_what_was_there_goes(store: 
             await db.put(b"a", b"again")
             await db.put(b"c", b"new here")
             await job.write([table({"x": "1"})])
-            await admitted(job, db)
+            await applied(job, db)
             assert await contents(db) == {"c": "new here", "x": "1"}
 
 
@@ -101,18 +101,18 @@ async def test_of_two_at_once_the_first_wins(store: MemoryStore) -> None:
     async with open_db(store) as db, open_job(store, "first") as first, open_job(store, "second") as second:
         await second.write([table({"b": "2"})])
         await first.write([table({"a": "1"})])
-        await admitted(first, db)
+        await applied(first, db)
         for attempt in (second.write([table({"c": "2"})]), second.commit()):
-            with pytest.raises(slate.ConflictError, match="'second' was withdrawn; begin again"):
+            with pytest.raises(slate.ConflictError, match="'second' was aborted; begin again"):
                 await attempt
         assert await contents(db) == {"a": "1"}
         async with open_job(store, "second") as again:
             await again.write([table({"b": "2"})])
-            await admitted(again, db)
+            await applied(again, db)
         assert await contents(db) == {"b": "2"}
 
 
-async def test_what_waits_to_be_admitted_is_replaced_too(store: MemoryStore) -> None:
+async def test_what_waits_to_be_applied_is_replaced_too(store: MemoryStore) -> None:
     for number, replace in enumerate((False, True)):
         async with open_job(store, f"waits {number}", replace=replace, create=True) as waits:
             await waits.write([table({f"a{number}": "old"})])
@@ -123,16 +123,16 @@ async def test_what_waits_to_be_admitted_is_replaced_too(store: MemoryStore) -> 
         async with open_db(store) as db:
             async with await beginning as job:
                 await job.write([table({"b": "new"})])
-                await admitted(job, db)
+                await applied(job, db)
             assert await contents(db) == {"b": "new"}
 
 
-async def test_what_nobody_admits_cannot_be_replaced(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_applies_cannot_be_replaced(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slate_async.engine.ingest.open.WAIT_S", 0.05)
     async with open_job(store, "waits", replace=False, create=True) as waits:
         await waits.write([table({"a": "old"})])
         await waits.commit(wait=False)
-    with pytest.raises(slate.NotAdmittedError, match="'waits' is committed, and no writer has admitted it"):
+    with pytest.raises(slate.IngestPendingError, match="'waits' is committed, and no writer has applied it"):
         await open_job(store)
 
 
@@ -157,7 +157,7 @@ async def test_rows_that_have_expired_by_one_clock_are_deleted_for_all(store: Me
             await db.put(key, b"old", ttl=30)
         async with open_job(store, run=runtime(ahead)) as job:
             await job.write([table({"b": "new", "d": "new"})])
-            await admitted(job, db)
+            await applied(job, db)
         assert await contents(db) == {"b": "new", "d": "new"}
 
 
@@ -165,11 +165,11 @@ async def test_no_rows_leave_nothing(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"old")
         async with open_job(store) as job:
-            assert (await admitted(job, db)).rows == 1
+            assert (await applied(job, db)).rows == 1
         assert await contents(db) == {}
         async with open_job(store, "again") as job:
             info = await job.commit()
-            assert (info.state, info.rows, info.seq) == ("admitted", 0, 0)
+            assert (info.state, info.rows, info.seq) == ("applied", 0, 0)
 
 
 async def test_the_change_feed_gives_every_delete_under_its_number(store: MemoryStore) -> None:
@@ -178,7 +178,7 @@ async def test_the_change_feed_gives_every_delete_under_its_number(store: Memory
             await db.put(key.encode(), b"old")
         async with open_job(store) as job:
             await job.write([table({"b": "new", "bb": "new"})])
-            info = await admitted(job, db)
+            info = await applied(job, db)
         seen = []
         async for change in db.changes(from_seq=4):
             seen.append((change.key, change.op, change.seq))
@@ -200,7 +200,7 @@ async def test_tasks_elsewhere_answer_for_their_ranges(store: MemoryStore) -> No
                     told += await task.write([table({f"{number:02}": "new" for number in rows})])
             assert len({one.part for one in told}) == 2
             assert len(told) > 4
-            info = await admitted(job, db, [IngestedSst.from_json(one.to_json()) for one in told])
+            info = await applied(job, db, [IngestedSst.from_json(one.to_json()) for one in told])
         assert info.rows == 100
         assert await contents(db) == {f"{number:02}": "new" for number in [*range(10, 30, 2), *range(60, 80, 3)]}
 
@@ -210,8 +210,8 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
         await db.put(b"a", b"old")
     async with open_job(store) as job:
         await job.write([table({"b": "new"})])
-        assert (await job.commit(exclusive=True)).state == "admitted"
-        assert (await job.commit(exclusive=True)).state == "admitted"
+        assert (await job.commit(exclusive=True)).state == "applied"
+        assert (await job.commit(exclusive=True)).state == "applied"
     async with open_job(store, "second") as job:
         await job.write([table({"c": "new"})])
         async with open_db(store) as db:
@@ -219,10 +219,10 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
             with pytest.raises(slate.ConflictError, match="began at sequence number 2; by now 3 is given") as error:
                 await job.commit(exclusive=True)
             assert error.value.outcome == "not_applied"
-        assert (await job.info()).state == "withdrawn"
+        assert (await job.info()).state == "aborted"
     async with open_job(store, "second") as job:  # begins anew
         await job.write([table({"c": "new"})])
-        assert (await job.commit(exclusive=True)).state == "admitted"
+        assert (await job.commit(exclusive=True)).state == "applied"
     async with open_db(store) as db:
         assert await contents(db) == {"c": "new"}
 
@@ -245,10 +245,10 @@ async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> 
             slate.ConflictError, match="was to replace everything, and another ingest came in meanwhile"
         ):
             await job.commit(exclusive=True)
-        assert (await job.info()).state == "withdrawn"
+        assert (await job.info()).state == "aborted"
 
 
-async def test_exclusively_what_the_own_writer_admits_counts_too(store: MemoryStore) -> None:
+async def test_exclusively_what_the_own_writer_applies_counts_too(store: MemoryStore) -> None:
     """It waited when the writer was opened, and came in after the look at the newest number."""
     async with open_db(store) as db:
         await db.put(b"a", b"old")
@@ -298,12 +298,12 @@ async def test_whoever_goes_on_replaces_the_same(store: MemoryStore) -> None:
             await second.write([table({"x": "1"})])
             with pytest.raises(slate.InvalidError, match="'job' replaces what was there, and was begun so"):
                 await open_job(store, replace=False)
-            await admitted(second, db)
+            await applied(second, db)
         assert await contents(db) == {"b": "later", "x": "1"}
         with pytest.raises(slate.InvalidError, match="'job' replaces what was there, and was begun so"):
             await open_job(store, replace=False)
         async with open_job(store) as again:
-            assert (await again.commit()).state == "admitted"
+            assert (await again.commit()).state == "applied"
         async with open_job(store, "other", replace=False):
             with pytest.raises(slate.InvalidError, match="'other' adds rows, and was begun so"):
                 await open_job(store, "other")
@@ -315,7 +315,7 @@ async def test_two_drivers_of_one_job_get_one_answer(store: MemoryStore) -> None
         async with open_job(store) as first, open_job(store) as second:
             await first.write([table({"x": "1"})])
             await second.write([table({"x": "2"})])
-            info = await admitted(first, db)
+            info = await applied(first, db)
             assert await second.write([table({"y": "2"})]) == []
             assert await second.commit() == info
             async with slate.open_ingest_task(store, second.spec, name=NAME, runtime=runtime()) as task:
@@ -338,7 +338,7 @@ async def test_two_exclusive_drivers_of_one_job_get_one_answer(store: MemoryStor
             return found
 
         second._replaced = slow
-        assert (await second.commit(exclusive=True)).state == "admitted"
+        assert (await second.commit(exclusive=True)).state == "applied"
     async with open_db(store) as db:
         assert await contents(db) == {"x": "1"}
 
@@ -365,7 +365,7 @@ async def test_its_checkpoint_lives_as_long_as_the_job(store: MemoryStore) -> No
             assert held.expire_time == pytest.approx(clock.wall_ms / 1000 + 10)
             with pytest.raises(slate.InvalidError, match="an ingest made it for itself"):
                 await admin.delete_checkpoint(held.id)
-            await job.withdraw()
+            await job.abort()
             assert [one for one in await admin.list_checkpoints() if one.owner == "ingest"] == []
         await job.close()
 
@@ -390,7 +390,7 @@ async def test_a_cancelled_write_leaves_nothing_open(store: MemoryStore) -> None
             await writing
         job = await open_job(store)
         await job.write([table({"x": "1"})])
-        await admitted(job, db)
+        await applied(job, db)
         await job.close()
         assert await contents(db) == {"x": "1"}
 

@@ -13,17 +13,17 @@ from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.ingests import (
     MAX_RECORDS,
-    AdmitIngests,
+    AbortIngest,
+    ApplyIngests,
     Batch,
     CommitIngest,
     RegisterIngest,
     RenewIngest,
     ShowIngests,
-    WithdrawIngest,
     committed_batch,
     find_ingest,
     find_record,
-    untold_ingests,
+    unreported_ingests,
 )
 from slate_async.storage.manifest.edits.lifecycle import RemoveContents
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
@@ -70,8 +70,8 @@ def applied(state: ManifestState, edit: object) -> ManifestState:
     return new
 
 
-def admit(*ids: str, **more: object) -> AdmitIngests:
-    return AdmitIngests(3, ids, 11, 600, **more)  # type: ignore[arg-type]
+def apply_ingests(*ids: str, **more: object) -> ApplyIngests:
+    return ApplyIngests(3, ids, 11, 600, **more)  # type: ignore[arg-type]
 
 
 def test_a_committed_job_is_pending_and_no_part_of_the_database() -> None:
@@ -83,8 +83,8 @@ def test_a_committed_job_is_pending_and_no_part_of_the_database() -> None:
     assert state.last_seq == 10
 
 
-def test_it_is_admitted_under_one_number_above_everything() -> None:
-    state = applied(committed(), admit("job"))
+def test_it_is_applied_under_one_number_above_everything() -> None:
+    state = applied(committed(), apply_ingests("job"))
     assert [(one.global_seq, one.min_seq, one.max_seq, one.global_create_ms) for one in state.l0] == [
         (11, 11, 11, 600)
     ] * 2
@@ -94,37 +94,37 @@ def test_it_is_admitted_under_one_number_above_everything() -> None:
 
 
 def test_its_owner_is_told_once_the_writer_shows_it() -> None:
-    admitted = applied(committed(), admit("job"))
-    assert untold_ingests(admitted)
-    shown = applied(admitted, ShowIngests(3))
+    after = applied(committed(), apply_ingests("job"))
+    assert unreported_ingests(after)
+    shown = applied(after, ShowIngests(3))
     record = find_record(shown, "job")
     assert record is not None
     assert (record.outcome, record.seq, record.rows, record.shown) == ("admitted", 11, 20, True)
     with pytest.raises(FencedError):
-        ShowIngests(2).apply(admitted)
+        ShowIngests(2).apply(after)
 
 
 def test_the_flush_of_what_came_before_goes_along() -> None:
     flush = AddL0(3, 5, 7, sst(1, "az", seqs=(11, 20)), 20, 550, 3, 1, 550)
-    state = applied(committed(), replace(admit("job", flush=flush), first_seq=21))
+    state = applied(committed(), replace(apply_ingests("job", flush=flush), first_seq=21))
     assert [one.max_seq for one in state.l0] == [21, 21, 20]
     assert (state.log_start, state.last_seq) == (8, 21)
 
 
 def test_a_number_that_was_given_is_refused() -> None:
     with pytest.raises(InternalError, match="was given already"):
-        replace(admit("job"), first_seq=10).apply(committed())
+        replace(apply_ingests("job"), first_seq=10).apply(committed())
 
 
-def test_a_fenced_writer_admits_nothing() -> None:
+def test_a_fenced_writer_applies_nothing() -> None:
     with pytest.raises(FencedError):
-        replace(admit("job"), epoch=2).apply(committed())
+        replace(apply_ingests("job"), epoch=2).apply(committed())
 
 
-def test_several_are_numbered_in_the_order_of_their_commits_and_a_withdrawn_one_takes_none() -> None:
+def test_several_are_numbered_in_the_order_of_their_commits_and_a_aborted_one_takes_none() -> None:
     state = committed("c", "ab", state=committed("b", "ab", state=committed("a", "ab")))
-    state = applied(state, WithdrawIngest("b", 300))
-    state = admit("a", "b", "c").apply(state) or state
+    state = applied(state, AbortIngest("b", 300))
+    state = apply_ingests("a", "b", "c").apply(state) or state
     assert [one.global_seq for one in state.l0] == [12, 11]
     assert {record.id: record.seq for record in state.ingest_records} == {"a": 11, "b": 0, "c": 12}
 
@@ -132,7 +132,7 @@ def test_several_are_numbered_in_the_order_of_their_commits_and_a_withdrawn_one_
 def test_without_a_wal_the_log_stands_in_l0_below_it() -> None:
     state = replace(committed(), wal_enabled=False)
     logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
-    edit = replace(admit("job", log=LogIntoL0(5, 7, logged), log_floor=3), first_seq=15)
+    edit = replace(apply_ingests("job", log=LogIntoL0(5, 7, logged), log_floor=3), first_seq=15)
     new = applied(state, edit)
     assert [one.max_seq for one in new.l0] == [15, 15, 14, 12]
     assert (new.log_start, new.log_floor, new.log_last_seen) == (8, 3, 7)
@@ -160,17 +160,17 @@ def test_asked_twice_the_first_answer_stands() -> None:
     state = committed()
     again = CommitIngest(DATABASE, "job", 1, (sst(99, "xy"),), 160)
     assert again.apply(state) is None
-    assert again.apply(admit("job").apply(state) or state) is None
-    assert RegisterIngest("job", 1, 2).apply(admit("job").apply(state) or state) is None
+    assert again.apply(apply_ingests("job").apply(state) or state) is None
+    assert RegisterIngest("job", 1, 2).apply(apply_ingests("job").apply(state) or state) is None
 
 
 @pytest.mark.parametrize(
     ("prepare", "why", "outcome"),
     [
-        (lambda state: state, "not registered", "unknown"),  # or admitted so long ago that it is forgotten
+        (lambda state: state, "not registered", "unknown"),  # or applied so long ago that it is forgotten
         (
-            lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), WithdrawIngest("job", 3)),
-            "withdrawn",
+            lambda state: applied(applied(state, RegisterIngest("job", 1, 2)), AbortIngest("job", 3)),
+            "aborted",
             "not_applied",
         ),
         (
@@ -179,7 +179,7 @@ def test_asked_twice_the_first_answer_stands() -> None:
             "not_applied",
         ),
     ],
-    ids=["never begun", "withdrawn", "expired"],
+    ids=["never begun", "aborted", "expired"],
 )
 def test_a_job_that_is_over_is_not_committed(prepare: object, why: str, outcome: str) -> None:
     state = prepare(BASE)  # type: ignore[operator]
@@ -190,14 +190,14 @@ def test_a_job_that_is_over_is_not_committed(prepare: object, why: str, outcome:
 
 
 def test_one_that_ended_without_effect_may_begin_anew_and_its_old_tasks_are_refused() -> None:
-    state = applied(applied(BASE, RegisterIngest("job", 1, 2)), WithdrawIngest("job", 3))
+    state = applied(applied(BASE, RegisterIngest("job", 1, 2)), AbortIngest("job", 3))
     later = replace(state, ref=VersionRef(4, "b" * 32))
     begun = applied(later, RegisterIngest("job", 5, 6))
     assert find_record(begun, "job") is None
     with pytest.raises(ConflictError, match="begun anew"):
         CommitIngest(DATABASE, "job", 1, (sst(1, "ab"),), 7).apply(begun)
-    assert WithdrawIngest("job", 7, base_version=1).apply(begun) is None  # nor does their driver end it
-    assert WithdrawIngest("job", 7, base_version=4).apply(begun) is not None
+    assert AbortIngest("job", 7, base_version=1).apply(begun) is None  # nor does their driver end it
+    assert AbortIngest("job", 7, base_version=4).apply(begun) is not None
 
 
 def test_overlapping_ssts_are_refused() -> None:
@@ -242,10 +242,10 @@ def test_a_batch_that_is_in_or_waits_is_not_taken_again() -> None:
         assert record is not None
         assert record.outcome == "repeated"
     assert find_ingest(committed("b", batch=Batch("app", 8), state=state), "b") is not None
-    admitted = admit("a").apply(state) or state
-    assert committed_batch(admitted, "app") == 7
-    assert find_ingest(committed("b", batch=Batch("app", 7), state=admitted), "b") is None
-    assert find_ingest(committed("b", batch=Batch("other", 7), state=admitted), "b") is not None
+    after = apply_ingests("a").apply(state) or state
+    assert committed_batch(after, "app") == 7
+    assert find_ingest(committed("b", batch=Batch("app", 7), state=after), "b") is None
+    assert find_ingest(committed("b", batch=Batch("other", 7), state=after), "b") is not None
 
 
 def test_a_batch_without_rows_is_in_at_once() -> None:
@@ -257,11 +257,11 @@ def test_a_batch_without_rows_is_in_at_once() -> None:
     assert committed_batch(state, "app") == 5
 
 
-def test_a_batch_is_not_withdrawn_before_its_successor() -> None:
+def test_a_batch_is_not_aborted_before_its_successor() -> None:
     state = committed("b", batch=Batch("app", 2), state=committed("a", batch=Batch("app", 1)))
-    with pytest.raises(ConflictError, match="withdraw that one first"):
-        WithdrawIngest("a", 1).apply(state)
-    assert committed_batch(applied(state, WithdrawIngest("b", 1)), "app") == 1
+    with pytest.raises(ConflictError, match="abort that one first"):
+        AbortIngest("a", 1).apply(state)
+    assert committed_batch(applied(state, AbortIngest("b", 1)), "app") == 1
 
 
 def test_records_are_bounded_and_the_oldest_go_first() -> None:
@@ -269,7 +269,7 @@ def test_records_are_bounded_and_the_oldest_go_first() -> None:
     for number in range(MAX_RECORDS + 3):
         begun = RegisterIngest(f"{number}", 1, 2).apply(state)
         assert begun is not None
-        state = WithdrawIngest(f"{number}", 3).apply(begun) or state
+        state = AbortIngest(f"{number}", 3).apply(begun) or state
     assert len(state.ingest_records) == MAX_RECORDS
     assert find_record(state, "2") is None
     assert find_record(state, "3") is not None
@@ -277,7 +277,7 @@ def test_records_are_bounded_and_the_oldest_go_first() -> None:
 
 def test_batches_of_streams_forget_no_job_by_name() -> None:
     """A load is asked for again by its name alone; a batch is known by its number, too."""
-    state = admit("load").apply(committed("load")) or BASE
+    state = apply_ingests("load").apply(committed("load")) or BASE
     for number in range(MAX_RECORDS + 3):
         begun = RegisterIngest(f"b{number}", 1, 2).apply(state)
         assert begun is not None
@@ -330,7 +330,7 @@ def test_it_is_lengthened_with_its_job() -> None:
     [
         CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150),
         CommitIngest(DATABASE, "job", 1, (), 150),
-        WithdrawIngest("job", 150),
+        AbortIngest("job", 150),
         AdvanceGc(200, 0),
     ],
 )
@@ -344,11 +344,11 @@ def test_to_add_and_to_replace_are_two_jobs() -> None:
         RegisterIngest("job", 100, 200).apply(applied(BASE, replacing()))
     with pytest.raises(InvalidError, match="'job' adds rows"):
         replacing().apply(applied(BASE, RegisterIngest("job", 100, 200)))
-    for state in (committed(), applied(committed(), admit("job"))):
+    for state in (committed(), applied(committed(), apply_ingests("job"))):
         with pytest.raises(InvalidError, match="'job' adds rows"):
             replacing().apply(state)
     pending = applied(applied(BASE, replacing()), CommitIngest(DATABASE, "job", 1, (sst(50, "ab"),), 150))
-    for state in (pending, applied(pending, admit("job"))):
+    for state in (pending, applied(pending, apply_ingests("job"))):
         assert replacing().apply(state) is None
         with pytest.raises(InvalidError, match="'job' replaces what was there"):
             RegisterIngest("job", 100, 200).apply(state)
