@@ -14,7 +14,7 @@ import anyio
 from slate_async.arguments import BytesLike, key_bytes
 from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
-from slate_async.database.status import CompactorStatus
+from slate_async.database.status import CompactorStatus, compactor_status
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import OpenedCompactor
 from slate_async.engine.compaction.progress import EventSink
@@ -81,21 +81,7 @@ class DbCompactor(Handle):
 
     def status(self) -> CompactorStatus:
         """The compactor at this moment. Works after closing, too."""
-        state = self._opened.driver.head
-        assert state is not None  # it was claimed in one
-        return CompactorStatus(
-            path=self._name,
-            database_id=str(state.database_id),
-            state=self._state,
-            epoch=self._compactor.epoch,
-            style=state.compaction,
-            manifest_version=state.version,
-            running=self._compactor.running,
-            registered=len(state.compactions),
-            l0_ssts=len(state.l0),
-            sorted_runs=len(state.runs),
-            sst_bytes=sum(sst.size for sst in state.ssts()),
-        )
+        return compactor_status(self._context, self._state, self._opened)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.

@@ -15,10 +15,10 @@ from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_
 from slate_async.database.changes import HasFeeds
 from slate_async.database.checkpoints import KeepsCheckpoints
 from slate_async.database.handle import Handle, HandleResources
-from slate_async.database.metrics import shared_counters
+from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
-from slate_async.database.status import Status
+from slate_async.database.status import Status, writer_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
 from slate_async.engine.checkpoint import manage
@@ -266,41 +266,8 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
-        writer, state = self._writer, self._writer.state
-        tables = [entry.table for entry in (*writer.memtables.frozen, writer.memtables.active)]
-        oldest = writer.oldest_unacknowledged_ms
-        lost = self._reopening.outage is not None or self._driver.contact.lost
-        return Status(
-            path=self._name,
-            database_id=str(state.database_id),
-            state="degraded" if self._state == "open" and lost else self._state,
-            log_protocol=state.log_protocol,
-            wal_enabled=state.wal_enabled,
-            epoch=writer.epoch,
-            manifest_version=state.version,
-            log_start=state.log_start,
-            log_end=writer.flusher.acknowledged_end,
-            log_objects=writer.log_objects,
-            replay_ms=writer.replay_ms,
-            last_seq=self._sequencer.last_seq,
-            durable_seq=writer.durable_seq,
-            memtables=len(tables),
-            memtable_bytes=sum(table.nbytes for table in tables),
-            unflushed_bytes=self._sequencer.unflushed_bytes,
-            flushes_in_flight=writer.flusher.in_flight,
-            waiting_writes=writer.admission.waiting,
-            l0_ssts=len(state.l0) + writer.log_sst_count,
-            sorted_runs=len(state.runs),
-            sst_bytes=sum(sst.size for sst in state.ssts()),
-            compactor=self._compaction.resident.situation,
-            compactions=len(state.compactions),
-            l0_stall=writer.pressure.reason,
-            ingests=sum(not one.pending for one in state.ingests),
-            pending_ingests=sum(one.pending for one in state.ingests),
-            last_contact_ms=self._driver.contact.last_ms,
-            oldest_unacknowledged_ms=None if oldest is None else max(0, self._reads.clock.now_ms() - oldest),
-            outage=None if self._reopening.outage is None else str(self._reopening.outage),
-            monthly_requests=self._context.month_of_requests(),
+        return writer_status(
+            self._context, self._state, self._opened, self._reopening.outage, self._compaction.resident.situation
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -308,24 +275,8 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
 
         ``db.writes`` counts calls of `put` and `delete`, ``db.reads`` gets, scans and snapshots begun on the database;
         ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
-        writer = self._writer
         return {
-            "db.writes": self._sequencer.writes,
-            "db.batches": self._sequencer.batches,
-            "db.reads": self._reads.begun,
-            "log.flushes": writer.flusher.stats.flushes,
-            "log.rows": writer.flusher.stats.rows,
-            "log.written_bytes": writer.flusher.stats.bytes,
-            "log.window_waits": writer.flusher.stats.window_waits,
-            "l0.ssts": writer.l0.stats.ssts,
-            "l0.rows": writer.l0.stats.rows,
-            "l0.written_bytes": writer.l0.stats.bytes,
-            "l0.stalls": writer.pressure.stalls,
-            "l0.stalled_seconds": writer.pressure.stalled_seconds,
-            "ingest.applied": writer.ingests.stats.applied,
-            "ingest.rows": writer.ingests.stats.rows,
-            "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
-            "backpressure.stalls": writer.admission.stalls,
+            **writer_counters(self._writer, self._reads.begun),
             **(self._compaction.stats.metrics() | self._garbage.stats.metrics()),
             **self._feed_metrics(),
             **shared_counters(self._context, self._driver, self._register),

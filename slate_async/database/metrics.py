@@ -1,4 +1,4 @@
-"""Counters that every handle has: manifest, metadata, block cache, store, event loop."""
+"""Counters by dotted name: those of each role, and those that every handle has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import fields
 from metastores.protocol import Register
 from metastores.stats import Counted, MetaStats
 from slate_async.engine.context import DatabaseContext
+from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.source import ReaderSource
+from slate_async.engine.write.writer import Writer
 from slate_async.storage.manifest.driver import ManifestDriver
 
 
@@ -45,3 +48,41 @@ def _metadata_counters(driver: ManifestDriver, register: Register | None) -> dic
     counted = [part.stats for part in parts if isinstance(part, Counted)]
     names = [field.name for field in fields(MetaStats)]
     return {f"metadata.{name}": sum(getattr(stats, name) for stats in counted) for name in names}
+
+
+def writer_counters(writer: Writer, reads: int) -> dict[str, int | float]:
+    """By dotted name: what a writer did since the database was opened; ``reads``: begun on it."""
+    return {
+        "db.writes": writer.sequencer.writes,
+        "db.batches": writer.sequencer.batches,
+        "db.reads": reads,
+        "log.flushes": writer.flusher.stats.flushes,
+        "log.rows": writer.flusher.stats.rows,
+        "log.written_bytes": writer.flusher.stats.bytes,
+        "log.window_waits": writer.flusher.stats.window_waits,
+        "l0.ssts": writer.l0.stats.ssts,
+        "l0.rows": writer.l0.stats.rows,
+        "l0.written_bytes": writer.l0.stats.bytes,
+        "l0.stalls": writer.pressure.stalls,
+        "l0.stalled_seconds": writer.pressure.stalled_seconds,
+        "ingest.applied": writer.ingests.stats.applied,
+        "ingest.rows": writer.ingests.stats.rows,
+        "ingest.paused_seconds": writer.ingests.stats.paused_seconds,
+        "backpressure.stalls": writer.admission.stalls,
+    }
+
+
+def reader_counters(source: ReaderSource) -> dict[str, int | float]:
+    """By dotted name: what a reader did since it was opened."""
+    follower, replayed = source if isinstance(source, Follower) else None, source.reader_state.stats
+    pins = None if follower is None else follower.pins
+    return {
+        "reader.rounds": 0 if follower is None else follower.rounds,
+        "reader.dropped_rounds": 0 if follower is None else follower.dropped,
+        "reader.checkpoints_made": 0 if pins is None else pins.made,
+        "reader.checkpoints_refreshed": 0 if pins is None else pins.refreshed,
+        "reader.checkpoints_lost": 0 if pins is None else pins.lost,
+        "log.objects": replayed.objects,
+        "log.rows": replayed.rows,
+        "log.read_bytes": replayed.nbytes,
+    }

@@ -11,10 +11,10 @@ import anyio
 
 from slate_async.database.changes import HasFeeds
 from slate_async.database.handle import Handle, HandleResources
-from slate_async.database.metrics import shared_counters
+from slate_async.database.metrics import reader_counters, shared_counters
 from slate_async.database.readable import Reads
 from slate_async.database.snapshot import Snapshot
-from slate_async.database.status import ReaderStatus
+from slate_async.database.status import ReaderStatus, reader_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
 from slate_async.engine.follow.follower import Follower
@@ -186,49 +186,14 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
 
     def status(self) -> ReaderStatus:
         """The reader at this moment. Works after closing, too."""
-        reader_state, follower = self._source.reader_state, self._follower
-        state, tables = reader_state.manifest, [table for table in reader_state.memtables if len(table)]
-        pins = None if follower is None else follower.pins
-        held = self._source.checkpoint_id
-        return ReaderStatus(
-            path=self._name,
-            database_id=str(state.database_id),
-            state=self._state,
-            log_protocol=state.log_protocol,
-            wal_enabled=state.wal_enabled,
-            following=follower is not None,
-            checkpoint=None if held is None else str(held),
-            checkpoints=len(state.checkpoints),
-            own_checkpoints=0 if pins is None else pins.count,
-            manifest_version=state.version,
-            log_start=state.log_start,
-            log_end=reader_state.position.next_id - 1,
-            last_seq=reader_state.last_seq,
-            lag_ms=None if follower is None else max(0, self._reads.clock.now_ms() - follower.caught_up_ms),
-            failed_polls=self._failed_polls,
-            memtables=len(tables),
-            memtable_bytes=sum(table.nbytes for table in tables),
-            l0_ssts=len(state.l0) + reader_state.log_sst_count,
-            sorted_runs=len(state.runs),
-            sst_bytes=sum(sst.size for sst in state.ssts()),
-            monthly_requests=self._context.month_of_requests(),
-        )
+        return reader_status(self._context, self._state, self._source, self._failed_polls)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name, as `Db.metrics`. ``reader.rounds`` counts looks at log and manifest,
         ``reader.dropped_rounds`` those that a moving log undid."""
-        follower, replayed = self._follower, self._source.reader_state.stats
-        pins = None if follower is None else follower.pins
         return {
             "db.reads": self._reads.begun,
-            "reader.rounds": 0 if follower is None else follower.rounds,
-            "reader.dropped_rounds": 0 if follower is None else follower.dropped,
-            "reader.checkpoints_made": 0 if pins is None else pins.made,
-            "reader.checkpoints_refreshed": 0 if pins is None else pins.refreshed,
-            "reader.checkpoints_lost": 0 if pins is None else pins.lost,
-            "log.objects": replayed.objects,
-            "log.rows": replayed.rows,
-            "log.read_bytes": replayed.nbytes,
+            **reader_counters(self._source),
             **self._feed_metrics(),
             **shared_counters(self._context, self._driver, self._register),
         }

@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from slate_async.database.handle import State
+from slate_async.engine.compaction.open import OpenedCompactor
+from slate_async.engine.context import DatabaseContext
+from slate_async.engine.follow.follower import Follower
+from slate_async.engine.follow.source import ReaderSource
+from slate_async.engine.write.open import Opened
+from slate_async.errors import SlateError
 from slate_async.objectstore.costs import MonthlyRequests
 
 
@@ -93,7 +100,7 @@ class ReaderStatus:
 
     path: str
     database_id: str
-    state: Literal["open", "closing", "closed", "fenced", "failed"]
+    state: State
     log_protocol: str
     wal_enabled: bool
     following: bool
@@ -129,7 +136,7 @@ class CompactorStatus:
 
     path: str
     database_id: str
-    state: Literal["open", "closing", "closed", "fenced", "failed"]
+    state: State
     epoch: int
     style: Literal["size_tiered", "leveled"]
     manifest_version: int
@@ -138,3 +145,95 @@ class CompactorStatus:
     l0_ssts: int
     sorted_runs: int
     sst_bytes: int
+
+
+def writer_status(
+    context: DatabaseContext, life: State, opened: Opened, outage: SlateError | None, compactor: str
+) -> Status:
+    """The status of a database whose handle is in the state ``life``; ``compactor``: what compacts it, in words."""
+    writer, state = opened.writer, opened.writer.state
+    tables = [entry.table for entry in (*writer.memtables.frozen, writer.memtables.active)]
+    oldest = writer.oldest_unacknowledged_ms
+    lost = outage is not None or opened.driver.contact.lost
+    return Status(
+        path=context.name,
+        database_id=str(state.database_id),
+        state="degraded" if life == "open" and lost else life,
+        log_protocol=state.log_protocol,
+        wal_enabled=state.wal_enabled,
+        epoch=writer.epoch,
+        manifest_version=state.version,
+        log_start=state.log_start,
+        log_end=writer.flusher.acknowledged_end,
+        log_objects=writer.log_objects,
+        replay_ms=writer.replay_ms,
+        last_seq=writer.sequencer.last_seq,
+        durable_seq=writer.durable_seq,
+        memtables=len(tables),
+        memtable_bytes=sum(table.nbytes for table in tables),
+        unflushed_bytes=writer.sequencer.unflushed_bytes,
+        flushes_in_flight=writer.flusher.in_flight,
+        waiting_writes=writer.admission.waiting,
+        l0_ssts=len(state.l0) + writer.log_sst_count,
+        sorted_runs=len(state.runs),
+        sst_bytes=sum(sst.size for sst in state.ssts()),
+        compactor=compactor,
+        compactions=len(state.compactions),
+        l0_stall=writer.pressure.reason,
+        ingests=sum(not one.pending for one in state.ingests),
+        pending_ingests=sum(one.pending for one in state.ingests),
+        last_contact_ms=opened.driver.contact.last_ms,
+        oldest_unacknowledged_ms=None if oldest is None else max(0, context.runtime.clock.now_ms() - oldest),
+        outage=None if outage is None else str(outage),
+        monthly_requests=context.month_of_requests(),
+    )
+
+
+def reader_status(context: DatabaseContext, life: State, source: ReaderSource, failed_polls: int) -> ReaderStatus:
+    """The status of a reader whose handle is in the state ``life``."""
+    reader_state, follower = source.reader_state, source if isinstance(source, Follower) else None
+    state, tables = reader_state.manifest, [table for table in reader_state.memtables if len(table)]
+    pins = None if follower is None else follower.pins
+    held = source.checkpoint_id
+    return ReaderStatus(
+        path=context.name,
+        database_id=str(state.database_id),
+        state=life,
+        log_protocol=state.log_protocol,
+        wal_enabled=state.wal_enabled,
+        following=follower is not None,
+        checkpoint=None if held is None else str(held),
+        checkpoints=len(state.checkpoints),
+        own_checkpoints=0 if pins is None else pins.count,
+        manifest_version=state.version,
+        log_start=state.log_start,
+        log_end=reader_state.position.next_id - 1,
+        last_seq=reader_state.last_seq,
+        lag_ms=None if follower is None else max(0, context.runtime.clock.now_ms() - follower.caught_up_ms),
+        failed_polls=failed_polls,
+        memtables=len(tables),
+        memtable_bytes=sum(table.nbytes for table in tables),
+        l0_ssts=len(state.l0) + reader_state.log_sst_count,
+        sorted_runs=len(state.runs),
+        sst_bytes=sum(sst.size for sst in state.ssts()),
+        monthly_requests=context.month_of_requests(),
+    )
+
+
+def compactor_status(context: DatabaseContext, life: State, opened: OpenedCompactor) -> CompactorStatus:
+    """The status of a compactor whose handle is in the state ``life``."""
+    state = opened.driver.head
+    assert state is not None  # it was claimed in one
+    return CompactorStatus(
+        path=context.name,
+        database_id=str(state.database_id),
+        state=life,
+        epoch=opened.compactor.epoch,
+        style=state.compaction,
+        manifest_version=state.version,
+        running=opened.compactor.running,
+        registered=len(state.compactions),
+        l0_ssts=len(state.l0),
+        sorted_runs=len(state.runs),
+        sst_bytes=sum(sst.size for sst in state.ssts()),
+    )
