@@ -51,7 +51,7 @@ STRING_MAP = Conversion(_as_map, _frozen_map)
 def conversion(hint: Any) -> Conversion | None:
     """How values of type ``hint`` are stored; ``None`` if they are stored as they are."""
     if get_origin(hint) in (Union, types.UnionType):
-        [inner] = [one for one in get_args(hint) if one is not type(None)]
+        [inner] = [arg for arg in get_args(hint) if arg is not type(None)]
         return conversion(inner)
     if hint is UUID:
         return UUID_BYTES
@@ -81,7 +81,7 @@ class Shape(Generic[T]):
     def __init__(self, cls: Any, besides: tuple[str, ...] = ()) -> None:
         hints = get_type_hints(cls)
         self._cls: Callable[..., T] = cls
-        names = cls.__struct_fields__ if isinstance(cls, msgspec.StructMeta) else [one.name for one in fields(cls)]
+        names = cls.__struct_fields__ if isinstance(cls, msgspec.StructMeta) else [field.name for field in fields(cls)]
         self.names = tuple(name for name in names if name not in ("unknown", *besides))
         self._known = frozenset(self.names)
         self.conversions = {name: found for name in self.names if (found := conversion(hints[name])) is not None}

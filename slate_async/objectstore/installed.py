@@ -46,7 +46,7 @@ def load_factory(scheme: str) -> Any:
         raise ConfigError(f"no installed package brings {scheme}:// stores")
     point, *others = points
     if others:
-        packages = sorted({_package(one) for one in (point, *others)})
+        packages = sorted({_package(entry) for entry in (point, *others)})
         raise ConfigError(f"{scheme}:// is brought by {' and by '.join(packages)}; uninstall all but one")
     try:
         return point.load()

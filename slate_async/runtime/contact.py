@@ -84,7 +84,7 @@ class Contact:
     def lost(self) -> bool:
         """See the class."""
         now = self._clock.monotonic()
-        return any(one.counts_from <= now for one in self._failing.values()) or any(
+        return any(failing.counts_from <= now for failing in self._failing.values()) or any(
             due <= now for due in self._due.values()
         )
 

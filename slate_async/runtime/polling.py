@@ -62,7 +62,7 @@ class PollScheduler:
 
     def cancel(self, poll: Poll) -> None:
         """Stop calling, at once, and keep nothing of the caller. Idempotent."""
-        self._heap = [one for one in self._heap if one[2] is not poll]
+        self._heap = [waiting for waiting in self._heap if waiting[2] is not poll]
         heapq.heapify(self._heap)
         self._earlier.set()
 

@@ -36,7 +36,7 @@ class Supervisor:
         """An owner of some of the tasks, with a callback of its own, that may be closed before the rest is."""
         part = Supervisor(self._owner, on_failure)
         part._closing = self._closing
-        self._parts = [one for one in self._parts if not one._closing] + [part]
+        self._parts = [part for part in self._parts if not part._closing] + [part]
         return part
 
     def spawn(self, name: str, work: Coroutine[Any, Any, T], *, critical: bool = True) -> asyncio.Task[T]:

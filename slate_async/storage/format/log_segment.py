@@ -107,7 +107,7 @@ def decode_segment(
     if header.kind is not ObjectKind.LOG_SEGMENT:
         raise CorruptionError(f"is a {header.kind.name}, not a log segment", object_name=object_name, offset=10)
     blocks = stored_blocks(data, header, object_name=object_name, most_bytes=most_bytes)
-    return header, concat([decode_block(one.data, object_name=object_name, offset=one.offset) for one in blocks])
+    return header, concat([decode_block(block.data, object_name=object_name, offset=block.offset) for block in blocks])
 
 
 def stored_blocks(

@@ -85,7 +85,7 @@ class WriterLiveness:
         if not has_writer(head):
             self._token = ""
             return WriterLife("closed" if head.writer_token else "never", epoch)
-        pinned_ms = max(one.create_ms for one in head.checkpoints if one.owner == "writer")
+        pinned_ms = max(checkpoint.create_ms for checkpoint in head.checkpoints if checkpoint.owner == "writer")
         if interval_ms is None:
             return WriterLife("unknown", epoch, None, pinned_ms)
         began = self._clock.monotonic()

@@ -68,9 +68,9 @@ def classify(state: ManifestState, register: WriterRegister | None, objects: Seq
     register: the writer's, of an epoch-prefixed log; ``None`` if it has none yet"""
     if state.log_protocol == "epoch_prefixed":
         held = EMPTY if register is None else register
-        return [_by_register(one, state.log_start, held) for one in objects]
+        return [_by_register(found, state.log_start, held) for found in objects]
     walk = ContiguousWalk(state.log_start, state.log_floor)
-    return [_by_walk(one, state.log_start, walk) for one in objects]
+    return [_by_walk(found, state.log_start, walk) for found in objects]
 
 
 def _by_walk(one: Seen, log_start: int, walk: ContiguousWalk) -> LogObjectStatus:

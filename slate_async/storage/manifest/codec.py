@@ -220,7 +220,7 @@ def _apply_list(name: str, old: tuple[Any, ...], change: Mapping[str, Any]) -> t
         taken = upto
         item = shape.unpack(packed)
         if differs:
-            [before] = (one for one in old if getattr(one, key) == getattr(item, key))
+            [before] = (known for known in old if getattr(known, key) == getattr(item, key))
             inner = NESTED[name]
             item = replace(item, **{inner: _apply_list("l0", getattr(before, inner), *differs)})
         result.append(item)

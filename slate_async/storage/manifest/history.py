@@ -29,8 +29,8 @@ def sampled(state: ManifestState, seq: int, time_ms: int) -> tuple[SeqTime, ...]
     longer = longer[max(0, below - 1) :]
     if len(longer) <= MAX_SAMPLES:
         return longer
-    half, cuts = len(longer) // 2, {one.keep_above for one in state.compactions}
-    thinned = (one for place, one in enumerate(longer[:half]) if place % 2 == 0 or one.seq in cuts)
+    half, cuts = len(longer) // 2, {compaction.keep_above for compaction in state.compactions}
+    thinned = (sample for place, sample in enumerate(longer[:half]) if place % 2 == 0 or sample.seq in cuts)
     return (*thinned, *longer[half:])
 
 

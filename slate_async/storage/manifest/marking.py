@@ -135,7 +135,7 @@ async def adopt_place(
             if found is None or etag_now == etag:
                 continue
             ground.refuse_other(state, found)
-            met.update(one.marker.store_id for one in (before, found) if one is not None)
+            met.update(seen.marker.store_id for seen in (before, found) if seen is not None)
         # of whoever put it: those who adopt this place at once agree on the last one's
         try:
             return await driver.commit(AdoptPlace(found.marker.store_id, state, ended_ms))

@@ -392,7 +392,7 @@ class ManifestState:
 
     def checkpoint(self, checkpoint_id: UUID) -> Checkpoint | None:
         """The checkpoint of that id, expired or not."""
-        return next((one for one in self.checkpoints if one.id == checkpoint_id), None)
+        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.id == checkpoint_id), None)
 
     @property
     def skipped_end(self) -> int:
@@ -401,12 +401,14 @@ class ManifestState:
 
     def rows_up_to(self, seq: int) -> int:
         """``seq`` less the numbers up to it that no row has: of rows one after another, one more each."""
-        return seq - sum(max(0, min(seq, one.last) - one.first + 1) for one in self.skipped or ())
+        return seq - sum(max(0, min(seq, span.last) - span.first + 1) for span in self.skipped or ())
 
     @property
     def log_held_from(self) -> int:
         """The first log position that somebody still reads: where the log starts, or earlier for a change feed."""
-        return min([self.log_start, *(one.log_start for one in self.checkpoints if one.owner == "feed")])
+        return min(
+            [self.log_start, *(checkpoint.log_start for checkpoint in self.checkpoints if checkpoint.owner == "feed")]
+        )
 
 
 FIXED = ("database_id", "log_protocol", "wal_enabled", "created_ms", "properties")
@@ -432,7 +434,7 @@ OF_ONE_LIFE = ("history_floor", "expiry_floor_ms", "marked")
 
 def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestState:
     """``contents``, which come of another database's state, with what proves the place of ``state``."""
-    features = [one for one in contents.required_features if one != MARKER_FEATURE]
+    features = [feature for feature in contents.required_features if feature != MARKER_FEATURE]
     if state.has_marker:
         features.append(MARKER_FEATURE)
     return replace(contents, store_id=state.store_id, marked=state.marked, required_features=tuple(features))
@@ -474,9 +476,9 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
         if newer is not older and not in_order(newer, older):
             raise InternalError(f"L0 is out of order: {newer.location} is not newer than {older.location}")
     for kind, ids in (
-        ("checkpoints", [one.id for one in new.checkpoints]),
-        ("compactions", [one.id for one in new.compactions]),
-        ("ingests", [one.id for one in new.ingests]),
+        ("checkpoints", [checkpoint.id for checkpoint in new.checkpoints]),
+        ("compactions", [compaction.id for compaction in new.compactions]),
+        ("ingests", [ingest.id for ingest in new.ingests]),
         ("runs", [run.id for run in new.runs]),
     ):
         if len(set(ids)) < len(ids):
@@ -485,7 +487,10 @@ def check_successor(old: ManifestState, new: ManifestState) -> None:
 
 def settle(state: ManifestState, ref: VersionRef) -> ManifestState:
     """``state`` as version ``ref`` stores it: `THIS_VERSION` in its checkpoints replaced. Its own ``ref`` stays."""
-    if all(one.ref != THIS_VERSION for one in state.checkpoints):
+    if all(checkpoint.ref != THIS_VERSION for checkpoint in state.checkpoints):
         return state
-    named = tuple(replace(one, ref=ref) if one.ref == THIS_VERSION else one for one in state.checkpoints)
+    named = tuple(
+        replace(checkpoint, ref=ref) if checkpoint.ref == THIS_VERSION else checkpoint
+        for checkpoint in state.checkpoints
+    )
     return replace(state, checkpoints=named)

@@ -82,7 +82,7 @@ class CreateCheckpoint:
         )
 
     def _others(self, state: ManifestState, made: Checkpoint) -> tuple[Checkpoint, ...]:
-        return (*(one for one in state.checkpoints if one.id not in self.instead_of), made)
+        return (*(checkpoint for checkpoint in state.checkpoints if checkpoint.id not in self.instead_of), made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ class RefreshCheckpoint:
         if found.expire_ms == self.expire_ms:
             return None
         longer = replace(found, expire_ms=self.expire_ms)
-        return replace(state, checkpoints=tuple(longer if one is found else one for one in state.checkpoints))
+        return replace(
+            state, checkpoints=tuple(longer if checkpoint is found else checkpoint for checkpoint in state.checkpoints)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class DeleteCheckpoints:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that none of them is there."""
-        kept = tuple(one for one in state.checkpoints if one.id not in self.ids)
+        kept = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.id not in self.ids)
         return None if len(kept) == len(state.checkpoints) else replace(state, checkpoints=kept)
 
 
@@ -131,13 +133,17 @@ def find_checkpoint(state: ManifestState, wanted: str | UUID, now_ms: int | None
     checkpoint_id = wanted if isinstance(wanted, UUID) else uuid_of(wanted)
     if checkpoint_id is not None and (isinstance(wanted, UUID) or state.checkpoint(checkpoint_id) is not None):
         return living(state, checkpoint_id, now_ms)
-    named = [one for one in state.checkpoints if one.name == wanted and (now_ms is None or not one.expired(now_ms))]
-    if not named and any(one.name == wanted for one in state.checkpoints):
+    named = [
+        checkpoint
+        for checkpoint in state.checkpoints
+        if checkpoint.name == wanted and (now_ms is None or not checkpoint.expired(now_ms))
+    ]
+    if not named and any(checkpoint.name == wanted for checkpoint in state.checkpoints):
         raise NotFoundError(f"checkpoint {wanted!r} has expired; make another one")
     if not named:
         raise NotFoundError(f"there is no checkpoint {wanted!r}; `list-checkpoints` shows those there are")
     if len(named) > 1:
-        ids = ", ".join(str(one.id) for one in named)
+        ids = ", ".join(str(checkpoint.id) for checkpoint in named)
         raise InvalidError(f"several checkpoints are named {wanted!r}; say which one by its id: {ids}")
     return named[0]
 

@@ -36,7 +36,9 @@ class ClaimCompactor:
         check_looked_at(state, self.of)
         check_usable(state)
         epoch = state.compactor_epoch + 1
-        resumed = tuple(replace(one, epoch=epoch) for one in state.compactions if can_go_on(state, one))
+        resumed = tuple(
+            replace(compaction, epoch=epoch) for compaction in state.compactions if can_go_on(state, compaction)
+        )
         return replace(state, compactor_epoch=epoch, compactor_token=self.token, compactions=resumed)
 
 
@@ -92,10 +94,12 @@ class FinishRange:
         """Applies iff the epoch is still the compactor's. A range has one output; the first one noted stays."""
         _check_epoch(state, self.epoch)
         found = _registered(state, self.id)
-        if found is None or any(one.index == self.output.index for one in found.finished):
+        if found is None or any(part.index == self.output.index for part in found.finished):
             return None
         longer = replace(found, finished=(*found.finished, self.output))
-        return replace(state, compactions=tuple(longer if one is found else one for one in state.compactions))
+        return replace(
+            state, compactions=tuple(longer if compaction is found else compaction for compaction in state.compactions)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class CommitCompaction:
         if self.log is not None:
             seqs.append(self.log.last_seq)
             expiries.append(self.log.min_expire_ms)
-        dropped_expired = any(one is not None and one <= done.expired_at_ms for one in expiries)
+        dropped_expired = any(expiry is not None and expiry <= done.expired_at_ms for expiry in expiries)
         committed = replace_inputs(
             state,
             inputs,
@@ -158,7 +162,7 @@ class CommitCompaction:
         )
         return replace(
             committed,
-            compactions=tuple(one for one in state.compactions if one is not done),
+            compactions=tuple(compaction for compaction in state.compactions if compaction is not done),
             history_floor=max(state.history_floor, min(done.keep_above, max(seqs, default=0))),
             expiry_floor_ms=max(state.expiry_floor_ms, done.expired_at_ms if dropped_expired else 0),
         )
@@ -221,7 +225,7 @@ class DropCompaction:
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies iff the epoch is still the compactor's."""
         _check_epoch(state, self.epoch)
-        kept = tuple(one for one in state.compactions if one.id != self.id)
+        kept = tuple(compaction for compaction in state.compactions if compaction.id != self.id)
         return None if len(kept) == len(state.compactions) else replace(state, compactions=kept)
 
 
@@ -230,7 +234,7 @@ def work_mark(state: ManifestState) -> str:
     the role; empty if none is registered."""
     if not state.compactions:
         return ""
-    work = [(one.id.hex, [part.index for part in one.finished]) for one in state.compactions]
+    work = [(compaction.id.hex, [part.index for part in compaction.finished]) for compaction in state.compactions]
     digest = blake2b(repr((state.compactor_token, work)).encode(), digest_size=8).hexdigest()
     return f"{state.compactor_epoch:020}.{digest}"
 
@@ -267,7 +271,7 @@ def _check_target(state: ManifestState, target_run: int, target_level: int) -> N
 
 
 def _registered(state: ManifestState, compaction_id: UUID) -> Compaction | None:
-    return next((one for one in state.compactions if one.id == compaction_id), None)
+    return next((compaction for compaction in state.compactions if compaction.id == compaction_id), None)
 
 
 def _check_epoch(state: ManifestState, epoch: int) -> None:

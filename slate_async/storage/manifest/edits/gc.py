@@ -37,7 +37,9 @@ class AdvanceGc:
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that there is nothing left to take out or to raise."""
         left = without_expired(state, self.now_ms - self.skew_ms)
-        checkpoints = tuple(one for one in left.checkpoints if not one.expired(self.now_ms - self.skew_ms))
+        checkpoints = tuple(
+            checkpoint for checkpoint in left.checkpoints if not checkpoint.expired(self.now_ms - self.skew_ms)
+        )
         if self.stalled and work_mark(state) == self.stalled:
             left = evicted(left)
         floor = max(state.sst_floor, min([self.floor, *registered_bases(left)]))
@@ -50,5 +52,5 @@ class AdvanceGc:
 def registered_bases(state: ManifestState) -> list[int]:
     """The versions that name the SSTs of registered work: none of them is below ``sst_floor``. What is committed is
     named by the state, so it is safe wherever the low-water mark is."""
-    ingests = (one.base_version for one in state.ingests if not one.pending)
-    return [*(one.base_version for one in state.compactions), *ingests]
+    ingests = (ingest.base_version for ingest in state.ingests if not ingest.pending)
+    return [*(compaction.base_version for compaction in state.compactions), *ingests]

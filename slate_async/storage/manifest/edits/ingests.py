@@ -61,43 +61,45 @@ class Batch(NamedTuple):
 
 def find_ingest(state: ManifestState, job_id: str) -> Ingest | None:
     """The job, registered or pending."""
-    return next((one for one in state.ingests if one.id == job_id), None)
+    return next((ingest for ingest in state.ingests if ingest.id == job_id), None)
 
 
 def find_record(state: ManifestState, job_id: str) -> IngestRecord | None:
     """What became of the job, if it has ended not too long ago."""
-    return next((one for one in reversed(state.ingest_records) if one.id == job_id), None)
+    return next((record for record in reversed(state.ingest_records) if record.id == job_id), None)
 
 
 def pending_ingests(state: ManifestState) -> tuple[Ingest, ...]:
     """Those that wait for a writer, the oldest first."""
-    return tuple(one for one in state.ingests if one.pending)
+    return tuple(ingest for ingest in state.ingests if ingest.pending)
 
 
 def unreported_ingests(state: ManifestState) -> bool:
     """Whether some were applied that are not reported to their owners yet."""
-    return any(not one.shown for one in state.ingest_records)
+    return any(not record.shown for record in state.ingest_records)
 
 
 def applied_batch(state: ManifestState, app_id: str) -> int | None:
     """The newest batch of the stream that is in the database."""
-    return next((one.batch_id for one in state.ingest_apps if one.app_id == app_id), None)
+    return next((app.batch_id for app in state.ingest_apps if app.app_id == app_id), None)
 
 
 def committed_batch(state: ManifestState, app_id: str) -> int | None:
     """The newest batch of the stream that is in the database, or waits to be."""
-    waiting = [one.batch_id for one in state.ingests if one.pending and one.app_id == app_id]
+    waiting = [ingest.batch_id for ingest in state.ingests if ingest.pending and ingest.app_id == app_id]
     newest = applied_batch(state, app_id)
     return max([*waiting, *([] if newest is None else [newest])], default=None)
 
 
-def merged_records(ones: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
-    """Both, in the order in which they ended, ``ones`` where both know a job; as many of each kind as are kept."""
-    known = {one.id for one in ones}
-    merged = sorted((*(one for one in others if one.id not in known), *ones), key=lambda one: one.ended_ms)
-    batches = [one for one in merged if one.app_id is not None][-MAX_RECORDS:]
-    kept = {one.id for one in (*batches, *[one for one in merged if one.app_id is None][-MAX_RECORDS:])}
-    return tuple(one for one in merged if one.id in kept)
+def merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
+    """Both, in the order in which they ended, ``preferred`` where both know a job; as many of each kind as are kept."""
+    known = {record.id for record in preferred}
+    unknown = (record for record in others if record.id not in known)
+    merged = sorted((*unknown, *preferred), key=lambda record: record.ended_ms)
+    batches = [record for record in merged if record.app_id is not None][-MAX_RECORDS:]
+    single = [record for record in merged if record.app_id is None][-MAX_RECORDS:]
+    kept = {record.id for record in (*batches, *single)}
+    return tuple(record for record in merged if record.id in kept)
 
 
 # ---- the life of a job
@@ -140,7 +142,7 @@ class RegisterIngest:
                 raise ConflictError(f"ingest {waiting[0].id!r} waits to be applied", outcome="not_applied")
             state = self.replaces.apply(state) or state
             begun = replace(begun, replaces=self.replaces.id)
-        records = tuple(one for one in state.ingest_records if one.id != self.id)
+        records = tuple(record for record in state.ingest_records if record.id != self.id)
         return replace(state, ingests=(*state.ingests, begun), ingest_records=records)
 
     def _check_same(self, *, replacing: bool) -> None:
@@ -222,13 +224,13 @@ class CommitIngest:
         app_id, batch_id = (None, 0) if self.batch is None else self.batch
         waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
         # the last in line, for its batch may follow one that was committed after this job began
-        others = tuple(one for one in state.ingests if one is not job)
+        others = tuple(ingest for ingest in state.ingests if ingest is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
 
     def _without_rivals(self, state: ManifestState) -> ManifestState:
-        for one in state.ingests:
-            if one.id != self.id and one.replaces is not None and not one.pending:
-                state = _ended(state, one, ABORTED, self.now_ms)
+        for ingest in state.ingests:
+            if ingest.id != self.id and ingest.replaces is not None and not ingest.pending:
+                state = _ended(state, ingest, ABORTED, self.now_ms)
         return state
 
     def _check_alone(self, state: ManifestState, epoch: int, replaced_seq: int) -> None:
@@ -286,7 +288,7 @@ class ForgetApp:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that nothing is remembered."""
-        kept = tuple(one for one in state.ingest_apps if one.app_id != self.app_id)
+        kept = tuple(app for app in state.ingest_apps if app.app_id != self.app_id)
         return None if len(kept) == len(state.ingest_apps) else replace(state, ingest_apps=kept)
 
 
@@ -333,7 +335,7 @@ class ApplyIngests:
         """Applies iff the epoch is still the writer's and the log starts where it did. Its mark is that of the flush,
         else that none of the jobs is pending. Raises `ConflictError` if a compactor took of the log meanwhile."""
         check_writer(state, self.epoch)
-        chosen = {one.id: one for one in pending_ingests(state) if one.id in self.ids}
+        chosen = {ingest.id: ingest for ingest in pending_ingests(state) if ingest.id in self.ids}
         if self.flush is not None:
             flushed = self.flush.apply(state)
             if flushed is None:
@@ -364,15 +366,15 @@ class ShowIngests:
         check_writer(state, self.epoch)
         if not unreported_ingests(state):
             return None
-        records = tuple(one if one.shown else replace(one, shown=True) for one in state.ingest_records)
+        records = tuple(record if record.shown else replace(record, shown=True) for record in state.ingest_records)
         return replace(state, ingest_records=records)
 
 
 def _applied(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> ManifestState:
     tick = max(state.last_tick_ms, now_ms)
     numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
-    ssts = tuple(structs.replace(one, **numbers) for one in job.ssts)
-    rows = sum(one.rows for one in ssts)
+    ssts = tuple(structs.replace(sst, **numbers) for sst in job.ssts)
+    rows = sum(sst.rows for sst in ssts)
     done = _ended(state, job, APPLIED, now_ms, seq=seq, rows=rows, shown=False)
     apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))
     features = state.required_features
@@ -414,10 +416,13 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
 def _lengthened(state: ManifestState, job: Ingest, expire_ms: int) -> ManifestState:
     """The job lives until ``expire_ms``, and so does the checkpoint of what it replaces."""
     longer = replace(job, expire_ms=expire_ms)
-    checkpoints = (replace(one, expire_ms=expire_ms) if one.id == job.replaces else one for one in state.checkpoints)
+    checkpoints = (
+        replace(checkpoint, expire_ms=expire_ms) if checkpoint.id == job.replaces else checkpoint
+        for checkpoint in state.checkpoints
+    )
     return replace(
         state,
-        ingests=tuple(longer if one is job else one for one in state.ingests),
+        ingests=tuple(longer if ingest is job else ingest for ingest in state.ingests),
         checkpoints=tuple(checkpoints),
     )
 
@@ -435,23 +440,23 @@ def _ended(
 ) -> ManifestState:
     app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
     record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown, True if job.replaces else None)
-    records = [one for one in state.ingest_records if one.id != job.id]
-    alike = [one for one in records if (one.app_id is None) == (app_id is None)]
+    records = [record for record in state.ingest_records if record.id != job.id]
+    alike = [record for record in records if (record.app_id is None) == (app_id is None)]
     forgotten = alike[: len(alike) + 1 - MAX_RECORDS] if len(alike) >= MAX_RECORDS else []
     return replace(
         state,
-        ingests=tuple(one for one in state.ingests if one.id != job.id),
+        ingests=tuple(ingest for ingest in state.ingests if ingest.id != job.id),
         checkpoints=_without_base(state, job),
-        ingest_records=(*(one for one in records if one not in forgotten), record),
+        ingest_records=(*(kept for kept in records if kept not in forgotten), record),
     )
 
 
 def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
     """The checkpoints without that of what ``job`` replaces."""
-    return tuple(one for one in state.checkpoints if one.id != job.replaces)
+    return tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.id != job.replaces)
 
 
 def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
-    others = tuple(one for one in state.ingest_apps if one.app_id != batch.app_id)
+    others = tuple(app for app in state.ingest_apps if app.app_id != batch.app_id)
     known = applied_batch(state, batch.app_id)
     return (*others, AppBatch(batch.app_id, batch.batch_id if known is None else max(known, batch.batch_id)))

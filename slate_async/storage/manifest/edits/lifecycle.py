@@ -119,7 +119,7 @@ def check_unfinished(state: ManifestState, database_id: UUID) -> None:
 
 def names_foreign(state: ManifestState) -> bool:
     """Whether ``state`` itself, or a compaction registered in it, names an SST of another database."""
-    finished = (sst for one in state.compactions for output in one.finished for sst in output.ssts)
+    finished = (sst for compaction in state.compactions for output in compaction.finished for sst in output.ssts)
     return any(sst.database_id is not None for ssts in (state.ssts(), finished) for sst in ssts)
 
 
@@ -139,14 +139,16 @@ class DetachParents:
         check_database(state, self.database_id)
         if all(parent.detached for parent in state.parents):
             return None
-        unread = any(one.ref.version < self.since and one.ref not in self.free for one in state.checkpoints)
+        unread = any(
+            checkpoint.ref.version < self.since and checkpoint.ref not in self.free for checkpoint in state.checkpoints
+        )
         if not state.initialized or names_foreign(state) or unread:
             raise ConflictError("the clone still names SSTs of its parents, or may", outcome="not_applied")
         return replace(state, parents=_detached(state))
 
 
 def _detached(state: ManifestState) -> tuple[Parent, ...]:
-    return tuple(replace(one, detached=True) for one in state.parents if one.checkpoint_id is not None)
+    return tuple(replace(parent, detached=True) for parent in state.parents if parent.checkpoint_id is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class ForgetParent:
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that no such parent is there."""
         check_database(state, self.database_id)
-        kept = tuple(one for one in state.parents if not (one.detached and one.checkpoint_id == self.checkpoint_id))
+        kept = tuple(
+            parent for parent in state.parents if not (parent.detached and parent.checkpoint_id == self.checkpoint_id)
+        )
         return None if len(kept) == len(state.parents) else replace(state, parents=kept)
 
 
@@ -168,13 +172,17 @@ class ForgetParent:
 
 def holders(state: ManifestState, now_ms: int) -> list[Checkpoint]:
     """The checkpoints that keep a database from being removed: all but expired ones and its writers' own."""
-    return [one for one in state.checkpoints if one.owner != "writer" and not one.expired(now_ms)]
+    return [
+        checkpoint
+        for checkpoint in state.checkpoints
+        if checkpoint.owner != "writer" and not checkpoint.expired(now_ms)
+    ]
 
 
 def refuse_held(state: ManifestState, now_ms: int) -> None:
     """Raise `InvalidError` naming the checkpoints that are still alive at ``now_ms``, if there are any."""
     if held := holders(state, now_ms):
-        named = ", ".join(f"{one.id} ({one.name or one.owner})" for one in held[:5])
+        named = ", ".join(f"{checkpoint.id} ({checkpoint.name or checkpoint.owner})" for checkpoint in held[:5])
         more = f" and {len(held) - 5} more" if len(held) > 5 else ""
         raise InvalidError(
             f"checkpoints hold the database: {named}{more}; delete them, close the readers, abort the ingests,"
@@ -230,7 +238,7 @@ class MarkDestroyed:
             state,
             destroyed_at_ms=self.now_ms,
             log_last_seen=max(state.log_last_seen, self.log_end),
-            checkpoints=tuple(one for one in state.checkpoints if one.owner != "writer"),
+            checkpoints=tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.owner != "writer"),
         )
 
 

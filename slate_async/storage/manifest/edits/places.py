@@ -73,7 +73,7 @@ class AdoptPlace:
             writer_token="",
             compactor_epoch=state.compactor_epoch + 1,
             compactor_token="",
-            checkpoints=tuple(one for one in adopted.checkpoints if one.owner != "writer"),
+            checkpoints=tuple(checkpoint for checkpoint in adopted.checkpoints if checkpoint.owner != "writer"),
         )
 
 

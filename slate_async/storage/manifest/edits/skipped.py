@@ -26,7 +26,7 @@ class SkipSeqs:
         check_writer(state, self.epoch)
         if state.skipped_end >= self.last:
             return None
-        before = [one for one in state.skipped or () if one.last > state.history_floor]
+        before = [span for span in state.skipped or () if span.last > state.history_floor]
         first = self.first
         if before and before[-1].last + 1 == first:
             first = before.pop().first

@@ -28,7 +28,9 @@ def check_exact(state: ManifestState, seq: int) -> None:
 
 def subscription_named(state: ManifestState, name: str) -> Checkpoint | None:
     """The subscription of that name, expired or not."""
-    return next((one for one in state.checkpoints if one.owner == "feed" and one.name == name), None)
+    return next(
+        (checkpoint for checkpoint in state.checkpoints if checkpoint.owner == "feed" and checkpoint.name == name), None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class OpenSubscription:
         check_usable(state)
         if not self.snapshot:
             check_exact(state, self.seq)
-        others = tuple(one for one in state.checkpoints if one.id != self.instead_of)
-        if self.name is not None and any(one.owner == "feed" and one.name == self.name for one in others):
+        others = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.id != self.instead_of)
+        if self.name is not None and any(other.owner == "feed" and other.name == self.name for other in others):
             raise ConflictError(f"another feed has just made the subscription {self.name!r}; open the feed again")
         mark = FeedMark(self.seq, state.last_seq, state.log_start, state.log_floor)
         made = Checkpoint(
@@ -113,8 +115,10 @@ def keep_for_feeds(checkpoints: tuple[Checkpoint, ...], ssts: tuple[SstRef, ...]
     """``checkpoints``, with ``ssts`` of an ingest that is applied kept for every feed: it is to find them as they are,
     however late it comes."""
     return tuple(
-        one if one.feed is None else replace(one, feed=replace(one.feed, ingests=(*one.feed.ingests, *ssts)))
-        for one in checkpoints
+        checkpoint
+        if checkpoint.feed is None
+        else replace(checkpoint, feed=replace(checkpoint.feed, ingests=(*checkpoint.feed.ingests, *ssts)))
+        for checkpoint in checkpoints
     )
 
 
@@ -128,4 +132,6 @@ def subscription_with_id(state: ManifestState, subscription_id: UUID) -> Checkpo
 
 
 def _replaced(state: ManifestState, old: Checkpoint, new: Checkpoint) -> ManifestState:
-    return replace(state, checkpoints=tuple(new if one is old else one for one in state.checkpoints))
+    return replace(
+        state, checkpoints=tuple(new if checkpoint is old else checkpoint for checkpoint in state.checkpoints)
+    )

@@ -39,7 +39,7 @@ class WriterPin:
 
 def has_writer(state: ManifestState) -> bool:
     """Whether somebody has the database open to write, or had when he died."""
-    return any(one.owner == "writer" for one in state.checkpoints)
+    return any(checkpoint.owner == "writer" for checkpoint in state.checkpoints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,11 @@ class ClaimWriter:
             retention_ms=state.retention_ms if self.retention_ms is None else self.retention_ms,
             compaction=self.compaction or state.compaction,
             log_last_seen=max(state.log_last_seen, self.log_end),
-            checkpoints=tuple(one for one in state.checkpoints if one.owner != "writer" or one.id in self.keep),
+            checkpoints=tuple(
+                checkpoint
+                for checkpoint in state.checkpoints
+                if checkpoint.owner != "writer" or checkpoint.id in self.keep
+            ),
         )
         return claimed if self.pin is None else pinned(claimed, self.pin)
 
@@ -203,7 +207,7 @@ class UnpinWriter:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Its mark is that none of them is there."""
-        kept = tuple(one for one in state.checkpoints if one.id not in self.ids)
+        kept = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.id not in self.ids)
         if len(kept) == len(state.checkpoints):
             return None
         end = self.log_end if state.writer_epoch == self.epoch else 0
@@ -215,6 +219,10 @@ def pinned(state: ManifestState, pin: WriterPin) -> ManifestState:
     epoch, keep = state.writer_epoch, pin.keep
     if pin.instead_of in keep and pin.covering is not None and pin.covering.within(SstNames(state)):
         keep = keep - {pin.instead_of}
-    others = (one for one in state.checkpoints if one.owner != "writer" or one.epoch != epoch or one.id in keep)
+    others = (
+        checkpoint
+        for checkpoint in state.checkpoints
+        if checkpoint.owner != "writer" or checkpoint.epoch != epoch or checkpoint.id in keep
+    )
     made = Checkpoint(pin.id, THIS_VERSION, pin.now_ms, "writer", state.log_start, epoch=epoch)
     return replace(state, checkpoints=(*others, made))
