@@ -9,8 +9,8 @@ import crc32c as _crc32c
 from slate_async.types import Buffer
 
 LONG_BYTES = 1 << 20
-"""Checking more than this takes 50 microseconds, and other threads run meanwhile. For less they stay out: whoever lets
-go of the interpreter waits up to a switch interval (5 ms) for a thread that computes to give it back."""
+"""Checking more than this takes 50 microseconds, and other threads run meanwhile. For less they stay out: a thread that
+lets go of the interpreter waits up to a switch interval (5 ms) for a thread that computes to give it back."""
 _HOLD, _RELEASE = 0, 1
 
 

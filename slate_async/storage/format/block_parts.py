@@ -1,7 +1,7 @@
 """The columns of many raw blocks, cut where they lie and checked together: a few numpy calls for all of them.
 
 What `storage.format.block.decode_block` checks of one block is checked here of all rows at once, so a failure does
-not say which block it is; whoever meets one decodes the blocks one by one.
+not say which block it is; the caller then decodes the blocks one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A writer's beat: what ``writer/alive`` holds. Overwritten by the writer as long as it lives, read by whoever wonders.
+"""A writer's beat: what ``writer/alive`` holds. Overwritten by the writer as long as it lives, read by its observers.
 
 Layout (``docs/format/writer-alive.md``)::
 
@@ -37,7 +37,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The ``number``-th beat, from 1, of the writer of ``epoch``. ``sent``: by its client, ``None`` if not told."""
+    """The ``number``-th beat, from 1, of the writer of ``epoch``. ``sent``: by its client, ``None`` if not known."""
 
     database_id: UUID
     epoch: int

@@ -1,4 +1,4 @@
-"""Stored blocks to rows, many neighbouring blocks as one `Columns`: for whoever reads everything.
+"""Stored blocks to rows, many neighbouring blocks as one `Columns`: for readers of everything.
 
 They are checked together (`storage.format.block_parts`). Where a check fails the blocks are decoded one by one,
 which names the one that is damaged.

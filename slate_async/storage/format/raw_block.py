@@ -7,7 +7,7 @@ Raw bytes, little-endian, every column 8-byte aligned, so Arrow and numpy wrap i
     | kinds u8[n]? | key bytes | value bytes
 
 A point read looks at a handful of rows, and a short scan at some dozens: neither is worth Arrow arrays, which take
-several times as long to make. `RawBlock.columns` makes them for whoever reads on.
+several times as long to make. `RawBlock.columns` makes them for callers that read on.
 
 Invariant: every offset, kind and length was checked, so nothing downstream reads outside its buffers.
 """

@@ -1,4 +1,4 @@
-"""Stored blocks to rows, many of them at once but each by itself: for a cache that is filled by whoever reads on.
+"""Stored blocks to rows, many of them at once but each by itself: for a cache that a scan fills.
 
 They are checked together (`storage.format.block_parts`), which also tells for next to nothing of which blocks every
 reader sees every row. Where a check fails the blocks are decoded one by one, which names the one that is damaged.

@@ -1,1 +1,1 @@
-"""Whether a database's writer lives: told by itself, judged by observers. It decides whom to ask and when to try."""
+"""Whether a database's writer lives: it says so itself, observers judge. It decides whom to ask and when to try."""

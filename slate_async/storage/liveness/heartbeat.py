@@ -49,7 +49,7 @@ class Heartbeat:
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Beat until `stop`. Of beats that the store refuses, the log is told of the first in a row."""
+        """Beat until `stop`. Of beats that the store refuses, the first in a row is logged."""
         number = 0
         with self._scope:
             while True:

@@ -1,11 +1,11 @@
 """`WriterLiveness`: watches whether a database's writer lives, without a claim of its own.
 
 A writer that closes gives its checkpoint in the manifest back; of one that died it stays. So a head without one says at
-once that nobody writes. Else the beats in ``writer/alive`` decide: the writer counts as gone when they stood still for
-`MISSED_BEATS` intervals of the observer's own monotonic clock, all that time under its eyes. No two machines' clocks
-are compared, and an observer that slept, or that the store did not answer, begins to count anew.
+once that nobody writes. Else the beats in ``writer/alive`` decide: the writer counts as ``gone`` when they stood still
+for `MISSED_BEATS` intervals of the observer's own monotonic clock, all that time under its eyes. No two machines'
+clocks are compared, and an observer that slept, or that the store did not answer, begins to count anew.
 
-A writer that is only frozen counts as gone, too. This decides whom to ask and when to try; fencing decides safety.
+A writer that is only frozen counts as ``gone``, too. This decides whom to ask and when to try; fencing decides safety.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def log_of(
     whole: bool,
     check_place: CheckPlace,
 ) -> Log:
-    """``register``: the writer's, for an epoch-prefixed log. ``whole``: a take-over reads log objects whole, not only
+    """``register``: the writer's, for an epoch-prefixed log. ``whole``: a takeover reads log objects whole, not only
     their headers. ``check_place``: see `slate_async.storage.log.protocol.CheckPlace`."""
     reader = LogReader(store, state.database_id, whole=whole)
     if register is None:

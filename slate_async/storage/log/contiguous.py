@@ -1,6 +1,6 @@
 """The contiguous log: ``log/{id:020}.sst``, ids without gaps, each put at most once (put-if-absent).
 
-Take-over: put a fence object at the first free id, then fill the whole width any writer's parallel puts may span,
+Takeover: put a fence object at the first free id, then fill the whole width any writer's parallel puts may span,
 then read the head again (rules 9 to 13). A live writer starts behind its fences, so it never meets an older
 writer's object; a fenced writer meets a fence on its next put, or is behind one and can acknowledge nothing.
 """
@@ -65,7 +65,7 @@ class ContiguousLog:
         """``log/{id:020}.sst``"""
         return contiguous_key(log_id)
 
-    # ---- take-over
+    # ---- takeover
 
     async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
         """Fence, walk, and validate against the head read last."""
@@ -83,12 +83,12 @@ class ContiguousLog:
             head = await self._validated_head(claimed)
             if self._replay_still_holds(state, head, fence_id):
                 return Inherited(state, tuple(objects), end + 1)
-            logger.info("the log's start moved from %d to %d during the take-over", state.log_start, head.log_start)
+            logger.info("the log's start moved from %d to %d during the takeover", state.log_start, head.log_start)
             await backoff.wait()
             state = head
 
     async def _after_gap(self, claimed: ManifestState, moved: LogMovedError) -> ManifestState:
-        """The head to walk from. Raises `CorruptionError` if the object is gone and still belongs to the log; a
+        """The head to walk from. Raises `CorruptionError` if the object is missing and still belongs to the log; a
         listing that overtook its put only made it look so, and so does a newer writer with a wider window, which
         `FencedError` tells."""
         key = contiguous_key(moved.missing)

@@ -1,6 +1,6 @@
 """The epoch-prefixed log: ``log/{epoch:018}.{id:018}.sst``, over a store that may lack conditional puts.
 
-The writer's register decides everything (rules 15 to 18): a take-over reads and replaces in one compare-and-set the
+The writer's register decides everything (rules 15 to 18): a takeover reads and replaces in one compare-and-set the
 very cell by which the old writer commits its acknowledgements, so what was committed is inside what is inherited.
 Objects past a closed epoch's end, or outside an epoch's range, are garbage.
 """
@@ -70,7 +70,7 @@ class EpochPrefixedLog:
         """``log/{epoch:018}.{id:018}.sst`` of the writer's own epoch."""
         return epoch_key(self._epoch, log_id)
 
-    # ---- take-over
+    # ---- takeover
 
     async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
         """Take the register, replay what it says, and validate against the head read last."""

@@ -1,4 +1,4 @@
-"""Log objects that are not there although the log is known to have gone on past them: judged before a hole is taken
+"""Log objects that are not there although the log is known to continue past them: judged before a hole is taken
 for the log's end.
 
 What is known of the end is the manifest's ``log_last_seen``, or what the writer's register commits. Positions up to

@@ -23,7 +23,7 @@ class LogObjectStatus(StrEnum):
     """See the module docstring."""
 
     VALID = "valid"
-    """Part of the log: replayed by whoever opens the database."""
+    """Part of the log: replayed when the database is opened."""
     FENCE = "fence"
     """Keeps older writers out; stays for ever."""
     ZOMBIE = "zombie"

@@ -1,6 +1,6 @@
 """What the engine asks of a log, whichever protocol it follows.
 
-Ordering rule of a take-over: claim the epoch in the manifest, then fence (or take the register), then replay, then
+Ordering rule of a takeover: claim the epoch in the manifest, then fence (or take the register), then replay, then
 read the head again. Nothing that was concluded before that last read counts unless it still holds.
 """
 
@@ -34,10 +34,10 @@ class LogObject:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a take-over found, or a checkpoint holds of the log.
+    """What a takeover found, or a checkpoint holds of the log.
 
     state: the head everything below was validated against; replay starts from it
-    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out; of a take-over
+    objects: the log's data objects from ``state.log_start`` on, in order, fences and zombies left out; of a takeover
     without their ``data``, which its `Replay` was given
     next_id: where this writer's first object goes; every lower id is dead or replayed
     """

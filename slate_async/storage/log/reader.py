@@ -17,11 +17,11 @@ from slate_async.storage.log.protocol import LogObject
 
 READS_IN_PARALLEL = 16
 READS_AT_ONCE = 64
-"""Of a take-over, for which everybody waits."""
+"""Of a takeover, for which everybody waits."""
 REPLAY_BYTES = 64 << 20
-"""A take-over begins no further read while what it has read, or reads, and not replayed is so much."""
+"""A takeover begins no further read while what it has read, or reads, and not replayed is so much."""
 PART_BYTES = 1 << 20
-"""A take-over reads objects of twice this size and more in parts that are not smaller: one request brings some 10 MB a
+"""A takeover reads objects of twice this size and more in parts that are not smaller: one request brings some 10 MB a
 second, many at a time as much each."""
 
 

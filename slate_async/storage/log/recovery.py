@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 
 class Verdict(Enum):
-    """What a take-over makes of an object at the next id."""
+    """What a takeover makes of an object at the next id."""
 
     VALID = auto()
     """Part of the log."""
     ZOMBIE = auto()
     """A fenced writer's; ignored."""
     HIGHER = auto()
-    """A newer writer's: whoever walks is fenced."""
+    """A newer writer's: the writer that walks is fenced."""
     OWN = auto()
     """The walker's own epoch: its fence from an earlier attempt."""
 

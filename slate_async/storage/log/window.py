@@ -1,7 +1,7 @@
 """The flush window: which log ids are in flight, and up to where the log is resolved without a gap.
 
 Invariant (rules 9, 10): never more than ``parallelism`` ids from the lowest unresolved one to the highest issued one.
-A take-over's fence is that wide, so no put of a dead writer can land past it.
+A takeover's fence is that wide, so no put of a dead writer can land past it.
 """
 
 from __future__ import annotations

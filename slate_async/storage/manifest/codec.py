@@ -106,7 +106,7 @@ def _list_delta(name: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[s
     if [name for name in before if name in same] != [name for name in after if name in same]:
         same = set()  # they changed places: all of them again
     return {
-        "remove": [shape.pack_field(key, gone) for gone in before if gone not in same],
+        "remove": [shape.pack_field(key, old) for old in before if old not in same],
         "add": [
             _addition(name, i, before.get(getattr(item, key)), item)
             for i, item in enumerate(new)
@@ -208,8 +208,8 @@ def apply_delta(base: ManifestState, delta: Delta, *, object_name: str) -> Manif
 
 def _apply_list(name: str, old: tuple[Any, ...], change: Mapping[str, Any]) -> tuple[Any, ...]:
     key, shape = KEYED[name], _ENTRIES[name]
-    gone = {shape.unpack_field(key, packed) for packed in change["remove"]}
-    kept = [item for item in old if getattr(item, key) not in gone]
+    removed = {shape.unpack_field(key, packed) for packed in change["remove"]}
+    kept = [item for item in old if getattr(item, key) not in removed]
     result: list[Any] = []
     taken = 0
     for index, packed, *differs in change["add"]:

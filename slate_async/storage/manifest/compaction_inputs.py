@@ -51,7 +51,7 @@ class Inputs:
 
     def find(self, state: ManifestState) -> tuple[tuple[SstRef, ...], ...] | None:
         """The sorted sources in ``state``, newest first: those of L0 (see `l0_units`), then of each run what is taken,
-        in key order. ``None`` if any of it is gone or they are neighbours no more: another compaction was there."""
+        in key order. ``None`` if any of it is missing or they are neighbours no more: another compaction was there."""
         if self.l0 and self.l0 != tuple(sst.object_id for sst in state.l0[-len(self.l0) :]):
             return None
         place = {run.id: index for index, run in enumerate(state.runs)}

@@ -46,7 +46,7 @@ async def create_first(
         raced = await driver.load()
         if raced is None:
             raise
-        return raced  # made meanwhile, by whoever put there what was found
+        return raced  # made meanwhile, by the process that put there what was found
     needs = metadata.needs
     register = first.log_protocol == "epoch_prefixed" and needs.register
     need_create = needs.create or first.log_protocol == "contiguous" or register

@@ -116,8 +116,8 @@ class ManifestDriver:
         raise CorruptionError("it is a delta whose base is missing", object_name=f"manifest version {broken}")
 
     async def unchanged(self) -> bool:
-        """Whether the head was the one last seen at some moment of this call. ``False``: not known. One cheap request,
-        or none if the last `load` brought news. For polls: what is decided rests on `load`."""
+        """Whether the head was the one last seen at some time during this call. ``False``: not known. One cheap
+        request, or none if the last `load` brought news. For polls: what is decided rests on `load`."""
         head = self._head
         if head is None or not self._quiet or not isinstance(self.metastore, Probed):
             return False
@@ -139,7 +139,8 @@ class ManifestDriver:
     async def read(self, ref: VersionRef) -> ManifestState | None:
         """The committed version ``ref``, or ``None`` if it, or the base it needs, is not there any more.
 
-        What it read never becomes the base of a later delta: only whoever named ``ref`` keeps it from collectors."""
+        What it read never becomes the base of a later delta: only the one that named ``ref`` keeps GC from deleting
+        it."""
         if self._head is not None and self._head.ref == ref:
             return self._head
         stored = await self.read_stored(ref)

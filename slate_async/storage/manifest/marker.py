@@ -21,10 +21,10 @@ from slate_async.storage.format.marker import Marker, decode_marker
 from slate_async.storage.manifest.state import ManifestState
 
 MARKER = "store/marker"
-"""The key. Collectors never list it, whoever destroys a database leaves it, and only `storage.manifest.marking`
+"""The key. GC never lists it, destroying a database leaves it, and only `storage.manifest.marking`
 writes it."""
 LOOKS = 4
-"""How often a database that is made again, or adopted, under the look is looked at anew."""
+"""How often a database that is recreated, or adopted, meanwhile is looked at again."""
 LoadHead: TypeAlias = Callable[[], Awaitable[ManifestState | None]]
 
 
@@ -66,7 +66,7 @@ class Ground:
         """``state``, or the head that came after it, once the marker says that this is its place. ``found``: the
         marker as it was read beside it; read now if unset.
 
-        Raises `ConfigError` if it is not, or cannot be told, `NotFoundError` while the database is still being made;
+        Raises `ConfigError` if it is not, or that is not known, `NotFoundError` while the database is still being made;
         `CorruptionError`, `UnavailableError`."""
         if not self.must_be_proved(state):
             return state
@@ -87,7 +87,7 @@ class Ground:
             await self.check(state, load_head)
 
     def must_be_proved(self, state: ManifestState) -> bool:
-        """Whether the place of ``state`` is to be told by a marker."""
+        """Whether a marker is to prove the place of ``state``."""
         return self.elsewhere or state.has_marker
 
     def refuse_other(self, state: ManifestState, found: FoundMarker | None) -> None:
@@ -96,7 +96,7 @@ class Ground:
             raise self.wrong_place(state, found)
 
     def unknown(self, found: FoundMarker) -> ConfigError:
-        """The error of whoever finds a database's marker here, and no manifest by this name."""
+        """The error when a database's marker is here, and no manifest has this name."""
         there = f"{self.name} is the place of database {found.marker.database_id}, whose manifest is kept elsewhere"
         if not self.elsewhere:
             return ConfigError(
@@ -110,7 +110,7 @@ class Ground:
         )
 
     def wrong_place(self, state: ManifestState, found: FoundMarker | None) -> InvalidError:
-        """The error of whoever was to work in a place that is not that of ``state``."""
+        """The error of work that was to begin in a place that is not that of ``state``."""
         there = (
             "there is none"
             if found is None

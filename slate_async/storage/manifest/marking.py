@@ -4,7 +4,7 @@ Order: manifest with ``marked = false`` -> marker -> read back -> commit ``marke
 read (one opener wins) -> only then is anything claimed, acknowledged or put. Until then nothing of the database is
 anywhere, so any opener may go on, in whatever place it takes for the right one, with a store id of its own; once it is
 marked, one place is right. A marker is put only where none is, so openers of one place that race agree on the first
-one's. Only a database made again takes its predecessor's over, and only an operator (`AdoptPlace`) puts one aside.
+one's. Only a recreated database takes its predecessor's over, and only an operator (`AdoptPlace`) puts one aside.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ async def adopt_place(
                 continue
             ground.refuse_other(state, found)
             met.update(seen.marker.store_id for seen in (before, found) if seen is not None)
-        # of whoever put it: those who adopt this place at once agree on the last one's
+        # any process's: all that adopt this place at once agree on the last marker
         try:
             return await driver.commit(AdoptPlace(found.marker.store_id, state, ended_ms))
         except ConflictError:
             newest = await driver.existing(ground.name)
             if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):
                 raise
-            state, ended_ms = newest, None  # somebody else adopted this place, and ended whoever was to end
+            state, ended_ms = newest, None  # another process adopted this place, and ended those who were to end
     raise UnavailableError(f"{ground.name}: its marker could not be put; adopt it again")
 
 

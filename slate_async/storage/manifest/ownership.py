@@ -69,7 +69,7 @@ async def prove_place(
     ground: Ground, state: ManifestState, load_head: LoadHead, found: FoundMarker | None = None
 ) -> ManifestState:
     """``state``, or the head that came after it, found to be of this place by its marker, read before as ``found`` or
-    now. A database that was made before there were markers is told by an SST that it names.
+    now. A database that was made before there were markers is recognised by an SST that it names.
 
     Raises `InvalidError` for another place, or one that nothing proves; `CorruptionError`, `UnavailableError`."""
     if state.has_marker or not ground.elsewhere:

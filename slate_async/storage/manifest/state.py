@@ -1,9 +1,9 @@
 """`ManifestState`: one frozen value that says what the database is.
 
 Invariants (checked by `check_successor` before every commit): identity fields never change, unless a removed database
-is made again; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
+is recreated; epochs, ``log_start``, ``log_floor``, ``last_seq``, ``last_tick_ms``, ``fence_width``, ``sst_floor``,
 ``last_run_id`` and ``ingest_seq`` never go back, ``history_floor`` and ``expiry_floor_ms`` only when a removed database
-is made again; a database that is ``marked`` stays so until then; L0 SSTs are listed newest first with disjoint, falling
+is recreated; a database that is ``marked`` stays so until then; L0 SSTs are listed newest first with disjoint, falling
 sequence ranges, but for those of one ingest, which share one number and have disjoint keys; ids of checkpoints,
 compactions and ingests are unique.
 """
@@ -141,7 +141,7 @@ class RangeOutput:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A registered compaction and what of it is finished: whoever is the compactor resumes or evicts it.
+    """A registered compaction and what of it is finished: the current compactor resumes or evicts it.
 
     epoch: the compactor epoch that runs it
     base_version: the manifest version its output is named by; it holds ``sst_floor`` down
@@ -198,7 +198,7 @@ class Parent:
     path: its URL, without credentials
     checkpoint_id: the checkpoint in it that holds them; ``None`` for a parent's own parent, held by the parent's
     source_id: the checkpoint in it that was cloned; ``None`` = its head
-    detached: nothing here names an SST of it any more; the entry remembers its checkpoint until that is gone
+    detached: nothing here names an SST of it any more; the entry remembers its checkpoint until that is deleted
     """
 
     database_id: UUID
@@ -316,7 +316,7 @@ class ManifestState:
     skipped: numbers above ``history_floor`` that no row has, ascending; ``None``: none
     heartbeat_interval_ms: how often the newest writer says that it lives; ``None``: it does not
     store_id, marked: of a database with the feature `MARKER_FEATURE`: the store id in its place's marker. Until it is
-    marked nothing of it is anywhere, and ``store_id`` is that of the database it was made again in place of, or unset
+    marked nothing of it is anywhere, and ``store_id`` is that of the database it was recreated in place of, or unset
     """
 
     # fixed at creation
@@ -429,7 +429,7 @@ MONOTONE = (
     "marked",
 )
 OF_ONE_LIFE = ("history_floor", "expiry_floor_ms", "marked")
-"""Those of `MONOTONE` that a database made again begins anew."""
+"""Those of `MONOTONE` that a recreated database begins anew."""
 
 
 def at_the_place_of(contents: ManifestState, state: ManifestState) -> ManifestState:

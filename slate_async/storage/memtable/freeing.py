@@ -28,7 +28,7 @@ def free(
 ) -> None:
     """Free what a table held, on the loop that runs in this thread; without one the caller's references were the last.
 
-    The table itself must be gone: everything is empty in the end."""
+    Nothing may refer to the table any more: everything is empty in the end."""
     if len(keys) <= STEP_ROWS:
         return
     try:

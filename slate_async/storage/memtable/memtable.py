@@ -240,11 +240,11 @@ class Memtable:
         self.freeze()
         if rows >= len(self._keys):
             return
-        gone = slice(rows, len(self._keys))
-        self.nbytes -= sum(map(len, self._keys[gone])) + sum(map(len, self._values[gone]))
+        taken_back = slice(rows, len(self._keys))
+        self.nbytes -= sum(map(len, self._keys[taken_back])) + sum(map(len, self._values[taken_back]))
         self.nbytes -= (len(self._keys) - rows) * ROW_OVERHEAD_BYTES
-        undone = dict.fromkeys(self._keys[gone])
-        del self._keys[gone], self._values[gone]
+        undone = dict.fromkeys(self._keys[taken_back])
+        del self._keys[taken_back], self._values[taken_back]
         self.last_seq = rows - 1 + self._ahead.at(rows - 1) if rows else 0
         for key in undone:
             del self.latest[key]

@@ -255,7 +255,7 @@ async def test_a_database_made_again_under_an_opening_is_not_claimed(town: Town)
             async for info in self.inner.list(prefix, start_after=start_after):
                 yield info
 
-    with pytest.raises(slate.FencedError, match="made again"):
+    with pytest.raises(slate.FencedError, match="recreated"):
         await town.open(Slow(store, Life()))
     assert (await town.head()).writer_epoch == made[0].writer_epoch
     async with other.open(store) as db:

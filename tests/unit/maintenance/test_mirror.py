@@ -76,7 +76,7 @@ async def test_mirrored_again_only_what_is_new_is_copied(town: Town) -> None:
     await clean(town)
     assert second.kept > 0
     assert second.copied < second.kept + second.copied
-    with pytest.raises(InvalidError, match="later moment"):
+    with pytest.raises(InvalidError, match="later state"):
         await mirror(town, "then")
 
 

@@ -44,7 +44,7 @@ class CreateCheckpoint:
         check_usable(state)
         if self.of is not None and self.of != (state.database_id, state.store_id):
             raise ConflictError(
-                "the database was made again, or another place adopted for it, while its log was looked at; open it"
+                "the database was recreated, or another place adopted for it, while its log was looked at; open it"
                 " again",
                 outcome="not_applied",
             )
@@ -94,7 +94,7 @@ class RefreshCheckpoint:
     expire_ms: int | None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to a living checkpoint: an expired one may be gone for whoever read the manifest since."""
+        """Applies to a living checkpoint: a reader of a later manifest may have found an expired one removed."""
         found = living(state, self.id, self.now_ms)
         if found.expire_ms == self.expire_ms:
             return None

@@ -3,7 +3,8 @@
 A compaction is registered, its key ranges are finished one by one, and it is committed or dropped. All of that happens
 under one compactor epoch, and nobody else takes anything out of L0, the runs, or (without a WAL) the log's beginning.
 So, under that epoch, the *absence* of a registered compaction is the mark of its commit and of its drop; the presence
-of a part is the mark of that part. Whoever else takes registered compactions out raises the epoch in the same edit.
+of a part is the mark of that part. Any other edit that takes registered compactions out raises the epoch in the same
+edit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ClaimCompactor:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCompactor:
-    """Give the role up: whoever waits for its turn need not wait longer. The epoch stays what it is."""
+    """Give the role up: a compactor that waits for its turn need not wait longer. The epoch stays what it is."""
 
     token: str
 
@@ -74,7 +75,7 @@ class RegisterCompaction:
                 outcome="not_applied",
             )
         if not can_go_on(state, new):
-            raise ConflictError(f"an input of compaction {new.id} is gone; plan again", outcome="not_applied")
+            raise ConflictError(f"an input of compaction {new.id} is missing; plan again", outcome="not_applied")
         if new.log_end is not None and any(other.log_end is not None for other in state.compactions):
             raise InternalError(f"compaction {new.id} takes the log, which another one that runs has taken")
         _check_free(state, Inputs.of(new))
@@ -131,7 +132,7 @@ class CommitCompaction:
     log: LogTaken | None = None
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Raises `ConflictError` when it can never apply: an input is gone, or its outputs may be collected."""
+        """Raises `ConflictError` when it can never apply: an input is missing, or its outputs may be collected."""
         _check_epoch(state, self.epoch)
         done = _registered(state, self.id)
         if done is None:
@@ -145,7 +146,7 @@ class CommitCompaction:
         inputs = Inputs.of(done)
         sources = inputs.find(state)
         if sources is None or not _log_is_there(state, done) or (self.log is None) != (done.log_end is None):
-            raise ConflictError(f"an input of compaction {self.id} is gone", outcome="not_applied")
+            raise ConflictError(f"an input of compaction {self.id} is missing", outcome="not_applied")
         seqs = [sst.max_seq for source in sources for sst in source]
         expiries = [sst.min_expire_ms for source in sources for sst in source]
         state = self._without_log(state, done)
@@ -255,8 +256,8 @@ def can_go_on(state: ManifestState, compaction: Compaction) -> bool:
 
 
 def _log_is_there(state: ManifestState, compaction: Compaction) -> bool:
-    """The log is newer than all of L0, which is newer than the runs: whoever takes of it takes L0, too, and of the runs
-    the newest or none."""
+    """The log is newer than all of L0, which is newer than the runs: a compaction that takes of it takes L0, too, and
+    of the runs the newest or none."""
     if compaction.log_end is None:
         return True
     newest_runs = not compaction.runs or (bool(state.runs) and state.runs[0].id in compaction.runs)

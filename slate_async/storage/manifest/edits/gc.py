@@ -1,9 +1,9 @@
 """The edit of a GC round (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
 It decides, by a commit, what may be deleted after it: no edit that adds an SST made for a version below ``sst_floor``
-applies any more, and a checkpoint or an ingest that is gone cannot come back. So whatever the state it made does not
-name, and what lies below its low-water mark (``sst_floor``), is garbage for ever, however long a sweeper stalls before
-it deletes it.
+applies any more, and a checkpoint or an ingest that was removed cannot come back. So whatever the state it made does
+not name, and what lies below its low-water mark (``sst_floor``), is garbage for ever, however long a sweeper stalls
+before it deletes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AdvanceGc:
 
     Registered compactions stay, but for those of a compactor that stands still: see `evicted`.
 
-    now_ms, skew_ms: what expired more than ``skew_ms`` before ``now_ms`` goes; whoever uses it judges its expiry by a
+    now_ms, skew_ms: what expired more than ``skew_ms`` before ``now_ms`` goes; its user judges its expiry by a
     clock of its own
     floor: a version that was committed, to which ``sst_floor`` rises as far as what is registered and stays lets it
     above: the result is a version above this one, even if nothing else changes

@@ -1,7 +1,7 @@
-"""Edits of the beginning and the end of a database: made as a clone, detached from its parents, destroyed, made again
+"""Edits of the beginning and the end of a database: made as a clone, detached from its parents, destroyed, recreated
 (see `slate_async.storage.manifest.edits.protocol` for what an edit is).
 
-Each names the database it is about by id: one that was made again on the same path is another one, and an edit meant
+Each names the database it is about by id: one that was recreated on the same path is another one, and an edit meant
 for the old one never changes it.
 """
 
@@ -42,8 +42,8 @@ def unfinished_clone(
 class CopyContents:
     """Give the unfinished clone what ``source``, the version pinned by ``checkpoint`` in its parent, holds.
 
-    From then on it says which log positions belong to it, before the first of them is copied: so whoever destroys it
-    midway, and makes a database there again, knows which positions a copier that sleeps may still put.
+    From then on it says which log positions belong to it, before the first of them is copied: so a process that
+    destroys it midway, and makes a database there again, knows which positions a copier that sleeps may still put.
     Its mark is the writer epoch, which no unfinished clone has before."""
 
     database_id: UUID
@@ -153,7 +153,7 @@ def _detached(state: ManifestState) -> tuple[Parent, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ForgetParent:
-    """The checkpoint that a detached parent held for this clone is gone."""
+    """The checkpoint that a detached parent held for this clone was deleted."""
 
     database_id: UUID
     checkpoint_id: UUID
@@ -245,7 +245,7 @@ class MarkDestroyed:
 @dataclass(frozen=True, slots=True)
 class RemoveContents:
     """Give the contents of a destroyed database up: from this version on nothing names them. What stays, its
-    tombstone, says where a database made again on the path continues."""
+    tombstone, says where a database recreated on the path continues."""
 
     database_id: UUID
     now_ms: int

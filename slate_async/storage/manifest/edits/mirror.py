@@ -76,7 +76,7 @@ class ShowMirrored:
         new = self._of(state)
         if back := [name for name in MONOTONE if getattr(new, name) < getattr(state, name)]:
             raise InvalidError(
-                f"the mirror shows manifest version {shown.manifest_version} of its source, a later moment than this"
+                f"the mirror shows manifest version {shown.manifest_version} of its source, a later state than this"
                 f" checkpoint's ({', '.join(back)} would go back); mirror a newer one, or choose another path"
             )
         if self.base_version < state.sst_floor or not self.kept.issubset(sst.location for sst in state.ssts()):

@@ -29,8 +29,8 @@ class AdoptPlace:
     """As `MarkPlace`, whatever place was the database's before.
 
     looked_at: the state whose objects were looked for in the place
-    ended_ms: when whoever works there, perhaps in another place, is to end: writer and compactor are fenced, jobs that
-    are registered end, and no SST that was begun before is taken any more, for it may be in the other place;
+    ended_ms: when those who work there, perhaps in another place, are to end: writer and compactor are fenced, jobs
+    that are registered end, and no SST that was begun before is taken any more, for it may be in the other place;
     ``None``: nobody is
     """
 
@@ -51,7 +51,7 @@ class AdoptPlace:
             )
         if self.ended_ms is not None and _needed(state) != _needed(self.looked_at):
             raise ConflictError(
-                "the database changed while its place was looked at; close whoever writes and compacts, and adopt it"
+                "the database changed while its place was looked at; close its writer and compactor, and adopt it"
                 " again",
                 outcome="not_applied",
             )

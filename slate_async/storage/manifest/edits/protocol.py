@@ -42,7 +42,7 @@ def check_looked_at(state: ManifestState, of: tuple[UUID, UUID | None] | None) -
     claimed (R21)."""
     if of is not None and of != (state.database_id, state.store_id):
         raise FencedError(
-            "the database was made again, or another place adopted for it, while it was being opened; open it again",
+            "the database was recreated, or another place adopted for it, while it was being opened; open it again",
             outcome="not_applied",
         )
 

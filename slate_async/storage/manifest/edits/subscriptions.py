@@ -3,7 +3,7 @@
 A subscription is a checkpoint that says what its feed still needs: the rows above its mark, in the SSTs of the version
 it names and in the log from its position on. Invariant: a mark never goes back, and what is above it is all there while
 the checkpoint is. So a feed goes on exactly, whatever was compacted meanwhile. The checkpoint's id is its consumer's: a
-feed that takes a named subscription over gives it another id, and the feed before finds its own gone.
+feed that takes a named subscription over gives it another id, and the feed before no longer finds its own.
 """
 
 from __future__ import annotations

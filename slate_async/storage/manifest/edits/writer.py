@@ -197,7 +197,7 @@ class PinWriter:
 @dataclass(frozen=True, slots=True)
 class UnpinWriter:
     """Give the checkpoints ``ids`` of the writer of ``epoch`` back: nobody reads what they hold. They hold SSTs, so
-    this applies whoever writes by now, and to destroyed databases, too.
+    this applies under any later writer, and to destroyed databases, too.
 
     log_end: the last position of the log that it has acknowledged: what is missing up to there is lost"""
 

@@ -41,7 +41,7 @@ async def mirror_one(estate: Estate, node: Node, kept: Kept) -> bool:
             await admin.mirror(kept.id, target.name, metastore=target.factory(node), prune=node.rng.random() < 0.3)
     except InvalidError as error:
         head = estate.eye(target).head
-        if head is not None and head.initialized and "later moment" in str(error):
+        if head is not None and head.initialized and "later state" in str(error):
             estate.count("mirrorings-too-late")
             return True
         if kept.promised(node, end):
