@@ -104,8 +104,10 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
 
         Returns once the write is durable, or once it is visible in memory with ``await_durable=False``. With ``ttl``
         (seconds or timedelta) the row vanishes that long after now. Errors carry ``outcome``."""
-        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:  # as `key_bytes` does, without a call
+        # HOT: copy of arguments.key_bytes; 30 ns, 2026-11-23
+        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
             key = key_bytes(key, self._limits)
+        # HOT: copy of arguments.value_bytes; 25 ns, 2026-11-23
         if type(value) is not bytes or len(value) > self._max_value_bytes:
             value = value_bytes(value, self._limits)
         return self._write_row(key, value, PUT, None if ttl is None else ttl_ms(ttl), await_durable)
@@ -124,6 +126,7 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
     async def _write_row(
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
+        # HOT: copy of runtime.loop_guard.LoopGuard.check; 20 ns, 2026-11-23
         if get_ident() != self._guard.thread or not self._guard.running():
             self._check("not_applied")
         handle = self._sequencer.row_now(key, value, kind, life_ms)

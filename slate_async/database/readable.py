@@ -73,12 +73,14 @@ class Reads(Generic[S]):
 
         Answers without suspending when memory or the block cache holds the key. Like all reads it looks at the
         database when it is awaited; keys are checked and copied at the call."""
-        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `sought_key` does, without a call
+        # HOT: copy of arguments.sought_key; 60 ns, 2026-11-23
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:
             key = sought_key(key)
         return self._reads.get(key, durable)
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
         """The values of ``keys`` in their order, all of one moment; each block is read once."""
+        # HOT: copy of arguments.sought_key; 60 ns, 2026-11-23
         own = [key if type(key) is bytes and 0 < len(key) <= MAX_KEY_BYTES else sought_key(key) for key in keys]
         return self._reads.get_many(own, durable)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import code, text, versions
+from tests.tidy import code, copies, text, versions
 from tests.tidy.findings import Finding, Source
 
 PRODUCT = "slate_async/engine/read/scan.py"
@@ -166,3 +166,44 @@ def test_imports_are_declared(tmp_path: Path) -> None:
     program = "import os, pytest, mypy.api, hypothesis\nfrom metastores import errors\nfrom . import x"
     (finding,) = versions.declared([Source(PRODUCT, program)], root)
     assert finding.message == "imports hypothesis, which no dependency of the project provides"
+
+
+COPY = """
+class Many:
+    def find(self):
+        # {sign} copy of {original}; 20 ns, 2026-01-31
+        return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("original", "sign", "broken"),
+    [
+        ("engine.read.one.search", copies.SIGN, False),
+        ("engine.read.one.One.search", copies.SIGN, False),
+        ("engine.read.one.One", copies.SIGN, True),
+        ("engine.read.one.gone", copies.SIGN, True),
+        ("engine.gone.search", copies.SIGN, True),
+        ("search", copies.SIGN, True),
+        ("engine.read.one.search and more", copies.SIGN, True),
+        ("engine.read.one.gone", "SLOW:", False),
+    ],
+)
+def test_a_copy_has_an_original(original: str, sign: str, broken: bool) -> None:
+    sources = [
+        Source(PRODUCT, COPY.format(original=original, sign=sign)),
+        Source("slate_async/engine/read/one.py", "def search(): ...\nclass One:\n    async def search(self): ..."),
+    ]
+    assert len(list(copies.originals(sources))) == broken
+    if sign == copies.SIGN and not broken:
+        assert [copy[2:] for copy in copies.marks(sources)[0]] == [("engine.read.scan.Many.find", original)]
+
+
+def test_a_copy_lies_in_a_function() -> None:
+    lines = f"# {copies.SIGN} copy of arguments.key_bytes; 20 ns, 2026-01-31\n"
+    assert (
+        len(
+            list(copies.originals([Source(PRODUCT, lines), Source("slate_async/arguments.py", "def key_bytes(): ...")]))
+        )
+        == 1
+    )

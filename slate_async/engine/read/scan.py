@@ -53,7 +53,6 @@ BATCH_BYTES = 2 << 20
 LARGE_ROWS = 2048
 """Nothing is joined to so many rows: they were copied once already when runs were merged."""
 
-
 _NO_PAIRS: Iterator[Pair] = iter(())
 
 
@@ -183,7 +182,8 @@ class Scan:
 
     def _first_rows(self) -> list[Pair] | None:
         """The next pairs, at least one, if memory and the block cache show them at a look; of a scan's first ones."""
-        looks, left = self._looks, self._left  # as `_wanted_rows`, without a call
+        # HOT: copy of engine.read.scan.Scan._wanted_rows; 40 ns, 2026-11-23
+        looks, left = self._looks, self._left
         if not looks or left == 0 or self._ahead.empty:
             return None
         count = looks[0] if left is None or left > LOOKS[-1] else left

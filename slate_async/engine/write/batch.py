@@ -35,8 +35,10 @@ class WriteBatch:
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Set ``key``. With ``ttl`` (seconds or timedelta) it vanishes that long after the batch is written."""
-        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:  # as `key_bytes` does, without a call
+        # HOT: copy of arguments.key_bytes; 30 ns, 2026-11-23
+        if type(key) is not bytes or not 0 < len(key) <= MAX_KEY_BYTES:
             key = key_bytes(key)
+        # HOT: copy of arguments.value_bytes; 25 ns, 2026-11-23
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = value_bytes(value)
         if ttl is not None or self._ttls_ms is not None:

@@ -45,8 +45,10 @@ class WriterReads(ReadSource):
         return self._newest_point(durable)
 
     async def get(self, key: bytes, durable: bool) -> bytes | None:
-        """See `ReadSource`, with what that calls written out: each call would be a tenth of a read from memory."""
+        """See `ReadSource`."""
+        # HOT: copy of engine.read.source.ReadSource.get; 700 ns, 2026-11-23
         guard = self._guard
+        # HOT: copy of runtime.loop_guard.LoopGuard.check; 20 ns, 2026-11-23
         if get_ident() != guard.thread or not guard.running():
             guard.check()
         self.begun = begun = self.begun + 1

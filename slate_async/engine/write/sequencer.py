@@ -78,6 +78,7 @@ class Sequencer:
 
     def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
         """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
+        # HOT: copy of engine.write.sequencer.Sequencer.tick; 75 ns, 2026-11-23
         now = self._now_ms()
         if now > self.tick_ms:
             self.tick_ms = now
@@ -89,7 +90,8 @@ class Sequencer:
         self.last_seq = seq
         group = self._leased_group
         group.writes += 1
-        handle = WriteHandle()  # as `handle_of`, without a call
+        # HOT: copy of engine.write.commit_group.handle_of; 15 ns, 2026-11-23
+        handle = WriteHandle()
         handle.seq, handle._create_ms, handle._group = seq, now, group
         return handle
 
