@@ -8,11 +8,14 @@
 
 from slate_async import sync as sync
 from slate_async.database.admin import Admin
+from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
 from slate_async.database.environment import Environment
 from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.ingest import IngestJob, IngestTask
+from slate_async.database.ingests import Ingests
+from slate_async.database.inspection import Inspection
 from slate_async.database.open import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
 from slate_async.database.open import open_database as open
 from slate_async.database.opening import Opening
@@ -64,6 +67,7 @@ __all__ = [
     "Change",
     "ChangeFeed",
     "CheckpointInfo",
+    "Checkpoints",
     "CloneInfo",
     "ClosedError",
     "GcProgress",
@@ -88,6 +92,8 @@ __all__ = [
     "IngestSpec",
     "IngestTask",
     "IngestedSst",
+    "Ingests",
+    "Inspection",
     "InternalError",
     "InvalidError",
     "LogEntry",

@@ -77,7 +77,7 @@ async def create(session: Session, *, lifetime: str | None, source: str | None, 
     """Make one and show it."""
     seconds = _seconds(lifetime)
     async with session.administering() as admin:
-        made = await admin.create_checkpoint(lifetime=seconds, source=source, name=name)
+        made = await admin.checkpoints.create(lifetime=seconds, source=source, name=name)
     _show(session.output, made)
     return OK
 
@@ -86,7 +86,7 @@ async def refresh(session: Session, checkpoint: str, *, lifetime: str | None) ->
     """Lengthen one and show it."""
     seconds = _seconds(lifetime)
     async with session.administering() as admin:
-        lengthened = await admin.refresh_checkpoint(checkpoint, seconds)
+        lengthened = await admin.checkpoints.refresh(checkpoint, seconds)
     _show(session.output, lengthened)
     return OK
 
@@ -94,7 +94,7 @@ async def refresh(session: Session, checkpoint: str, *, lifetime: str | None) ->
 async def delete(session: Session, checkpoint: str, *, force: bool) -> int:
     """Remove one."""
     async with session.administering() as admin:
-        await admin.delete_checkpoint(checkpoint, force=force)
+        await admin.checkpoints.delete(checkpoint, force=force)
     if session.output.as_json:
         session.output.json({"checkpoint": checkpoint, "deleted": True})
     session.output.note(f"checkpoint {checkpoint} is deleted")
@@ -104,7 +104,7 @@ async def delete(session: Session, checkpoint: str, *, force: bool) -> int:
 async def listed(session: Session) -> int:
     """Show all, one a line."""
     async with session.administering() as admin:
-        found = await admin.list_checkpoints()
+        found = await admin.checkpoints.list()
     if session.output.as_json:
         for one in found:
             session.output.json(fields_of(one))

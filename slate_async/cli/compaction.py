@@ -73,7 +73,7 @@ async def compact(session: Session, wanted: CompactRequest, where: ExecutorReque
 
 async def _logged_rows(session: Session) -> int:
     async with session.administering() as admin:
-        log = await admin.inspect_log()
+        log = await admin.inspect.log()
     return sum(one.rows or 0 for one in log.objects if one.status == "valid")
 
 

@@ -60,7 +60,7 @@ async def executing(session: Session, wanted: ExecutorRequest) -> AsyncGenerator
             "--executor spark needs more packages: pip install 'slate-async[spark]'; or leave it out to compact here"
         ) from error
     async with session.administering() as admin:
-        await admin.list_checkpoints()  # raises if there is no database, long before Spark would be up
+        await admin.checkpoints.list()  # raises if there is no database, long before Spark would be up
     ranges = session.settings().compaction_parallelism
     session.output.note("starting Spark")
     async with spark_session(f"slate compactor {path}", wanted.master, conf) as spark:

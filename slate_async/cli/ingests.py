@@ -133,7 +133,7 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
 async def listed(session: Session) -> int:
     """Show all, one a line."""
     async with session.administering() as admin:
-        found = await admin.list_ingests()
+        found = await admin.ingests.list()
     if session.output.as_json:
         for one in found:
             session.output.json(_fields(one))
@@ -147,7 +147,7 @@ async def listed(session: Session) -> int:
 async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
     """Show objects, one a line."""
     async with session.administering() as admin:
-        found = [one for one in await admin.list_ingest_objects(job_id) if every or not one.named]
+        found = [one for one in await admin.ingests.objects(job_id) if every or not one.named]
     if session.output.as_json:
         for one in found:
             session.output.json(asdict(one))
@@ -160,7 +160,7 @@ async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
 async def abort(session: Session, job_id: str) -> int:
     """End one and show it. Raises `AppliedError` if it is too late for that."""
     async with session.administering() as admin:
-        info = await admin.abort_ingest(job_id)
+        info = await admin.ingests.abort(job_id)
     if info.state == "applied":
         raise AppliedError(
             f"ingest {job_id!r} was applied, with sequence number {info.seq}: its {counted(info.rows, 'row')} stay",

@@ -78,7 +78,7 @@ def _encoding(context: typer.Context, hexadecimal: bool, base64_: bool) -> Encod
 async def show_manifest(session: Session, encoding: Encoding) -> int:
     """The state whole as JSON; for people its fields, then a table for each list."""
     async with session.administering() as admin:
-        found = await admin.inspect_manifest()
+        found = await admin.inspect.manifest()
     output, state = session.output, plain(found.state, encoding)
     stored = {name: plain(getattr(found, name), encoding) for name in ("base", "versions", "marker")}
     if output.as_json:
@@ -107,7 +107,7 @@ def _list(output: Output, name: str, entries: list[dict[str, Any]]) -> None:
 async def show_log(session: Session) -> int:
     """A row for each object; the register first."""
     async with session.administering() as admin:
-        found = await admin.inspect_log()
+        found = await admin.inspect.log()
     shown = plain(found, Encoding.TEXT)
     if session.output.as_json:
         session.output.json(shown)
@@ -135,7 +135,7 @@ def _or_dash(number: int | None) -> str:
 async def show_sst(session: Session, wanted: str, encoding: Encoding) -> int:
     """Header, footer, statistics; then a row for each block."""
     async with session.administering() as admin:
-        found = await admin.inspect_sst(wanted)
+        found = await admin.inspect.sst(wanted)
     shown = plain(found, encoding)
     if session.output.as_json:
         session.output.json(shown)
@@ -159,7 +159,7 @@ def _block_row(number: int, one: BlockInspection, encoding: Encoding, output: Ou
 async def show_runs(session: Session, encoding: Encoding) -> int:
     """A row for each; as JSON with their SSTs."""
     async with session.administering() as admin:
-        found = await admin.inspect_runs()
+        found = await admin.inspect.runs()
     if session.output.as_json:
         shown = [{**plain(one, encoding), "tombstone_share": round(one.tombstone_share, 4)} for one in found]
         session.output.json({"runs": shown})

@@ -6,51 +6,45 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory, Register
-from slate_async.arguments import Duration, own_path
-from slate_async.database.checkpoints import KeepsCheckpoints
+from slate_async.arguments import check_clone_arguments, own_path
+from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import Handle, HandleResources
-from slate_async.database.lineage import HasLineage
+from slate_async.database.ingests import Ingests
+from slate_async.database.inspection import Inspection
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.open import read_changes
 from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
-from slate_async.engine.checkpoint import manage
-from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
+from slate_async.engine.clone.adopt import adopt
+from slate_async.engine.clone.destroy import destroy
+from slate_async.engine.clone.detach import detach_if_free
+from slate_async.engine.clone.info import CloneInfo
+from slate_async.engine.clone.lost import give_up_lost
+from slate_async.engine.clone.make import make_clone
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.open import merge_range
 from slate_async.engine.follow.open import open_reading
 from slate_async.engine.follow.reader_state import ReaderState
-from slate_async.engine.ingest.manage import IngestInfo, abort, all_jobs, check_job
-from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
 from slate_async.engine.stored_database import StoredDatabase, stored_opener
 from slate_async.errors import InvalidError
-from slate_async.maintenance.inspection.log import LogInspection, inspect_log
-from slate_async.maintenance.inspection.manifest import (
-    ManifestInspection,
-    RunInspection,
-    inspect_manifest,
-    inspect_runs,
-)
-from slate_async.maintenance.inspection.sst import SstInspection, inspect_sst
 from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.verifier import Verifier
 from slate_async.runtime.concurrent import run_all, run_to_completion
 from slate_async.storage.log.extent import LogExtent, find_extent
-from slate_async.storage.manifest.edits.ingests import ForgetApp
 from slate_async.storage.manifest.edits.protocol import check_usable
 from slate_async.storage.manifest.ownership import proved_head
 from slate_async.storage.manifest.state import ManifestState
@@ -59,7 +53,7 @@ OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], Abstra
 """Opens the database at any URL, with its metadata in any metastore."""
 
 
-class Admin(Handle, KeepsCheckpoints, HasLineage):
+class Admin(Handle):
     """Made by `slate_async.open_admin` or `Environment.open_admin`, never directly. Opening it sends nothing.
 
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
@@ -72,38 +66,19 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         resources: HandleResources,
         elsewhere: OpenElsewhere,
     ) -> None:
-        Handle.__init__(self, resources)
+        super().__init__(resources)
         context, supervisor = resources.context, resources.supervisor
-        KeepsCheckpoints.__init__(self, context.name, context.driver(supervisor), context.runtime)
-        HasLineage.__init__(self, context.name, stored_opener(context, supervisor))
+        self._context = context
         self._elsewhere = elsewhere
+        self._open_stored = stored_opener(context, supervisor)
+        self._driver = context.driver(supervisor)
         self._register: Register | None = None
-
-    async def create_checkpoint(
-        self,
-        *,
-        scope: Scope = "all",
-        force_flush: bool = True,
-        lifetime: Duration | None = None,
-        source: UUID | str | None = None,
-        name: str | None = None,
-    ) -> CheckpointInfo:
-        """Keep the database as it is now readable: everything that is acknowledged by the call, and no less.
-
-        What a writer has acknowledged as ``flushed`` only (see the setting ``ack``) counts once it is committed.
-
-        scope, force_flush: taken as `Db.create_checkpoint` takes them. They change nothing: what a writer holds in its
-        memory is out of reach from here, and what can be seen is durable
-        lifetime: seconds or a timedelta from now; ``None`` for ever
-        source: id or name of a checkpoint to keep as it is instead
-        name: for people; several may have the same
-
-        Raises `InvalidError` for a source that is gone or has expired, and for a destroyed database."""
-        self._check()
-        manage.check_request(scope, lifetime, source, name)
-        if source is not None:
-            return await self._copy_checkpoint(source, lifetime, name)
-        return await self._new_checkpoint(await self._while_open(self._log_extent()), lifetime, name)
+        self.checkpoints = Checkpoints(context.name, self._driver, context.runtime, self._guard, self._log_extent)
+        """What keeps the database readable as it was."""
+        self.ingests = Ingests(context, self._driver, self._guard)
+        """Bulk ingests into it, whoever began them."""
+        self.inspect = Inspection(context, self._open_stored, self._guard)
+        """Looks at what is stored, as it is."""
 
     async def seq_to_time(self, seq: int) -> float:
         """See `DbReader.seq_to_time`; what is in the log is read for it."""
@@ -129,53 +104,6 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
         finally:
             closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
             await run_to_completion(run_all(closers))
-
-    async def list_ingests(self) -> list[IngestInfo]:
-        """Bulk ingests on their way, the oldest first; then the last ones that have ended, the latest first."""
-        self._check()
-        return all_jobs(await self._while_open(self._driver.existing(self._name)))
-
-    async def abort_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
-        """End an ingest that was not applied yet; see `IngestJob.abort`."""
-        self._check()
-        check_job(job_id)
-        return await self._while_open(
-            abort(self._driver, self._context.runtime.clock, job_id, unless_committed=unless_committed)
-        )
-
-    async def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
-        """SSTs that tasks of one ingest, or of all, have uploaded and that are still there: also those of attempts that
-        failed, which a collector deletes when the job has ended. Asks the store about each."""
-        self._check()
-        state = await self._while_open(self._driver.existing(self._name))
-        return [one async for one in ingest_objects(self._context.store, state, job_id)]
-
-    async def forget_ingest_app(self, app_id: str) -> None:
-        """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
-        self._check()
-        await self._while_open(self._driver.commit(ForgetApp(app_id)))
-
-    async def inspect_manifest(self) -> ManifestInspection:
-        """The newest version of the manifest as it is stored."""
-        self._check()
-        async with self._open_stored(self._name) as database:
-            return await inspect_manifest(database)
-
-    async def inspect_log(self) -> LogInspection:
-        """Every object of the log and what it is to the database, and the writer's register."""
-        self._check()
-        async with self._open_stored(self._name) as database:
-            return await inspect_log(database)
-
-    async def inspect_sst(self, wanted: str) -> SstInspection:
-        """One SST, by its key or its object id (32 hexadecimal digits)."""
-        self._check()
-        async with self._open_stored(self._name) as database:
-            return await inspect_sst(database, wanted, self._context.ssts)
-
-    async def inspect_runs(self) -> list[RunInspection]:
-        """L0, SST by SST, then the sorted runs, newest first."""
-        return inspect_runs((await self.inspect_manifest()).state)
 
     async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.
@@ -218,6 +146,68 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
             return await make_mirror(
                 source, target, checkpoint, self._context.ssts, prune=prune, on_progress=on_progress
             )
+
+    async def clone(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        checkpoint: UUID | str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> CloneInfo:
+        """Make the database at ``path`` a clone of this one: it shares the SSTs, copies the log, and goes its own way.
+
+        path: an empty place in the same kind of store, perhaps another bucket, reached as this database is. Its
+        metadata is kept in the same metastore
+        checkpoint: id or name of the checkpoint to clone; ``None`` clones the database as it is now
+        properties: kept with the clone; ``None`` takes this database's
+
+        A clone that was begun and not finished goes on; a finished one is left alone. Raises `InvalidError` for a
+        place that is taken or was begun otherwise, and for a checkpoint that is gone; `CorruptionError` for damage in
+        the log; `UnavailableError`."""
+        self._check()
+        place = own_path(path, "clone")
+        check_clone_arguments(checkpoint, properties)
+        async with self._open_stored(self._name) as parent, self._open_stored(place) as target:
+            state = await make_clone(parent, target, self._open_stored, checkpoint=checkpoint, properties=properties)
+        return CloneInfo.of(target.name, parent.name, state)
+
+    async def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
+        """Destroy the database: its writer is fenced, nobody opens it any more, and all of it is deleted but a small
+        tombstone. Databases nested below its path, and files that are not a database's, stay.
+
+        soft: delete nothing yet. A garbage collector does, after `Settings.gc_destroy_grace_ms`, once no checkpoint
+        holds it
+        lost: its objects are gone, with their place, and only its metadata is left, which is kept elsewhere: erase
+        that. Stop its writer first; it ends at its next commit. Refused where anything of a database is
+
+        Raises `InvalidError` if there is no database, or (unless ``soft``) a checkpoint that is alive: a user's, a
+        reader's or a clone's; `UnavailableError`, after which it goes on when called again."""
+        self._check()
+        if soft and lost:
+            raise InvalidError("destroy takes soft or lost, not both")
+        async with self._open_stored(self._name) as database:
+            await (give_up_lost(database) if lost else destroy(database, self._open_stored, soft=soft))
+
+    async def adopt_place(self) -> None:
+        """Say that the database is here: for one whose metadata is kept elsewhere and whose objects were moved, or that
+        was made before places had markers. Its place gets a new marker; any other place, and whoever writes there, is
+        the database's no more. A place that is the database's already is left as it is.
+
+        Two calls for one place at once come out right. Of two for two places one raises `ConflictError`.
+
+        Raises `InvalidError` if there is no database, its metadata is in the same store, nothing of it is here, or the
+        place is another database's; `CorruptionError` if an object that it needs is not here, though others are;
+        `UnavailableError`, after which it goes on when called again."""
+        self._check()
+        async with self._open_stored(self._name) as database:
+            await adopt(database)
+
+    async def detach(self) -> bool:
+        """Give the parents' checkpoints back if this is a clone and nothing of it names their SSTs any more, as garbage
+        collectors do. Whether it has no parents now."""
+        self._check()
+        async with self._open_stored(self._name) as database:
+            return await detach_if_free(database, self._open_stored)
 
     async def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
@@ -269,7 +259,11 @@ class Admin(Handle, KeepsCheckpoints, HasLineage):
             async for batch in batches:
                 yield batch
 
-    async def _log_extent(self) -> LogExtent:
+    async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
+        """All that can be seen from here, whatever the scope: what a writer holds in its memory is out of reach."""
+        return await self._guard.while_open(self._seen_extent())
+
+    async def _seen_extent(self) -> LogExtent:
         register = self._known_register(await self._head())
         check = partial(self._context.ground.check_again, load_head=self._driver.load)
         return await find_extent(self._context.store, self._driver.load, register, check)

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
 from typing import Any
-from uuid import UUID
 
 import anyio
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.changes import HasFeeds
-from slate_async.database.checkpoints import KeepsCheckpoints
+from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.readable import Reads
@@ -21,8 +20,6 @@ from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import Status, writer_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
-from slate_async.engine.checkpoint import manage
-from slate_async.engine.checkpoint.info import CheckpointInfo
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual
@@ -40,6 +37,7 @@ from slate_async.engine.write.writer import Writer
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll
+from slate_async.storage.log.extent import LogExtent
 from slate_async.storage.manifest.edits.protocol import DestroyedError, fenced
 from slate_async.types import DELETE, PUT, RowLimits
 
@@ -47,7 +45,7 @@ logger = logging.getLogger(__name__)
 POLL_LIMIT_S = 10.0  # a poll without an answer then gives its turn back to the other databases
 
 
-class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
+class Db(Handle, Reads[WriterReads], HasFeeds):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -60,7 +58,9 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
         reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._look_at_head)
         Reads.__init__(self, reads)
         self._yield_budget = opened.writer.yield_budget
-        KeepsCheckpoints.__init__(self, context.name, opened.driver, context.runtime)
+        self._driver = opened.driver
+        self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
+        """What keeps the database readable as it was."""
         self._opened = opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
@@ -236,34 +236,11 @@ class Db(Handle, Reads[WriterReads], KeepsCheckpoints, HasFeeds):
     async def _durable_seq(self) -> int:
         return self._writer.durable_seq
 
-    # ---- checkpoints (see `KeepsCheckpoints` for refresh_checkpoint, delete_checkpoint, list_checkpoints)
-
-    async def create_checkpoint(
-        self,
-        *,
-        scope: Scope = "all",
-        force_flush: bool = True,
-        lifetime: Duration | None = None,
-        source: UUID | str | None = None,
-        name: str | None = None,
-    ) -> CheckpointInfo:
-        """Keep the database as it is now readable, for readers and clones, until the checkpoint expires or is deleted.
-
-        scope: ``"all"`` holds everything written by the call, ``"durable"`` what is acknowledged as durable by then
-        force_flush: of scope ``"all"``, flush now; else wait until what was written is flushed anyway
-        lifetime: seconds or a timedelta from now; ``None`` for ever
-        source: id or name of a checkpoint to keep as it is instead; nothing is flushed for that
-        name: for people; several may have the same
-
-        Raises what a flush raises, and `InvalidError` for a source that is gone or has expired."""
-        self._check()
-        manage.check_request(scope, lifetime, source, name)
-        if source is not None:
-            return await self._copy_checkpoint(source, lifetime, name)
+    async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
+        """What a new checkpoint keeps of the log; see `Checkpoints.create`."""
         if scope == "all":
             await self._writer.flush(force=force_flush)
-        extent = await self._writer.log_extent()
-        return await self._new_checkpoint(extent, lifetime, name)
+        return await self._writer.log_extent()
 
     # ---- status
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from threading import get_ident
+from typing import TypeVar
 from weakref import WeakSet
 
-from slate_async.errors import Outcome
+from slate_async.errors import ClosedError, Outcome
+
+T = TypeVar("T")
 
 
 class LoopGuard:
@@ -34,6 +37,14 @@ class LoopGuard:
         """Raise what ``refuse`` raises unless the call is served. A write gives the ``outcome`` of that error."""
         if get_ident() != self.thread or not self.running():
             self._refuse(outcome)
+
+    async def while_open(self, work: Awaitable[T]) -> T:
+        """The result of ``work``; if what is guarded closes meanwhile, why it did."""
+        try:
+            return await work
+        except ClosedError:
+            self.check()
+            raise
 
     def shut(self) -> None:
         """Serve no call any more."""

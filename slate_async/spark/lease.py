@@ -30,10 +30,10 @@ class Lease:
 
 
 async def make_checkpoint(path: str, metastore: str | None, lifetime_s: float, environment: slate.Environment) -> Lease:
-    """A checkpoint of now. Raises what `Admin.create_checkpoint` raises."""
+    """A checkpoint of now. Raises what `Admin.checkpoints.create` raises."""
     made_ms = environment.runtime.clock.now_ms()
     async with environment.open_admin(path, metastore=metastore) as admin:
-        made = await admin.create_checkpoint(lifetime=lifetime_s, name="spark read")
+        made = await admin.checkpoints.create(lifetime=lifetime_s, name="spark read")
     return Lease(path, metastore, made.id, lifetime_s, made_ms)
 
 
@@ -41,7 +41,7 @@ async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
     """Nobody reads it any more. If that cannot be said, it stays until it expires."""
     try:
         async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
-            await admin.delete_checkpoint(lease.checkpoint)
+            await admin.checkpoints.delete(lease.checkpoint)
     except slate.SlateError as error:
         logger.warning("checkpoint %s stays until it expires: %s", lease.checkpoint, error)
 
@@ -83,15 +83,15 @@ async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> Async
 async def _lengthen(environment: slate.Environment, lease: Lease, until_s: float) -> None:
     """If the checkpoint would go before ``until_s``, seconds since the epoch."""
     async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
-        found = [one for one in await admin.list_checkpoints() if one.id == lease.checkpoint]
+        found = [one for one in await admin.checkpoints.list() if one.id == lease.checkpoint]
         if not found or (found[0].expire_time is not None and found[0].expire_time <= until_s):
-            await admin.refresh_checkpoint(lease.checkpoint, lease.lifetime_s)
+            await admin.checkpoints.refresh(lease.checkpoint, lease.lifetime_s)
 
 
 @contextmanager
 def held_checkpoint(path: str, metastore: str | None, lifetime_s: float) -> Iterator[str]:
     """The id of a checkpoint of now, which this process lengthens inside the block and deletes after it. If the process
-    dies, it expires ``lifetime_s`` later at most. Raises what `Admin.create_checkpoint` raises."""
+    dies, it expires ``lifetime_s`` later at most. Raises what `Admin.checkpoints.create` raises."""
 
     async def keep(environment: slate.Environment) -> None:
         async with keep_checkpoint(environment, lease):

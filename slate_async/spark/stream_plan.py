@@ -256,7 +256,7 @@ class Planner:
         if begun is not None:
             opening = self._environment.open_admin(self._options.path, metastore=self._options.metastore)
             async with opening as admin:
-                await admin.delete_checkpoint(begun.subscription)
+                await admin.checkpoints.delete(begun.subscription)
 
     async def _close_feed(self) -> None:
         feed, self._feed = self._feed, None

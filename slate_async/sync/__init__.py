@@ -11,7 +11,8 @@ cancelled. What is still open when the interpreter ends is closed then. A proces
 """
 
 from slate_async.engine.write.batch import WriteBatch
-from slate_async.sync.admin import Admin
+from slate_async.sync.admin import Admin, Ingests, Inspection
+from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.compactor import DbCompactor
 from slate_async.sync.db import Db, WriteHandle
 from slate_async.sync.environment import Environment
@@ -28,6 +29,7 @@ from slate_async.sync.snapshot import Snapshot
 __all__ = [
     "Admin",
     "ChangeFeed",
+    "Checkpoints",
     "Db",
     "DbCompactor",
     "DbReader",
@@ -35,6 +37,8 @@ __all__ = [
     "GarbageCollector",
     "IngestJob",
     "IngestTask",
+    "Ingests",
+    "Inspection",
     "Readable",
     "Scan",
     "Snapshot",

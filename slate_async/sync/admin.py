@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import Duration
 from slate_async.database import admin as engine
+from slate_async.database.ingests import Ingests as EngineIngests
+from slate_async.database.inspection import Inspection as EngineInspection
 from slate_async.engine.changes.feed import BATCH_ROWS
 from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
-from slate_async.engine.checkpoint.info import CheckpointInfo
-from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.info import CloneInfo
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.ingest.manage import IngestInfo
@@ -26,7 +26,57 @@ from slate_async.maintenance.inspection.manifest import ManifestInspection, RunI
 from slate_async.maintenance.inspection.sst import SstInspection
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
+from slate_async.runtime.loop_thread import LoopThread
+from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.handle import Handle
+
+
+class Ingests:
+    """``admin.ingests``. Methods and errors are those of `slate_async.Ingests`."""
+
+    def __init__(self, loop: LoopThread, ingests: EngineIngests) -> None:
+        self._loop = loop
+        self._ingests = ingests
+
+    def list(self) -> builtins.list[IngestInfo]:
+        """Bulk ingests on their way, the oldest first; then the last ones that have ended."""
+        return self._loop.run(self._ingests.list)
+
+    def abort(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
+        """End an ingest that was not applied yet."""
+        return self._loop.run(self._ingests.abort, job_id, unless_committed=unless_committed)
+
+    def objects(self, job_id: str | None = None) -> builtins.list[IngestObject]:
+        """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""
+        return self._loop.run(self._ingests.objects, job_id)
+
+    def forget_app(self, app_id: str) -> None:
+        """Forget the last batch of a stream that has ended."""
+        self._loop.run(self._ingests.forget_app, app_id)
+
+
+class Inspection:
+    """``admin.inspect``. Methods and errors are those of `slate_async.Inspection`."""
+
+    def __init__(self, loop: LoopThread, inspection: EngineInspection) -> None:
+        self._loop = loop
+        self._inspection = inspection
+
+    def manifest(self) -> ManifestInspection:
+        """The newest version of the manifest as it is stored."""
+        return self._loop.run(self._inspection.manifest)
+
+    def log(self) -> LogInspection:
+        """Every object of the log and what it is to the database, and the writer's register."""
+        return self._loop.run(self._inspection.log)
+
+    def sst(self, wanted: str) -> SstInspection:
+        """One SST, by its key or its object id."""
+        return self._loop.run(self._inspection.sst, wanted)
+
+    def runs(self) -> list[RunInspection]:
+        """L0, SST by SST, then the sorted runs, newest first."""
+        return self._loop.run(self._inspection.runs)
 
 
 class Admin(Handle[engine.Admin]):
@@ -34,36 +84,11 @@ class Admin(Handle[engine.Admin]):
 
     Callbacks are called in the loop's thread: they must not call what is opened here."""
 
-    def create_checkpoint(
-        self,
-        *,
-        scope: Scope = "all",
-        force_flush: bool = True,
-        lifetime: Duration | None = None,
-        source: UUID | str | None = None,
-        name: str | None = None,
-    ) -> CheckpointInfo:
-        """Keep the database as it is now readable: everything that is acknowledged by the call, and no less."""
-        return self._loop.run(
-            self._handle.create_checkpoint,
-            scope=scope,
-            force_flush=force_flush,
-            lifetime=lifetime,
-            source=source,
-            name=name,
-        )
-
-    def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
-        """Let a checkpoint live for ``lifetime`` from now."""
-        return self._loop.run(self._handle.refresh_checkpoint, checkpoint, lifetime)
-
-    def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
-        """Remove a checkpoint; what only it kept is then collected."""
-        self._loop.run(self._handle.delete_checkpoint, checkpoint, force=force)
-
-    def list_checkpoints(self) -> list[CheckpointInfo]:
-        """All checkpoints in the order they were made."""
-        return self._loop.run(self._handle.list_checkpoints)
+    def __init__(self, loop: LoopThread, admin: engine.Admin) -> None:
+        super().__init__(loop, admin)
+        self.checkpoints = Checkpoints(loop, admin.checkpoints)
+        self.ingests = Ingests(loop, admin.ingests)
+        self.inspect = Inspection(loop, admin.inspect)
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""
@@ -72,38 +97,6 @@ class Admin(Handle[engine.Admin]):
     def time_to_seq(self, time: TimeLike) -> int:
         """The highest sequence number known to be written at ``time`` or before."""
         return self._loop.run(self._handle.time_to_seq, time)
-
-    def list_ingests(self) -> list[IngestInfo]:
-        """Bulk ingests on their way, the oldest first; then the last ones that have ended."""
-        return self._loop.run(self._handle.list_ingests)
-
-    def abort_ingest(self, job_id: str, *, unless_committed: bool = False) -> IngestInfo:
-        """End an ingest that was not applied yet."""
-        return self._loop.run(self._handle.abort_ingest, job_id, unless_committed=unless_committed)
-
-    def list_ingest_objects(self, job_id: str | None = None) -> list[IngestObject]:
-        """SSTs that tasks of one ingest, or of all, have uploaded and that are still there."""
-        return self._loop.run(self._handle.list_ingest_objects, job_id)
-
-    def forget_ingest_app(self, app_id: str) -> None:
-        """Forget the last batch of a stream that has ended."""
-        self._loop.run(self._handle.forget_ingest_app, app_id)
-
-    def inspect_manifest(self) -> ManifestInspection:
-        """The newest version of the manifest as it is stored."""
-        return self._loop.run(self._handle.inspect_manifest)
-
-    def inspect_log(self) -> LogInspection:
-        """Every object of the log and what it is to the database, and the writer's register."""
-        return self._loop.run(self._handle.inspect_log)
-
-    def inspect_sst(self, wanted: str) -> SstInspection:
-        """One SST, by its key or its object id."""
-        return self._loop.run(self._handle.inspect_sst, wanted)
-
-    def inspect_runs(self) -> list[RunInspection]:
-        """L0, SST by SST, then the sorted runs, newest first."""
-        return self._loop.run(self._handle.inspect_runs)
 
     def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare. What is wrong is in the report, and raises nothing."""

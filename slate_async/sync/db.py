@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as engine
 from slate_async.database.status import Status
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
-from slate_async.engine.checkpoint.info import CheckpointInfo
-from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
+from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.handle import Handle
 from slate_async.sync.readable import Reads
@@ -55,6 +52,7 @@ class Db(Handle[engine.Db], Reads):
     def __init__(self, loop: LoopThread, db: engine.Db) -> None:
         Handle.__init__(self, loop, db)
         Reads.__init__(self, loop, db)
+        self.checkpoints = Checkpoints(loop, db.checkpoints)
 
     def put(
         self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None, await_durable: bool = True
@@ -127,37 +125,6 @@ class Db(Handle[engine.Db], Reads):
             sort_spill_bytes=sort_spill_bytes,
         )
         return ChangeFeed(self._loop, feed)
-
-    def create_checkpoint(
-        self,
-        *,
-        scope: Scope = "all",
-        force_flush: bool = True,
-        lifetime: Duration | None = None,
-        source: UUID | str | None = None,
-        name: str | None = None,
-    ) -> CheckpointInfo:
-        """Keep the database as it is now readable until the checkpoint expires or is deleted."""
-        return self._loop.run(
-            self._handle.create_checkpoint,
-            scope=scope,
-            force_flush=force_flush,
-            lifetime=lifetime,
-            source=source,
-            name=name,
-        )
-
-    def refresh_checkpoint(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
-        """Let a checkpoint live for ``lifetime`` from now."""
-        return self._loop.run(self._handle.refresh_checkpoint, checkpoint, lifetime)
-
-    def delete_checkpoint(self, checkpoint: UUID | str, *, force: bool = False) -> None:
-        """Remove a checkpoint; what only it kept is then collected."""
-        self._loop.run(self._handle.delete_checkpoint, checkpoint, force=force)
-
-    def list_checkpoints(self) -> list[CheckpointInfo]:
-        """All checkpoints in the order they were made."""
-        return self._loop.run(self._handle.list_checkpoints)
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""

@@ -160,7 +160,7 @@ def settings_for(store: str, compaction: str) -> dict[str, object]:
 async def keep(place: Place) -> Kept:
     """Make the checkpoint that is to stay as it is."""
     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
-        checkpoint = (await admin.create_checkpoint(name="kept")).id
+        checkpoint = (await admin.checkpoints.create(name="kept")).id
     return Kept(checkpoint, await state_of(place, checkpoint))
 
 
@@ -208,6 +208,6 @@ async def forget_readers(place: Place) -> None:
         slate.open_admin(place.path, metastore=place.metastore) as admin,
         slate.open_gc(place.path, metastore=place.metastore, settings=collecting, periodic=False) as collector,
     ):
-        while any(one.owner == "reader" for one in await admin.list_checkpoints()):
+        while any(one.owner == "reader" for one in await admin.checkpoints.list()):
             await collector.collect()
             await asyncio.sleep(0.2)

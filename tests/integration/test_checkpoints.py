@@ -35,22 +35,22 @@ async def test_each_keeps_its_moment(s3_endpoint: str, log: tuple[str, bool]) ->
     async with slate.open_admin(place.path, metastore=place.metastore, settings=settings) as admin:
         async with place.open() as db:
             await write(db, b"1")
-            await db.create_checkpoint(name="by the writer", lifetime=3_600)
+            await db.checkpoints.create(name="by the writer", lifetime=3_600)
             await write(db, b"2")
-            await admin.create_checkpoint(name="beside it")
+            await admin.checkpoints.create(name="beside it")
             await write(db, b"3")
             assert db.status().state == "open"
         async with place.open() as db:
             await write(db, b"4")
             await db.flush(l0=True)
-            await db.create_checkpoint(source="by the writer", name="a copy")
+            await db.checkpoints.create(source="by the writer", name="a copy")
             for name, moment in (("by the writer", b"1"), ("beside it", b"2"), ("a copy", b"1")):
                 assert await shown(place, name) == {moment}
-        users = {info.name: info for info in await admin.list_checkpoints() if info.owner == "user"}
+        users = {info.name: info for info in await admin.checkpoints.list() if info.owner == "user"}
         assert [*users] == ["by the writer", "beside it", "a copy"]
-        await admin.refresh_checkpoint(users["by the writer"].id)
-        await admin.delete_checkpoint(users["beside it"].id)
-        left = [(info.name, info.expire_time) for info in await admin.list_checkpoints()]
+        await admin.checkpoints.refresh(users["by the writer"].id)
+        await admin.checkpoints.delete(users["beside it"].id)
+        left = [(info.name, info.expire_time) for info in await admin.checkpoints.list()]
         assert left == [("by the writer", None), ("a copy", None)]
         with pytest.raises(slate.InvalidError):
             await shown(place, "beside it")

@@ -72,7 +72,7 @@ async def keys(place: Place) -> list[str]:
 
 async def clone_holds(environment: slate.Environment, place: Place) -> list[str]:
     async with admin(environment, place) as one:
-        return [str(info.id) for info in await one.list_checkpoints() if info.owner == "clone"]
+        return [str(info.id) for info in await one.checkpoints.list() if info.owner == "clone"]
 
 
 async def collect(environment: slate.Environment, place: Place) -> slate.GcReport:

@@ -66,7 +66,7 @@ async def test_beside_a_living_database(place: Place) -> None:
                 assert {key: value async for key, value in db.scan()} == rows
                 if life == 0:
                     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
-                        checkpoint = (await admin.create_checkpoint()).id
+                        checkpoint = (await admin.checkpoints.create()).id
                         kept = rows
         await collector.collect()  # it is open still
         metrics = collector.metrics()
@@ -76,7 +76,7 @@ async def test_beside_a_living_database(place: Place) -> None:
         assert {key: value async for key, value in reader.scan()} == kept
     await check_exact(place)
     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
-        await admin.delete_checkpoint(checkpoint)
+        await admin.checkpoints.delete(checkpoint)
     await check_exact(place)
     async with place.open() as db:
         assert {key: value async for key, value in db.scan()} == rows

@@ -82,12 +82,12 @@ async def test_killed_again_and_again_a_mirror_comes_to_be_and_moves_on(
     source, target = places
     async with source.open(environment) as db:
         await fill(db, 0, 600)
-        await db.create_checkpoint(name="first")
+        await db.checkpoints.create(name="first")
         first = await contents(db)
         await fill(db, 550, 800)
         assert await mirrored(environment, source, target, "first", KILLS) > 0
         assert await shown(environment, target) == first
-        await db.create_checkpoint(name="second")
+        await db.checkpoints.create(name="second")
         second = await contents(db)
         assert await mirrored(environment, source, target, "second") > 0
         assert await shown(environment, target) == second

@@ -87,7 +87,7 @@ def _seconds(moment: datetime) -> float:
 
 async def checkpoints(path: str) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
-        return await admin.list_checkpoints()
+        return await admin.checkpoints.list()
 
 
 def test_everything_is_read_once_from_even_partitions(spark: SparkSession, filled: Filled) -> None:
@@ -117,10 +117,10 @@ def test_earlier_moments(spark: SparkSession, filled: Filled) -> None:
 def test_a_checkpoint_by_id_or_name_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
     async def put(value: bytes) -> str:
         async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
-            if any(info.name == "nightly" for info in await db.list_checkpoints()):
-                await db.delete_checkpoint("nightly")
+            if any(info.name == "nightly" for info in await db.checkpoints.list()):
+                await db.checkpoints.delete("nightly")
             await db.put(b"k", value)
-            made = await db.create_checkpoint(name="nightly")
+            made = await db.checkpoints.create(name="nightly")
             await db.put(b"k", b"later")
             return str(made.id)
 

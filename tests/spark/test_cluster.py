@@ -68,7 +68,7 @@ async def test_reads_loads_and_compactions_run_on_a_cluster(
         await driver.wait_for_line("done", timeout=LIMIT_S)
         assert driver.received == [before, loaded, "compacted 1", after, f"executors {WORKERS}", "done"]
     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
-        assert len((await admin.inspect_manifest()).state.runs) == 1
+        assert len((await admin.inspect.manifest()).state.runs) == 1
         assert (await admin.verify()).clean
 
 
@@ -162,7 +162,7 @@ async def test_attempts_that_are_overtaken_leave_only_garbage(cluster: SparkClus
     rows = speculated_rows()
     assert (await contents(path) == rows) is True
     async with slate.open_admin(path) as admin:
-        named_ssts = {f"{sst.location}.obj" for sst in (await admin.inspect_manifest()).state.ssts()}
+        named_ssts = {f"{sst.location}.obj" for sst in (await admin.inspect.manifest()).state.ssts()}
     there = {str(file.relative_to(path)) for file in ssts(path)}
     assert named_ssts < there
     await collect(path)

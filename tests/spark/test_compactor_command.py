@@ -39,7 +39,7 @@ async def until_some_ranges_are_done(path: Path) -> None:
     """Wait until the registered compaction has noted two of its ranges."""
     async with slate.open_admin(path) as admin, asyncio.timeout(240):
         while True:
-            found = (await admin.inspect_manifest()).state.compactions
+            found = (await admin.inspect.manifest()).state.compactions
             if found and len(found[0].finished) >= 2:
                 return
             await asyncio.sleep(0.02)
@@ -47,7 +47,7 @@ async def until_some_ranges_are_done(path: Path) -> None:
 
 async def left_behind(path: Path) -> Compaction:
     async with slate.open_admin(path) as admin:
-        (compaction,) = (await admin.inspect_manifest()).state.compactions
+        (compaction,) = (await admin.inspect.manifest()).state.compactions
         return compaction
 
 
@@ -73,7 +73,7 @@ async def test_a_killed_driver_is_followed_by_another(spark: SparkSession, tmp_p
             assert compactor.metrics()["compaction.resumed"] == 1
     assert counting.ranges == left
     async with slate.open_admin(path) as admin:
-        (run,) = (await admin.inspect_manifest()).state.runs
+        (run,) = (await admin.inspect.manifest()).state.runs
         assert done <= {sst.object_id for sst in run.ssts}
         assert (await admin.verify()).clean
     assert await rows(path) == before

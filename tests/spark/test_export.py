@@ -52,7 +52,7 @@ async def stored(db: slate.Db) -> list[tuple[bytes, bytes, float | None]]:
 
 
 async def checkpoints(db: slate.Db) -> list[slate.CheckpointInfo]:
-    return [info for info in await db.list_checkpoints() if info.owner == "user"]
+    return [info for info in await db.checkpoints.list() if info.owner == "user"]
 
 
 @pytest.fixture(scope="module")

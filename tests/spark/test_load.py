@@ -47,12 +47,12 @@ async def contents(path: Path | str) -> Rows:
 
 async def jobs(path: Path | str) -> list[slate.IngestInfo]:
     async with slate.open_admin(path) as admin:
-        return await admin.list_ingests()
+        return await admin.ingests.list()
 
 
 async def objects(path: Path | str) -> list[slate.IngestObject]:
     async with slate.open_admin(path) as admin:
-        return await admin.list_ingest_objects()
+        return await admin.ingests.objects()
 
 
 async def collect(path: Path | str) -> None:

@@ -122,5 +122,5 @@ async def test_a_commit_whose_answer_is_lost_counts_once(
         assert len(cut) >= 2  # it was registered, and committed
         assert [row async for row in db.scan()] == [(b"a", b"1"), (b"b", b"2")]
         async with slate.open_admin(place.path) as admin:
-            assert [job.state for job in await admin.list_ingests()] == ["applied"]
+            assert [job.state for job in await admin.ingests.list()] == ["applied"]
             assert (await admin.verify()).findings == ()

@@ -73,6 +73,6 @@ async def test_a_database_larger_than_a_workers_memory_becomes_one_run(folder: P
     print(f"{size}: of {before / MIB:.0f} MiB to {after / MIB:.0f}, formula {of_a_range(size.sources) / MIB:.0f}")
     assert after - before <= of_a_range(size.sources)
     async with slate.open_admin(large) as admin:
-        assert len((await admin.inspect_manifest()).state.runs) == 1
+        assert len((await admin.inspect.manifest()).state.runs) == 1
         assert (await admin.verify()).clean
     assert await memory_rows.count(large) == rows

@@ -41,7 +41,7 @@ async def put_all(path: Path, rows: dict[bytes, bytes]) -> None:
 
 async def checkpoints(path: Path) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
-        return await admin.list_checkpoints()
+        return await admin.checkpoints.list()
 
 
 @pytest.fixture(scope="module")

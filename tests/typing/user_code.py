@@ -160,7 +160,7 @@ async def share() -> None:
 async def administer() -> None:
     """Work that needs no writer."""
     async with slate.open_admin("s3://bucket/db") as admin:
-        made = await admin.create_checkpoint(lifetime=3600, name="nightly")
+        made = await admin.checkpoints.create(lifetime=3600, name="nightly")
         assert_type(made, slate.CheckpointInfo)
         report = await admin.verify()
         assert_type(report, slate.VerifyReport)

@@ -29,7 +29,7 @@ async def load_checkpoint(store: ObjectStore, driver: ManifestDriver, checkpoint
     if checkpoint.log_end is None:
         raise InvalidError(
             f"checkpoint {checkpoint.id} is a {checkpoint.owner}'s own and does not say where its log ends; make one"
-            " with create_checkpoint"
+            " with checkpoints.create"
         )
     state = await driver.read(checkpoint.ref)
     if state is None:

@@ -124,7 +124,7 @@ def _begin_at(source: ManifestState, checkpoint: UUID | str | None, now_ms: int)
     found = find_checkpoint(source, checkpoint, now_ms)
     if found.log_end is None:
         raise InvalidError(
-            f"checkpoint {found.id} is a {found.owner}'s own and moves with it; make one with create_checkpoint"
+            f"checkpoint {found.id} is a {found.owner}'s own and moves with it; make one with checkpoints.create"
         )
     return found.id
 

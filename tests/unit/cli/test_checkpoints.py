@@ -59,7 +59,7 @@ def test_a_writer_that_runs_is_not_disturbed(slate: Run, path: str) -> None:
             assert made.code == 0
             await database.put(b"k", b"later")
             await database.confirm()
-            owners = [info.owner for info in await database.list_checkpoints()]
+            owners = [info.owner for info in await database.checkpoints.list()]
             assert sorted(owners) == ["user", "writer"]
 
     asyncio.run(beside())
@@ -99,7 +99,7 @@ def test_where_there_is_no_database_none_is_made(slate: Run, tmp_path: Path) -> 
 def test_those_that_others_made_for_themselves_need_force(slate: Run, path: str) -> None:
     async def beside() -> None:
         async with slate_async.open(path) as database:
-            [own] = await database.list_checkpoints()
+            [own] = await database.checkpoints.list()
             refused = await asyncio.to_thread(slate, "delete-checkpoint", "-i", str(own.id), path=path)
             assert (refused.code, "writer" in refused.err) == (2, True)
             forced = await asyncio.to_thread(slate, "delete-checkpoint", "--force", "-i", str(own.id), path=path)

@@ -132,7 +132,7 @@ async def test_what_is_damaged_ends_the_collecting_and_not_the_writer() -> None:
     store = memory_store()
     async with open_db(store, **{**SOON, "auto_gc": True, "gc_interval_ms": 300}) as db:
         await rewrite(db, 2)
-        kept = await db.create_checkpoint()
+        kept = await db.checkpoints.create()
         await rewrite(db, 2)
         await store.delete([f"manifest/{kept.manifest_id:020}.manifest"])
         await asyncio.sleep(1)

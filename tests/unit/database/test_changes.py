@@ -116,7 +116,7 @@ async def test_what_was_compacted_is_a_snapshot_or_an_error(kind: Kind) -> None:
             await all_of(db.changes(from_seq=3, follow=False))
         with pytest.raises(slate.InvalidError, match="from sequence number 5 on"):
             await all_of(db.changes(initial="error", follow=False))
-        assert [one.owner for one in await db.list_checkpoints() if one.owner == "feed"] == []
+        assert [one.owner for one in await db.checkpoints.list() if one.owner == "feed"] == []
 
 
 @KIND
@@ -145,7 +145,7 @@ async def test_what_an_open_feed_has_not_delivered_stays(kind: Kind) -> None:
             await db.compact(full=True)
             await collect(store, START_MS)
             assert [change.value for change in await taken(feed, 8)] == [b"%d" % n for n in range(2, 10)]
-        assert [one.owner for one in await db.list_checkpoints() if one.owner == "feed"] == []
+        assert [one.owner for one in await db.checkpoints.list() if one.owner == "feed"] == []
 
 
 async def test_batches_are_columns() -> None:

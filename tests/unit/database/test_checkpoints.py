@@ -57,7 +57,7 @@ async def test_it_holds_everything_written_by_the_call_and_nothing_later(kind: K
         await db.flush(l0=True)
         for number in range(20):
             await db.put(b"b%d" % number, b"2", await_durable=False)
-        info = await db.create_checkpoint(name="before", lifetime=DAY)
+        info = await db.checkpoints.create(name="before", lifetime=DAY)
         await db.put(b"a", b"9")
         await db.delete(b"b7")
         await db.flush(l0=True)
@@ -74,7 +74,7 @@ async def test_of_what_is_durable_it_waits_for_nothing(kind: Kind, memory: Memor
         store.hold = True
         [late] = starts(db.put(b"b", b"2"))
         await until(lambda: bool(store.held), "the put")
-        info = await db.create_checkpoint(scope="durable")
+        info = await db.checkpoints.create(scope="durable")
         assert not late.done()
         assert await shown(memory, info) == {b"a": b"1"}
         store.release()
@@ -88,7 +88,7 @@ async def test_without_a_forced_flush_it_waits_for_the_next_one(kind: Kind, memo
         first = asyncio.ensure_future(db.put(b"a", b"1"))
         await until(lambda: bool(store.held), "the first flush")
         await db.put(b"b", b"2", await_durable=False)
-        [making] = starts(db.create_checkpoint(force_flush=False))
+        [making] = starts(db.checkpoints.create(force_flush=False))
         await until(lambda: len(store.held) == 2, "the second flush, when it is due")
         assert not making.done()
         store.release()
@@ -102,7 +102,7 @@ async def test_what_was_only_flushed_is_committed_first(memory: MemoryStore) -> 
     async with open_db(store, EPOCHS, ack="flushed") as db:
         store.hold = True
         await db.put(b"a", b"1")
-        [making] = starts(db.create_checkpoint())
+        [making] = starts(db.checkpoints.create())
         await until(lambda: bool(store.held), "the register")
         assert not making.done()
         store.release()
@@ -116,7 +116,7 @@ async def test_on_a_path_it_holds_what_is_acknowledged_and_leaves_the_writer_alo
         await db.put(b"a", b"1")
         await db.flush(l0=True)
         await db.put(b"b", b"2")
-        info = await admin.create_checkpoint(lifetime=timedelta(days=1))
+        info = await admin.checkpoints.create(lifetime=timedelta(days=1))
         await db.put(b"c", b"3")
         await db.confirm()
         assert await shown(memory, info) == {b"a": b"1", b"b": b"2"}
@@ -142,7 +142,7 @@ async def test_beside_writes_compaction_and_gc_it_is_a_prefix_that_has_all_ackno
 
     async def check(admin: slate.Admin) -> None:
         before = acknowledged
-        info = await admin.create_checkpoint()
+        info = await admin.checkpoints.create()
         after = issued
         await collector.collect()
         rows = [*await shown(memory, info)]
@@ -164,7 +164,7 @@ async def test_beside_writes_compaction_and_gc_it_is_a_prefix_that_has_all_ackno
 async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> None:
     async with open_db(memory, kind) as db:
         await db.put(b"a", b"1")
-        await db.create_checkpoint(name="monday")
+        await db.checkpoints.create(name="monday")
         await db.put(b"a", b"2")
         reading = slate.open_reader(memory, checkpoint="monday", name="memory://test", runtime=runtime())
         async with reading as reader:
@@ -174,11 +174,11 @@ async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> Non
 async def test_one_made_from_another_keeps_the_same_after_that_is_gone(kind: Kind, memory: MemoryStore) -> None:
     async with open_db(memory, kind) as db, open_admin(memory) as admin:
         await db.put(b"a", b"1")
-        first = await db.create_checkpoint(name="first")
+        first = await db.checkpoints.create(name="first")
         await db.put(b"a", b"2")
-        by_id = await db.create_checkpoint(source=first.id, name="second", lifetime=DAY)
-        by_name = await admin.create_checkpoint(source="second")
-        await admin.delete_checkpoint(first.id)
+        by_id = await db.checkpoints.create(source=first.id, name="second", lifetime=DAY)
+        by_name = await admin.checkpoints.create(source="second")
+        await admin.checkpoints.delete(first.id)
         assert await shown(memory, by_id) == await shown(memory, by_name) == {b"a": b"1"}
         assert by_id.manifest_id == by_name.manifest_id == first.manifest_id
 
@@ -189,43 +189,44 @@ async def test_one_made_from_another_keeps_the_same_after_that_is_gone(kind: Kin
 async def test_they_are_listed_lengthened_and_deleted(memory: MemoryStore) -> None:
     clock = ManualClock()
     async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
-        one = await db.create_checkpoint(name="one", lifetime=60)
-        two = await admin.create_checkpoint(name="two")
-        assert [info for info in await admin.list_checkpoints() if info.owner == "user"] == [one, two]
+        one = await db.checkpoints.create(name="one", lifetime=60)
+        two = await admin.checkpoints.create(name="two")
+        assert [info for info in await admin.checkpoints.list() if info.owner == "user"] == [one, two]
         clock.wall_ms += 50_000
-        longer = await admin.refresh_checkpoint(str(one.id), 60)
+        longer = await admin.checkpoints.refresh(str(one.id), 60)
         assert longer == replace(one, expire_time=START_MS / 1000 + 110)
-        assert (await db.refresh_checkpoint(two.id, timedelta(minutes=1))).expire_time == longer.expire_time
-        assert (await db.refresh_checkpoint(two.id)).expire_time is None
-        await db.delete_checkpoint(one.id)
-        assert [info.name for info in await db.list_checkpoints() if info.owner == "user"] == ["two"]
+        assert (await db.checkpoints.refresh(two.id, timedelta(minutes=1))).expire_time == longer.expire_time
+        assert (await db.checkpoints.refresh(two.id)).expire_time is None
+        await db.checkpoints.delete(one.id)
+        assert [info.name for info in await db.checkpoints.list() if info.owner == "user"] == ["two"]
 
 
 async def test_what_is_gone_or_expired_is_told_apart(memory: MemoryStore) -> None:
     clock = ManualClock()
     async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
-        info = await db.create_checkpoint(name="short", lifetime=1)
+        info = await db.checkpoints.create(name="short", lifetime=1)
         clock.wall_ms += 1_000
         for owner in (db, admin):
             with pytest.raises(slate.InvalidError, match="has expired"):
-                await owner.create_checkpoint(source=info.id)
+                await owner.checkpoints.create(source=info.id)
             with pytest.raises(slate.InvalidError, match="checkpoint 'short' has expired"):
-                await owner.create_checkpoint(source="short")
+                await owner.checkpoints.create(source="short")
             with pytest.raises(slate.InvalidError, match="has expired"):
-                await owner.refresh_checkpoint(info.id, 5)
+                await owner.checkpoints.refresh(info.id, 5)
             with pytest.raises(slate.InvalidError, match="no checkpoint"):
-                await owner.refresh_checkpoint(uuid4(), 5)
+                await owner.checkpoints.refresh(uuid4(), 5)
             with pytest.raises(slate.InvalidError, match="no checkpoint"):
-                await owner.delete_checkpoint(uuid4())
-        await admin.delete_checkpoint(info.id)
+                await owner.checkpoints.delete(uuid4())
+        await admin.checkpoints.delete(info.id)
         with pytest.raises(slate.InvalidError, match="no checkpoint"):
-            await admin.delete_checkpoint(info.id)
+            await admin.checkpoints.delete(info.id)
 
 
 async def test_of_several_of_a_name_one_must_be_said_by_its_id(memory: MemoryStore) -> None:
     async with open_db(memory, EPOCHS) as db:
-        ids = [(await db.create_checkpoint(name="same")).id for _ in range(2)]
-        for call in (db.create_checkpoint(source="same"), db.refresh_checkpoint("same"), db.delete_checkpoint("same")):
+        ids = [(await db.checkpoints.create(name="same")).id for _ in range(2)]
+        kept = db.checkpoints
+        for call in (kept.create(source="same"), kept.refresh("same"), kept.delete("same")):
             with pytest.raises(slate.InvalidError, match=str(ids[0])):
                 await call
 
@@ -233,39 +234,39 @@ async def test_of_several_of_a_name_one_must_be_said_by_its_id(memory: MemorySto
 async def test_a_name_says_which_one_an_expired_one_too_if_it_is_to_go(memory: MemoryStore) -> None:
     clock = ManualClock()
     async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
-        await db.create_checkpoint(name="short", lifetime=1)
-        assert (await admin.refresh_checkpoint("short", 2)).expire_time == clock.now_ms() / 1000 + 2
+        await db.checkpoints.create(name="short", lifetime=1)
+        assert (await admin.checkpoints.refresh("short", 2)).expire_time == clock.now_ms() / 1000 + 2
         clock.wall_ms += 2_000
         with pytest.raises(slate.InvalidError, match="checkpoint 'short' has expired"):
-            await admin.refresh_checkpoint("short", 2)
-        await db.delete_checkpoint("short")
-        assert [one.owner for one in await admin.list_checkpoints()] == ["writer"]
+            await admin.checkpoints.refresh("short", 2)
+        await db.checkpoints.delete("short")
+        assert [one.owner for one in await admin.checkpoints.list()] == ["writer"]
 
 
 async def test_those_of_writers_are_theirs(memory: MemoryStore) -> None:
     async with open_db(memory, EPOCHS) as db, open_admin(memory) as admin:
-        [own] = await admin.list_checkpoints()
+        [own] = await admin.checkpoints.list()
         assert own.owner == "writer"
         with pytest.raises(slate.InvalidError, match="not to be deleted by hand"):
-            await admin.delete_checkpoint(own.id)
+            await admin.checkpoints.delete(own.id)
         with pytest.raises(slate.InvalidError, match="not to be lengthened by hand"):
-            await db.refresh_checkpoint(own.id)
+            await db.checkpoints.refresh(own.id)
         with pytest.raises(slate.InvalidError, match="writer's own"):
-            await db.create_checkpoint(source=own.id)
-        await admin.delete_checkpoint(own.id, force=True)
-        assert await admin.list_checkpoints() == []
+            await db.checkpoints.create(source=own.id)
+        await admin.checkpoints.delete(own.id, force=True)
+        assert await admin.checkpoints.list() == []
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, float("nan"), float("inf"), "7days", True, timedelta(0)])
 async def test_a_lifetime_that_is_none_is_refused_before_anything_is_done(memory: MemoryStore, lifetime: Any) -> None:
     async with open_db(memory, EPOCHS) as db, open_admin(memory) as admin:
-        info = await db.create_checkpoint()
+        info = await db.checkpoints.create()
         before = db.metrics()["manifest.commits"]
-        for call in (db.create_checkpoint, admin.create_checkpoint):
+        for call in (db.checkpoints.create, admin.checkpoints.create):
             with pytest.raises(slate.InvalidError, match="lifetime"):
                 await call(lifetime=lifetime)
         with pytest.raises(slate.InvalidError, match="lifetime"):
-            await db.refresh_checkpoint(info.id, lifetime)
+            await db.checkpoints.refresh(info.id, lifetime)
         assert db.metrics()["manifest.commits"] == before
 
 
@@ -275,12 +276,12 @@ async def test_a_lifetime_that_is_none_is_refused_before_anything_is_done(memory
 async def test_other_arguments_are_checked_too(memory: MemoryStore, arguments: dict[str, Any]) -> None:
     async with open_db(memory, EPOCHS) as db:
         with pytest.raises(slate.InvalidError):
-            await db.create_checkpoint(**arguments)
+            await db.checkpoints.create(**arguments)
         for wanted, said in (("no-name", "no checkpoint 'no-name'"), (5, "its id or its name, not by int")):
             with pytest.raises(slate.InvalidError, match=said):
-                await db.delete_checkpoint(wanted)  # type: ignore[arg-type]
+                await db.checkpoints.delete(wanted)  # type: ignore[arg-type]
             with pytest.raises(slate.InvalidError, match=said):
-                await db.refresh_checkpoint(wanted)  # type: ignore[arg-type]
+                await db.checkpoints.refresh(wanted)  # type: ignore[arg-type]
 
 
 # ---- where there is nothing to keep
@@ -288,7 +289,7 @@ async def test_other_arguments_are_checked_too(memory: MemoryStore, arguments: d
 
 async def test_without_a_database_there_is_none(memory: MemoryStore) -> None:
     async with open_admin(memory) as admin:
-        calls = (admin.create_checkpoint(), admin.list_checkpoints(), admin.delete_checkpoint(uuid4()))
+        calls = (admin.checkpoints.create(), admin.checkpoints.list(), admin.checkpoints.delete(uuid4()))
         for call in calls:
             with pytest.raises(slate.InvalidError, match="there is no database at memory://test; check the path"):
                 await call
@@ -298,16 +299,16 @@ async def test_without_a_database_there_is_none(memory: MemoryStore) -> None:
 @pytest.mark.parametrize("changes", [{"destroyed_at_ms": START_MS}, {"initialized": False}], ids=str)
 async def test_what_cannot_be_opened_cannot_be_kept(memory: MemoryStore, changes: dict[str, Any]) -> None:
     async with open_db(memory, EPOCHS) as db:
-        info = await db.create_checkpoint()
+        info = await db.checkpoints.create()
     await change(memory, **changes)
     async with open_admin(memory) as admin:
-        for call in (admin.create_checkpoint(), admin.create_checkpoint(source=info.id)):
+        for call in (admin.checkpoints.create(), admin.checkpoints.create(source=info.id)):
             with pytest.raises(slate.InvalidError, match=r"destroyed|clone"):
                 await call
         with pytest.raises(slate.InvalidError, match=r"destroyed|clone"):
-            await admin.refresh_checkpoint(info.id)
-        assert [one.id for one in await admin.list_checkpoints()] == [info.id]
-        await admin.delete_checkpoint(info.id)
+            await admin.checkpoints.refresh(info.id)
+        assert [one.id for one in await admin.checkpoints.list()] == [info.id]
+        await admin.checkpoints.delete(info.id)
 
 
 # ---- cancelled, closed, fenced
@@ -317,38 +318,38 @@ async def test_a_cancelled_caller_abandons_the_wait(memory: MemoryStore) -> None
     store = StoreInHand(memory, watch="manifest/")
     async with open_db(store, EPOCHS) as db:
         store.hold = True
-        [making] = starts(db.create_checkpoint(name="left alone"))
+        [making] = starts(db.checkpoints.create(name="left alone"))
         await until(lambda: bool(store.held), "the commit")
         making.cancel()
         await asyncio.wait([making])
         store.release()
-        await db.create_checkpoint(name="the next")
-        assert [info.name for info in await db.list_checkpoints()][-2:] == ["left alone", "the next"]
+        await db.checkpoints.create(name="the next")
+        assert [info.name for info in await db.checkpoints.list()][-2:] == ["left alone", "the next"]
 
 
 async def test_a_fenced_writer_says_so(memory: MemoryStore) -> None:
     store = StoreInHand(memory, watch="manifest/")
     db = await open_db(store, EPOCHS)
     store.hold = True
-    [making] = starts(db.create_checkpoint())
+    [making] = starts(db.checkpoints.create())
     await until(lambda: bool(store.held), "the commit")
     db._fail(slate.FencedError("writer epoch 9 took over"))
     with pytest.raises(slate.FencedError, match="epoch 9"):
         await making
     await db.close()
     with pytest.raises(slate.FencedError):
-        await db.list_checkpoints()
+        await db.checkpoints.list()
 
 
 async def test_a_closed_administration_says_so(memory: MemoryStore) -> None:
     admin = await open_admin(memory)
     await admin.close()
     with pytest.raises(slate.ClosedError):
-        await admin.create_checkpoint()
+        await admin.checkpoints.create()
 
 
 async def test_an_id_is_the_text_of_a_uuid_too(memory: MemoryStore) -> None:
     async with open_db(memory, EPOCHS) as db:
-        info = await db.create_checkpoint()
+        info = await db.checkpoints.create()
         assert isinstance(info.id, UUID)
-        assert (await db.create_checkpoint(source=str(info.id))).manifest_id == info.manifest_id
+        assert (await db.checkpoints.create(source=str(info.id))).manifest_id == info.manifest_id

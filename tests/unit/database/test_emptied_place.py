@@ -75,7 +75,7 @@ async def test_a_writer_whose_manifest_was_removed_with_all_the_rest_ends(
         await db.put(b"k", b"v")
         await store.delete(await keys(store))
         if commits:
-            await db.create_checkpoint()
+            await db.checkpoints.create()
         emptied.set()
         await _ends(db, "base is missing" if commits else "was committed, but")
 

@@ -144,15 +144,15 @@ async def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
         with pytest.raises(slate.NotFoundError, match="no checkpoint"):
             await slate.open_reader(tmp_path / "db", "nightly")
         with pytest.raises(slate.NotFoundError, match="no checkpoint"):
-            await admin.delete_checkpoint("nightly")
+            await admin.checkpoints.delete("nightly")
         with pytest.raises(slate.NotFoundError, match="there is no subscription"):
             await _changes_held(db)
         with pytest.raises(slate.NotFoundError, match="there is no SST"):
-            await admin.inspect_sst("ab" * 16)
+            await admin.inspect.sst("ab" * 16)
     async with slate.open_admin(tmp_path / "db") as admin:
         await admin.destroy()
         with pytest.raises(slate.NotFoundError, match="destroyed"):
-            await admin.create_checkpoint()
+            await admin.checkpoints.create()
 
 
 async def _changes_held(db: slate.Db) -> None:

@@ -36,7 +36,7 @@ async def test_a_mirrors_feed_goes_on_with_each_version_it_shows(kind: Kind, tmp
 
     async def mirrored() -> None:
         async with slate.open_admin(source) as admin:
-            made = await admin.create_checkpoint()
+            made = await admin.checkpoints.create()
             await admin.mirror(made.id, mirror)
 
     async with slate.open(source, settings=kind.settings()) as db:

@@ -192,11 +192,11 @@ async def test_a_subscription_is_listed_and_deleted_by_its_name() -> None:
         async with db.changes(subscription="copy") as named, db.changes() as nameless:
             await taken(named, 1)
             await taken(nameless, 1)
-            [one, other] = [one for one in await db.list_checkpoints() if one.owner == "feed"]
+            [one, other] = [one for one in await db.checkpoints.list() if one.owner == "feed"]
             assert (one.name, other.name) == ("copy", None)
             with pytest.raises(slate.InvalidError, match="a feed made it for itself"):
-                await db.delete_checkpoint(other.id)
-            await db.delete_checkpoint("copy")
+                await db.checkpoints.delete(other.id)
+            await db.checkpoints.delete("copy")
             await db.put(b"a", b"2")
             with pytest.raises(slate.InvalidError, match="gone"):
                 await taken(named, 1)

@@ -219,7 +219,7 @@ async def test_it_waits_out_an_outage() -> None:
 async def test_closing_it_tells_who_waits_for_a_round() -> None:
     store = StoreInHand(memory_store(), watch="manifest/")
     async with open_db(store, CONTIGUOUS) as db:
-        await db.create_checkpoint(lifetime=0.001)
+        await db.checkpoints.create(lifetime=0.001)
     clock = ManualClock()
     clock.wall_ms += 1_000
     collector = await open_gc(store, clock)

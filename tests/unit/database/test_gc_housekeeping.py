@@ -89,7 +89,7 @@ async def test_a_softly_destroyed_database_goes_after_its_grace(town: Town) -> N
 async def test_a_checkpoint_puts_the_end_off_until_it_has_expired(town: Town) -> None:
     await town.fill(town.parent, b"v")
     async with town.admin(town.parent) as admin:
-        checkpoint = await admin.create_checkpoint(lifetime=2 * DAY_MS / 1_000)
+        checkpoint = await admin.checkpoints.create(lifetime=2 * DAY_MS / 1_000)
         await admin.destroy(soft=True)
     town.clock.wall_ms += DAY_MS + SKEW_MS
     for _ in range(2):
@@ -169,7 +169,7 @@ async def begin_clone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def held_for_clones(town: Town) -> int:
     async with town.admin(town.parent) as admin:
-        return sum(one.owner == "clone" for one in await admin.list_checkpoints())
+        return sum(one.owner == "clone" for one in await admin.checkpoints.list())
 
 
 async def test_a_clone_that_was_never_finished_goes_with_what_it_held(

@@ -153,7 +153,7 @@ async def test_a_tail_that_is_gone_is_corruption_and_nobody_is_fenced(kind: Kind
         for opening in looks:  # an epoch-prefixed log's end is in the register, so a checkpoint needs no look at it
             with pytest.raises(slate.CorruptionError):
                 async with opening(store, settings=kind.settings(), runtime=runtime(), name="memory://test") as other:
-                    await other.create_checkpoint()  # type: ignore[union-attr]
+                    await other.checkpoints.create()  # type: ignore[union-attr]
         for key in lost:
             await store.put(key, kept[key])
     async with open_db(store, kind) as db:

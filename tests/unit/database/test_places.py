@@ -116,7 +116,7 @@ def _works(town: Town, store: ObjectStore) -> dict[str, Callable[[], Awaitable[A
         "ingest": lambda: opened(slate.open_ingest(store, job_id="job", **there)),
         "destroy": lambda: asked(lambda admin: admin.destroy()),
         "destroy softly": lambda: asked(lambda admin: admin.destroy(soft=True)),
-        "checkpoint": lambda: asked(lambda admin: admin.create_checkpoint()),
+        "checkpoint": lambda: asked(lambda admin: admin.checkpoints.create()),
         "verify": lambda: asked(lambda admin: admin.verify()),
     }
 

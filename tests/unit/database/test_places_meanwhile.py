@@ -284,7 +284,7 @@ async def test_a_checkpoint_does_not_take_an_empty_place_for_the_end_of_the_log(
         assert head.log_start > head.log_last_seen
         async with town.admin(Unmounted(here, Life())) as admin:
             with pytest.raises(slate.ConfigError, match="is not the place"):
-                await admin.create_checkpoint()
+                await admin.checkpoints.create()
 
 
 async def _verified(town: Town, store: ObjectStore) -> slate.VerifyReport | None:
@@ -403,7 +403,7 @@ async def test_a_database_whose_place_is_lost_is_given_up_and_made_anew(town: To
         with pytest.raises(slate.NotFoundError):
             await admin.destroy(lost=True)
     with pytest.raises(slate.SlateError):
-        await writer.create_checkpoint()
+        await writer.checkpoints.create()
     with pytest.raises(slate.ConfigError, match="whose manifest is kept elsewhere"):
         await town.open(lost)
     async with town.open(empty) as db:
@@ -444,10 +444,10 @@ async def test_after_an_adoption_no_checkpoint_notes_how_far_the_old_places_log_
         life.requests, life.meanwhile = life.made + requests, adopt_it
         with contextlib.suppress(slate.FencedError, slate.ConflictError, slate.ConfigError):
             if by == "the writer":
-                await writer.create_checkpoint()
+                await writer.checkpoints.create()
             else:
                 async with other.admin(MortalStore(here, life)) as admin:
-                    await admin.create_checkpoint()
+                    await admin.checkpoints.create()
         with contextlib.suppress(slate.SlateError):
             await writer.close()
         if not slept:

@@ -74,7 +74,7 @@ async def test_of_the_epoch_prefixed_log_it_is_a_manifest_a_last_object_and_an_e
     async with open_db(store, EPOCHS, clock=clock) as db:
         await db.put(b"a", b"1")
         await db.put(b"a", b"2")
-        kept = await db.create_checkpoint(lifetime=60)
+        kept = await db.checkpoints.create(lifetime=60)
         last = max([info.key async for info in store.list("log/")])
     assert (last, kept.expire_time) == (epoch_key(1, kept.log_end or 0), kept.create_time + 60)
     async with open_db(store, EPOCHS, clock=clock) as db:
@@ -101,11 +101,11 @@ async def test_of_the_epoch_prefixed_log_it_is_a_manifest_a_last_object_and_an_e
 async def test_a_copy_shows_what_its_source_shows(memory: MemoryStore, clock: ManualClock) -> None:
     async with open_db(memory, clock=clock) as db:
         await db.put(b"a", b"1", ttl=10)
-        source = await db.create_checkpoint()
+        source = await db.checkpoints.create()
         clock.wall_ms += 60_000
-        copy = await db.create_checkpoint(source=source.id)
-        await db.delete_checkpoint(source.id)
-        again = await db.create_checkpoint(source=copy.id)
+        copy = await db.checkpoints.create(source=source.id)
+        await db.checkpoints.delete(source.id)
+        again = await db.checkpoints.create(source=copy.id)
     async with open_reader(memory, checkpoint=again.id, clock=clock) as reader:
         assert await contents(reader) == {b"a": b"1"}
 

@@ -37,7 +37,7 @@ async def test_a_place_that_is_lost_under_a_reader_is_not_called_corrupt(kind: K
         mounted[0] = empty
         await db.put(b"more", b"v")
         async with slate.open_admin(here, **there) as admin:
-            await admin.create_checkpoint()  # this notes how far the log goes
+            await admin.checkpoints.create()  # this notes how far the log goes
         with pytest.raises(slate.ConfigError, match="is not the place"):
             await _refresh(reader, 2)  # the first one learns that
         mounted[0] = here

@@ -34,7 +34,7 @@ async def settled(town: Town) -> Town:
     town.clock.wall_ms += 1000
     await town.write(PARENT, {b"0002": None, b"0050": b"then"})
     async with admin(town) as opened:
-        await opened.create_checkpoint(name="then")
+        await opened.checkpoints.create(name="then")
     town.clock.wall_ms += 1000
     await town.write(PARENT, {b"0050": b"now"}, l0=True)
     await town.write(PARENT, {b"0051": b"logged", b"0052": b"logged"})

@@ -20,7 +20,7 @@ from tests.unit.maintenance.conftest import admin, alter, bytes_of, settled
 
 async def test_the_manifest_is_shown_whole(town: Town) -> None:
     async with admin(town) as opened:
-        shown = await opened.inspect_manifest()
+        shown = await opened.inspect.manifest()
     state = await town.state(PARENT)
     assert shown.state == state
     assert shown.versions[-1] == state.ref
@@ -29,7 +29,7 @@ async def test_the_manifest_is_shown_whole(town: Town) -> None:
 
 async def test_runs_are_shown_newest_first(town: Town) -> None:
     async with admin(town) as opened:
-        runs = await opened.inspect_runs()
+        runs = await opened.inspect.runs()
     state = await town.state(PARENT)
     assert [sst for run in runs for sst in run.ssts] == list(state.ssts())
     assert [run.run_id for run in runs] == [None] * len(state.l0) + [run.id for run in state.runs]
@@ -42,11 +42,11 @@ async def test_runs_are_shown_newest_first(town: Town) -> None:
 async def test_an_sst_by_its_key_and_by_its_id(town: Town) -> None:
     sst = next((await town.state(PARENT)).ssts())
     async with admin(town) as opened:
-        shown = await opened.inspect_sst(sst.location)
-        assert await opened.inspect_sst(sst.object_id.hex()) == shown
+        shown = await opened.inspect.sst(sst.location)
+        assert await opened.inspect.sst(sst.object_id.hex()) == shown
         for wanted in ("sst/nothing.sst", "0" * 32, "nonsense"):
             with pytest.raises(slate.InvalidError, match="no SST"):
-                await opened.inspect_sst(wanted)
+                await opened.inspect.sst(wanted)
     assert shown.named == sst
     assert (shown.header.object_id, shown.footer.size) == (sst.object_id, sst.size)
     assert sum(block.rows for block in shown.blocks) == shown.stats.rows == sst.rows
@@ -60,12 +60,12 @@ async def test_a_clones_sst_is_found_in_its_parent(town: Town) -> None:
         await opened.clone(CLONE)
     sst = next((await town.state(CLONE)).ssts())
     async with admin(town, CLONE) as opened:
-        assert (await opened.inspect_sst(sst.location)).named == sst
+        assert (await opened.inspect.sst(sst.location)).named == sst
 
 
 async def test_the_log_is_shown_object_by_object(town: Town) -> None:
     async with admin(town) as opened:
-        shown = await opened.inspect_log()
+        shown = await opened.inspect.log()
     state = await town.state(PARENT)
     assert [one.key for one in shown.objects] == [key for key in town.keys(PARENT) if log_name(shown.protocol, key)]
     logged = [one for one in shown.objects if one.status == "valid"]
@@ -79,11 +79,11 @@ async def test_the_log_is_shown_object_by_object(town: Town) -> None:
 async def test_a_damaged_log_object_is_shown_as_such() -> None:
     town = await settled(Town(CONTIGUOUS))
     async with admin(town) as opened:
-        key = next(one.key for one in (await opened.inspect_log()).objects if one.status == "valid")
+        key = next(one.key for one in (await opened.inspect.log()).objects if one.status == "valid")
         data = bytes_of(town, key)
         for at, kind in ((3, "unreadable"), (len(data) - 1, "segment")):
             alter(town, key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-            [shown] = [one for one in (await opened.inspect_log()).objects if one.key == key]
+            [shown] = [one for one in (await opened.inspect.log()).objects if one.key == key]
             assert (shown.status, shown.kind, shown.rows) == ("damaged", kind, None)
 
 

@@ -35,7 +35,7 @@ async def mirror(town: Town, checkpoint: str = "then", **options: Any) -> Mirror
 
 async def checkpoint_now(town: Town, name: str) -> None:
     async with admin(town) as opened:
-        await opened.create_checkpoint(name=name)
+        await opened.checkpoints.create(name=name)
 
 
 async def read(town: Town, name: str = MIRROR) -> dict[bytes, bytes]:
@@ -144,7 +144,7 @@ async def test_a_clones_mirror_stands_by_itself(town: Town) -> None:
         await opened.clone(MIRROR, checkpoint="then")
     await town.write(MIRROR, {b"clone": b"1"}, l0=True)
     async with admin(town, MIRROR) as opened:
-        await opened.create_checkpoint(name="mine")
+        await opened.checkpoints.create(name="mine")
         await opened.mirror("mine", grandchild)
         with pytest.raises(InvalidError):
             await opened.mirror("mine", PARENT)
@@ -256,7 +256,7 @@ async def test_an_ingest_that_waits_in_a_mirror_stays(kind: Kind) -> None:
     assert [one.id for one in (await town.state(MIRROR)).ingests] == ["job"]
     await clean(town)
     async with admin(town, MIRROR) as opened:
-        [info] = await opened.list_ingests()
+        [info] = await opened.ingests.list()
     assert info.state == "pending"
     async with town.open(MIRROR) as db, open_job(town) as job:
         await db.confirm()
@@ -345,7 +345,7 @@ async def test_a_mirrorer_that_sleeps_through_anything_does_no_harm(kind: Kind) 
 
 async def test_damage_in_the_source_is_not_copied(town: Town) -> None:
     async with admin(town) as opened:
-        [then] = [one for one in await opened.list_checkpoints() if one.name == "then"]
+        [then] = [one for one in await opened.checkpoints.list() if one.name == "then"]
     state = await town.state(PARENT)
     sst = state.runs[-1].ssts[0]
     sound = bytes_of(town, sst.location)
@@ -392,13 +392,13 @@ async def test_places_that_hold_something_else_are_refused() -> None:
 async def test_an_expired_or_moving_checkpoint_is_no_source() -> None:
     town = await settled(Town(CONTIGUOUS))
     async with admin(town) as opened:
-        short = await opened.create_checkpoint(lifetime=1)
+        short = await opened.checkpoints.create(lifetime=1)
         town.clock.wall_ms += 2_000
         with pytest.raises(InvalidError, match="expired"):
             await opened.mirror(short.id, MIRROR)
         async with town.open(PARENT):
-            [own] = [one for one in await opened.list_checkpoints() if one.owner == "writer"]
-            with pytest.raises(InvalidError, match="create_checkpoint"):
+            [own] = [one for one in await opened.checkpoints.list() if one.owner == "writer"]
+            with pytest.raises(InvalidError, match=r"checkpoints\.create"):
                 await opened.mirror(own.id, MIRROR)
 
 

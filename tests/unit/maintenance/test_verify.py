@@ -94,7 +94,7 @@ async def test_what_is_lost_is_missed(town: Town) -> None:
 
 async def test_a_lost_manifest_version_is_missed(town: Town) -> None:
     async with admin(town) as opened:
-        [then] = [one for one in await opened.list_checkpoints() if one.name == "then"]
+        [then] = [one for one in await opened.checkpoints.list() if one.name == "then"]
     remove(town, f"manifest/{then.manifest_id:020}.manifest")
     assert f"manifest version {then.manifest_id}" in about(await verified(town))
 
@@ -319,8 +319,8 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
 
         async def meanwhile(other: Town = other) -> None:
             async with admin(other) as opened:
-                for one in await opened.list_checkpoints():
-                    await opened.delete_checkpoint(one.id, force=True)
+                for one in await opened.checkpoints.list():
+                    await opened.checkpoints.delete(one.id, force=True)
             await other.write(PARENT, numbered(0, 9, b"newer"), l0=True)
             await compact(other, PARENT)
             await collect(other)
@@ -341,8 +341,8 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
 
 async def test_made_again_on_the_path_of_a_destroyed_one_it_is_clean(town: Town) -> None:
     async with admin(town) as opened:
-        for one in await opened.list_checkpoints():
-            await opened.delete_checkpoint(one.id, force=True)
+        for one in await opened.checkpoints.list():
+            await opened.checkpoints.delete(one.id, force=True)
         await opened.destroy()
     with pytest.raises(slate.InvalidError, match="destroyed"):
         await verified(town)

@@ -179,7 +179,7 @@ async def test_a_clones_hold_that_is_gone_is_told() -> None:
     state = await town.state(CLONE)
     [parent] = state.parents
     async with admin(town) as opened:
-        await opened.delete_checkpoint(parent.checkpoint_id, force=True)
+        await opened.checkpoints.delete(parent.checkpoint_id, force=True)
     assert (await report_of(town, PARENT)).findings == ()
     [finding] = (await report_of(town, CLONE)).findings
     assert (str(parent.checkpoint_id) in finding.object_name, "it is gone" in finding.what) == (True, True)
@@ -196,7 +196,7 @@ async def test_a_parents_own_lost_hold_is_told_of_its_clones_clone() -> None:
     assert (await report_of(town, third)).findings == ()
     [parent] = (await town.state(CLONE)).parents
     async with admin(town) as opened:
-        await opened.delete_checkpoint(parent.checkpoint_id, force=True)
+        await opened.checkpoints.delete(parent.checkpoint_id, force=True)
     [finding] = (await report_of(town, third)).findings
     assert str(parent.checkpoint_id) in finding.object_name
 
@@ -213,7 +213,7 @@ async def test_what_a_checkpoints_version_named_as_work_on_its_way_may_be_gone(k
         [job] = (await town.state(PARENT)).compactions
         waiting = [sst.location for part in job.finished for sst in part.ssts]
     async with admin(town) as opened:
-        await opened.create_checkpoint(name="nightly")
+        await opened.checkpoints.create(name="nightly")
     await town.write(PARENT, numbered(0, 3, b"later"), l0=True)
     await compact(town, PARENT)
     await town.write(PARENT, numbered(0, 3, b"last"), l0=True)

@@ -37,14 +37,14 @@ async def whole_town(kind: Kind) -> Town:
         await db.flush(l0=True)
     await ingest(town, "of a checkpoint", {"0062": "pending then"})
     async with admin(town) as opened:
-        await opened.create_checkpoint(name="pending")
+        await opened.checkpoints.create(name="pending")
     await town.write(PARENT, numbered(60, 70, b"later"), l0=True)
     await compact(town, PARENT)
     await collect(town, PARENT)
     await town.write(PARENT, numbered(5, 15, b"in L0"), l0=True)
     await town.write(PARENT, {b"0070": b"logged"})
     async with admin(town) as opened:
-        await opened.create_checkpoint(name="copied")
+        await opened.checkpoints.create(name="copied")
         await opened.clone(CLONE, checkpoint="copied")
         await opened.mirror("copied", MIRROR)
     await town.write(PARENT, {b"0071": b"logged"}, flush_parallelism=2)

@@ -40,15 +40,15 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
     async with slate.open_admin(tmp_path) as admin:
 
         async def expiry() -> float:
-            (info,) = await admin.list_checkpoints()
+            (info,) = await admin.checkpoints.list()
             assert info.expire_time is not None
             return info.expire_time
 
         made = await expiry()
         assert sum(batch.num_rows for one in partitions for batch in reader.read(one)) == 300
         assert await expiry() == made
-        (info,) = await admin.list_checkpoints()
-        await admin.refresh_checkpoint(info.id, LIFETIME_S / 2)
+        (info,) = await admin.checkpoints.list()
+        await admin.checkpoints.refresh(info.id, LIFETIME_S / 2)
         list(reader.read(aged(partitions[0], LIFETIME_S / 2)))
         lengthened = await expiry()
         assert lengthened >= made
@@ -62,7 +62,7 @@ async def test_what_cannot_be_planned_leaves_no_checkpoint(tmp_path: Path) -> No
         reader = BatchReader(ReadOptions.of({"path": str(tmp_path), "atSeq": "2"}))
         with pytest.raises(slate.InvalidError, match="2"):
             reader.partitions()
-        assert [one for one in await db.list_checkpoints() if one.owner == "user"] == []
+        assert [one for one in await db.checkpoints.list() if one.owner == "user"] == []
 
 
 async def test_times_beyond_those_of_spark_are_its_last_one(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
 
 async def feed_subscriptions(path: Path) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
-        return [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+        return [one for one in await admin.checkpoints.list() if one.owner == "feed"]
 
 
 def life_s(subscription: slate.CheckpointInfo) -> float:
@@ -211,7 +211,7 @@ async def test_a_subscription_that_is_gone_already_does_not_keep_a_query_from_en
     async with slate.open(tmp_path), planning(tmp_path) as planner:
         start = await planner.begin()
         async with slate.open_admin(tmp_path) as admin:
-            await admin.delete_checkpoint(start.subscription)
+            await admin.checkpoints.delete(start.subscription)
     assert await feed_subscriptions(tmp_path) == []
 
 
@@ -236,7 +236,7 @@ async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp
             end = await planner.latest(planned, everything)
             assert await seqs_of(tmp_path, planned, end, planner) == [4]
         async with slate.open_admin(tmp_path) as admin:
-            assert [one.name for one in await admin.list_checkpoints() if one.owner == "feed"] == [begun.subscription]
+            assert [one.name for one in await admin.checkpoints.list() if one.owner == "feed"] == [begun.subscription]
 
 
 @pytest.mark.parametrize("retention_ms", [3_600_000, 0])
@@ -254,7 +254,7 @@ async def test_a_query_whose_subscription_is_gone_goes_on_if_history_is_exact(
             end = await planner.latest(middle, at_most(20))
             assert 0 < middle.seq < end.seq < db.status().last_seq
         async with slate.open_admin(tmp_path) as admin:
-            await admin.delete_checkpoint(begin.subscription)
+            await admin.checkpoints.delete(begin.subscription)
         await db.compact(full=True)
         async with planning(tmp_path, subscriptionLifetime=60, maxRowsPerTrigger=20) as planner:
             if not retention_ms:
@@ -263,7 +263,7 @@ async def test_a_query_whose_subscription_is_gone_goes_on_if_history_is_exact(
                 return
             assert await seqs_of(tmp_path, middle, end, planner) == list(range(middle.seq + 1, end.seq + 1))
             async with slate.open_admin(tmp_path) as admin:
-                [subscription] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+                [subscription] = [one for one in await admin.checkpoints.list() if one.owner == "feed"]
             assert subscription.name == begin.subscription
 
 
@@ -280,7 +280,7 @@ async def test_a_query_that_comes_back_takes_its_subscription_at_once(tmp_path: 
             end = await before.latest(begin, everything)
             await planner.ranges(begin, end)
             async with slate.open_admin(tmp_path) as admin:
-                [subscription] = [one for one in await admin.list_checkpoints() if one.owner == "feed"]
+                [subscription] = [one for one in await admin.checkpoints.list() if one.owner == "feed"]
             assert subscription.expire_time is not None
             assert subscription.expire_time - subscription.create_time > 8_000
             await before.done(end)

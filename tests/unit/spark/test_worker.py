@@ -26,7 +26,7 @@ async def test_readers_of_many_checkpoints_take_turns(worker: Worker, tmp_path: 
     async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
         for number in range(OPEN_READERS + 2):
             await db.put(b"k", b"%d" % number)
-            names.append(ReaderName(str(tmp_path), None, str((await db.create_checkpoint()).id)))
+            names.append(ReaderName(str(tmp_path), None, str((await db.checkpoints.create()).id)))
 
     async def seen(_: slate.Environment) -> list[bytes | None]:
         found = []
@@ -70,11 +70,11 @@ async def test_a_held_checkpoint_is_lengthened_and_goes_with_the_block(tmp_path:
         await db.put(b"k", b"v")
     async with slate.open_admin(tmp_path) as admin:
         with held_checkpoint(str(tmp_path), None, 2.0) as checkpoint:
-            (first,) = await admin.list_checkpoints()
+            (first,) = await admin.checkpoints.list()
             assert str(first.id) == checkpoint
-            while (await admin.list_checkpoints())[0].expire_time == first.expire_time:
+            while (await admin.checkpoints.list())[0].expire_time == first.expire_time:
                 pass
-        assert await admin.list_checkpoints() == []
+        assert await admin.checkpoints.list() == []
 
 
 async def test_a_held_checkpoint_that_is_gone_already_is_no_error(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ async def test_a_held_checkpoint_that_is_gone_already_is_no_error(tmp_path: Path
         await db.put(b"k", b"v")
     async with slate.open_admin(tmp_path) as admin:
         with held_checkpoint(str(tmp_path), None, 60.0) as checkpoint:
-            await admin.delete_checkpoint(checkpoint)
+            await admin.checkpoints.delete(checkpoint)

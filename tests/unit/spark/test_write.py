@@ -53,7 +53,7 @@ def test_what_another_driver_committed_and_aborted_is_no_load_of_nothing(tmp_pat
 
     async def abort() -> None:
         async with slate.open_admin(tmp_path) as admin:
-            await admin.abort_ingest("load")
+            await admin.ingests.abort("load")
 
     asyncio.run(commit_elsewhere())
     load = writer(tmp_path, ingestMode="exclusive")
@@ -90,7 +90,7 @@ def test_a_save_that_fails_ends_its_job_unless_that_has_a_name(tmp_path: Path) -
 
     async def states() -> list[str]:
         async with slate.open_admin(tmp_path) as admin:
-            return [job.state for job in await admin.list_ingests()]
+            return [job.state for job in await admin.ingests.list()]
 
     unnamed = BatchWriter(WriteOptions.of({"path": str(tmp_path)}, ROWS, replace=False))
     unnamed.begin()

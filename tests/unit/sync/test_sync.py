@@ -184,8 +184,8 @@ def test_a_feed_that_waits_is_closed_by_another_thread(db: slate.sync.Db) -> Non
 def test_administration(db: slate.sync.Db, tmp_path: Path) -> None:
     filled(db)
     with slate.sync.open_admin(tmp_path / "db") as admin:
-        made = admin.create_checkpoint(name="nightly")
-        assert [one.id for one in admin.list_checkpoints() if one.name == "nightly"] == [made.id]
+        made = admin.checkpoints.create(name="nightly")
+        assert [one.id for one in admin.checkpoints.list() if one.name == "nightly"] == [made.id]
         seen = list[object]()
         assert not admin.verify(on_progress=seen.append).findings
         assert seen

@@ -99,7 +99,7 @@ class Adoption:
                 if node.rng.random() < 0.4:
                     # without a WAL the log's objects are SSTs themselves: flushing commits nothing
                     by_flush = self.site.params.wal and node.rng.random() < 0.5
-                    await (db.flush(l0=True) if by_flush else db.create_checkpoint())
+                    await (db.flush(l0=True) if by_flush else db.checkpoints.create())
                     self.noted |= mine
             await db.close()
             head = await self.site.handle(node).driver.load()
@@ -147,7 +147,7 @@ class Adoption:
     async def _is_right(self, place: str, node: Node) -> bool:
         try:
             async with self.admin(place, node) as admin:
-                await admin.create_checkpoint()
+                await admin.checkpoints.create()
         except slate.ConfigError as error:
             if "slate adopt-place" not in str(error):
                 raise Violation("place", f"{place} is refused without a word of what to do: {error}") from error

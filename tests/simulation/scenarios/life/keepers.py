@@ -48,7 +48,7 @@ class Keeper:
     async def _create_for(self, lifetime: float | None) -> Kept:
         acked = self._estate.acknowledged()
         async with self._estate.admin(self._node, self._site) as admin:
-            info = await admin.create_checkpoint(lifetime=lifetime)
+            info = await admin.checkpoints.create(lifetime=lifetime)
         kept = self._note(info)
         await self._read(kept, acked)
         return kept
@@ -60,7 +60,7 @@ class Keeper:
         end = source.expire_ms
         try:
             async with self._estate.admin(self._node, self._site) as admin:
-                info = await admin.create_checkpoint(lifetime=self._lifetime(), source=source.id)
+                info = await admin.checkpoints.create(lifetime=self._lifetime(), source=source.id)
         except InvalidError:
             self._check_lost(source, end)
         else:
@@ -86,7 +86,7 @@ class Keeper:
             kept.expire_ms = min(kept.expire_ms, self._node.clock.now_ms() + round(lifetime * 1000))
         try:
             async with self._estate.admin(self._node, self._site) as admin:
-                info = await admin.refresh_checkpoint(kept.id, lifetime=lifetime)
+                info = await admin.checkpoints.refresh(kept.id, lifetime=lifetime)
         except InvalidError:
             kept.refreshing.remove(self._node)
             self._check_lost(kept, end)
@@ -103,7 +103,7 @@ class Keeper:
         kept.deleted = True
         try:
             async with self._estate.admin(self._node, self._site) as admin:
-                await admin.delete_checkpoint(kept.id)
+                await admin.checkpoints.delete(kept.id)
         except InvalidError:
             return  # it had expired and was collected, or somebody else was first
         self._estate.count("checkpoints-deleted")

@@ -112,9 +112,9 @@ class LifePlay(Play):
 
     async def _forget_all(self, node: Node) -> None:
         async with self.estate.admin(node, self.site) as admin:
-            for info in await admin.list_checkpoints():
+            for info in await admin.checkpoints.list():
                 if info.owner == "user" or (info.owner == "feed" and info.name is not None):
-                    await admin.delete_checkpoint(info.id)
+                    await admin.checkpoints.delete(info.id)
 
     async def _end_of(self, chosen: Clone, *, destroyed: bool) -> None:
         """Finish, judge, and perhaps destroy a clone."""

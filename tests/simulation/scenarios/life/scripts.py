@@ -203,7 +203,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
 
     async def create(source: object = None) -> Any:
         async with stage.estate.admin(maker if source is None else copier, stage.site) as admin:
-            return (await admin.create_checkpoint(source=source)).id  # type: ignore[arg-type]
+            return (await admin.checkpoints.create(source=source)).id  # type: ignore[arg-type]
 
     first = await maker.run(create())
     commit = stage.hold(copier, "manifest-commit")
@@ -212,7 +212,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
 
     async def delete() -> None:
         async with stage.estate.admin(maker, stage.site) as admin:
-            await admin.delete_checkpoint(first)
+            await admin.checkpoints.delete(first)
 
     await maker.run(delete())
     await stage.write(owner, stage.rng.randint(1, 3))

@@ -107,7 +107,7 @@ async def lost_tail_of_a_mirror(stage: LifeStage) -> None:
 
     async def mirror() -> None:
         async with stage.estate.admin(node, stage.site) as admin:
-            kept = await admin.create_checkpoint()
+            kept = await admin.checkpoints.create()
             await admin.mirror(kept.id, target.name, metastore=target.factory(node))
 
     await node.run(mirror())

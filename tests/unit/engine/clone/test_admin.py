@@ -51,7 +51,7 @@ async def test_a_reader_of_a_clone_and_its_own_checkpoint(
     async with environment.open_reader(child, settings=kind.settings()) as reader:
         assert await contents(reader) == EXPECTED
         async with environment.open(child, settings=kind.settings()) as db, environment.open_admin(child) as admin:
-            kept = await admin.create_checkpoint()
+            kept = await admin.checkpoints.create()
             await db.put(b"0000", b"mine")
             await db.compact(full=True)
             # The reader and the checkpoint are on versions that name the parent's SSTs, unless all lay in the log.
@@ -60,11 +60,11 @@ async def test_a_reader_of_a_clone_and_its_own_checkpoint(
                 assert await contents(then) == EXPECTED
             await reader.refresh()
             assert await reader.get(b"0000") == b"mine"
-            await admin.delete_checkpoint(kept.id)
+            await admin.checkpoints.delete(kept.id)
     async with environment.open_admin(child) as admin:
         assert await admin.detach()
     async with environment.open_admin(parent) as admin:
-        assert [one for one in await admin.list_checkpoints() if one.owner == "clone"] == []
+        assert [one for one in await admin.checkpoints.list() if one.owner == "clone"] == []
         await admin.destroy()
     assert not await holds(environment, parent, kind)
     assert await holds(environment, child, kind) == {**EXPECTED, b"0000": b"mine"}
@@ -100,7 +100,7 @@ async def test_places_of_this_machine_may_be_paths(environment: slate.Environmen
     async with environment.open(tmp_path / "db") as db:
         await db.put(b"a", b"1")
     async with environment.open_admin(tmp_path / "db") as admin:
-        await admin.create_checkpoint(name="now")
+        await admin.checkpoints.create(name="now")
         await admin.clone(tmp_path / "clone")
         await admin.mirror("now", tmp_path / "mirror")
     for copy in ("clone", "mirror"):

@@ -320,8 +320,8 @@ async def test_a_aborted_job_never_shows(store: MemoryStore) -> None:
             await job.commit()
     async with open_db(store) as db, open_admin(store) as admin:
         assert await db.get(b"a") is None
-        assert [(one.job_id, one.state) for one in await admin.list_ingests()] == [("job", "aborted")]
-        assert [one.named for one in await admin.list_ingest_objects("job")] == [False]
+        assert [(one.job_id, one.state) for one in await admin.ingests.list()] == [("job", "aborted")]
+        assert [one.named for one in await admin.ingests.objects("job")] == [False]
 
 
 async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -> None:
@@ -331,7 +331,7 @@ async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -
         await job.write([table({"a": "1"})])
         assert (await job.commit(wait=False)).state == "pending"
         assert (await failed.abort(unless_committed=True)).state == "pending"
-        assert (await admin.abort_ingest("job", unless_committed=True)).state == "pending"
+        assert (await admin.ingests.abort("job", unless_committed=True)).state == "pending"
         assert (await job.commit(exclusive=True)).state == "applied"
     async with open_job(store, "other") as job:
         assert (await job.abort(unless_committed=True)).state == "aborted"
@@ -340,7 +340,7 @@ async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -
 async def test_who_gives_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as sleeper, open_admin(store) as admin:
-        await admin.abort_ingest("job")
+        await admin.ingests.abort("job")
         async with open_job(store) as anew:
             await anew.write([table({"a": "1"})])
             assert (await sleeper.abort(unless_committed=True)).state == "registered"
@@ -351,10 +351,10 @@ async def test_the_administration_aborts_what_nobody_goes_on_with(store: MemoryS
     await (await open_db(store)).close()
     await (await open_job(store)).close()
     async with open_admin(store) as admin:
-        assert [one.state for one in await admin.list_ingests()] == ["registered"]
-        assert (await admin.abort_ingest("job")).state == "aborted"
+        assert [one.state for one in await admin.ingests.list()] == ["registered"]
+        assert (await admin.ingests.abort("job")).state == "aborted"
         with pytest.raises(slate.InvalidError, match="no ingest"):
-            await admin.abort_ingest("another")
+            await admin.ingests.abort("another")
 
 
 async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store: MemoryStore) -> None:
@@ -399,12 +399,12 @@ async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store:
 async def test_an_open_job_is_renewed(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store, lifetime=0.05) as job, open_admin(store) as admin:
-        [begun] = await admin.list_ingests()
+        [begun] = await admin.ingests.list()
         [now] = [begun]
         while now.expire_ms == begun.expire_ms:
             job._clock.wall_ms += 10
             await asyncio.sleep(0.01)
-            [now] = await admin.list_ingests()
+            [now] = await admin.ingests.list()
 
 
 @pytest.mark.parametrize(

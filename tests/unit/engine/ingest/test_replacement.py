@@ -81,7 +81,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
         assert len(await contents(db)) == 6
     async with open_admin(store) as admin:
         assert (await admin.verify()).findings == ()
-        assert [one for one in await admin.list_checkpoints() if one.owner == "ingest"] == []
+        assert [one for one in await admin.checkpoints.list() if one.owner == "ingest"] == []
 
 
 async def test_what_is_first_put_meanwhile_stays_and_what_was_there_goes(store: MemoryStore) -> None:
@@ -361,12 +361,12 @@ async def test_its_checkpoint_lives_as_long_as_the_job(store: MemoryStore) -> No
         await db.put(b"a", b"old")
         job = await open_job(store, run=run, lifetime=10)
         async with open_admin(store, run=run) as admin:
-            [held] = [one for one in await admin.list_checkpoints() if one.owner == "ingest"]
+            [held] = [one for one in await admin.checkpoints.list() if one.owner == "ingest"]
             assert held.expire_time == pytest.approx(clock.wall_ms / 1000 + 10)
             with pytest.raises(slate.InvalidError, match="an ingest made it for itself"):
-                await admin.delete_checkpoint(held.id)
+                await admin.checkpoints.delete(held.id)
             await job.abort()
-            assert [one for one in await admin.list_checkpoints() if one.owner == "ingest"] == []
+            assert [one for one in await admin.checkpoints.list() if one.owner == "ingest"] == []
         await job.close()
 
 
