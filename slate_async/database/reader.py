@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable
-
-import anyio
 
 from slate_async.database.changes import HasFeeds
 from slate_async.database.handle import Handle, HandleResources
@@ -19,19 +14,12 @@ from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
+from slate_async.engine.follow.polling import FollowerPolling
 from slate_async.engine.follow.reads import FollowerReads
 from slate_async.engine.follow.source import ReaderSource
-from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.time_travel import TimeLike, check_seq
-from slate_async.errors import InvalidError, SlateError, UnavailableError
-from slate_async.runtime.polling import Poll
+from slate_async.errors import InvalidError
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
-
-logger = logging.getLogger(__name__)
-POLL_ROUNDS = 4
-"""A poll that finds more of the log than this many rounds read gives its turn back to the others."""
-CLOSE_LIMIT_S = 10.0
-"""Closing waits no longer for its checkpoints to be removed; they expire by themselves."""
 
 
 class DbReader(Handle, Reads[FollowerReads], HasFeeds):
@@ -50,7 +38,7 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
 
     def __init__(self, resources: HandleResources, opened: OpenedReader) -> None:
         Handle.__init__(self, resources)
-        context, polls = resources.context, resources.polls
+        context = resources.context
         reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
         Reads.__init__(self, reads)
         self._source: ReaderSource = opened.source
@@ -58,13 +46,13 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
         self._driver = opened.driver
         self._register = opened.register
         HasFeeds.__init__(self, self._feeds_of(opened))
-        self._polls = polls
-        self._polling = False
-        self._failed_polls = 0
         self._liveness = WriterLiveness(context.store, context.runtime.clock)
-        self._poll: Poll | None = None
+        self._polling: FollowerPolling | None = None
         if self._follower is not None:
-            self._poll = polls.register(opened.settings.manifest_poll_interval_ms / 1000, self._poll_due, self._fail)
+            self._polling = FollowerPolling(
+                self._follower, self._name, self._supervisor, resources.polls, self._guard, self._finish
+            )
+            self._polling.start(opened.settings.manifest_poll_interval_ms / 1000, self._fail)
 
     def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
         if self._follower is None:
@@ -123,12 +111,8 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
 
         Raises `UnavailableError`; reads go on with what is known."""
         self._check()
-        if self._follower is not None:
-            work = self._supervisor.spawn("refresh", self._follower.catch_up(), critical=False)
-            await asyncio.wait([work])  # a caller that is cancelled stops waiting; the work goes on
-            self._check()
-            with about_a_read():
-                work.result()
+        if self._polling is not None:
+            await self._polling.refresh()
 
     async def writer_life(self) -> WriterLife:
         """Whether the database has a writer that lives, and of which epoch; reads the head and the writer's last beat.
@@ -149,44 +133,20 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
         Raises `InvalidError` on a checkpoint that does not hold it."""
         check_seq(seq)
         self._check()
-        reader_state = self._source.reader_state
-        if reader_state.last_seq >= seq:
+        last_seq = self._source.reader_state.last_seq
+        if last_seq >= seq:
             return
-        if self._follower is None:
-            raise InvalidError(
-                f"this reader stays at sequence number {reader_state.last_seq}; {seq} will never be here"
-            )
-        with contextlib.suppress(UnavailableError):  # then a later poll brings it
-            await self.refresh()
-        while reader_state.last_seq < seq:
-            await self._follower.news()
-            self._check()
-
-    def _poll_due(self) -> None:
-        if not self._polling and self._state == "open":
-            self._polling = True
-            self._supervisor.spawn("poll", self._polls.limited(self._poll_once))
-
-    async def _poll_once(self) -> None:
-        assert self._follower is not None
-        try:
-            await self._follower.catch_up(POLL_ROUNDS, patient=True)
-        except UnavailableError as error:
-            self._failed_polls += 1
-            logger.warning("%s: this reader could not catch up: %s", self._name, error)
-        except SlateError:
-            await self._finish()  # this ends the reader, and what it holds must not keep a destroyed database
-            raise
-        else:
-            self._failed_polls = 0
-        finally:
-            self._polling = False
+        if self._polling is None:
+            raise InvalidError(f"this reader stays at sequence number {last_seq}; {seq} will never be here")
+        await self._polling.wait_for(seq)
 
     # ---- status
 
     def status(self) -> ReaderStatus:
         """The reader at this moment. Works after closing, too."""
-        return reader_status(self._context, self._state, self._source, self._failed_polls)
+        return reader_status(
+            self._context, self._state, self._source, 0 if self._polling is None else self._polling.failed_polls
+        )
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name, as `Db.metrics`. ``reader.rounds`` counts looks at log and manifest,
@@ -198,26 +158,17 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
             **shared_counters(self._context, self._driver, self._register),
         }
 
-    # ---- closing
+    # ---- its life (see `Handle`)
 
     def _ended(self, cause: BaseException | None) -> None:
         self._source.reader_state.end()
-        if self._poll is not None:
-            self._polls.cancel(self._poll)
-        if self._follower is not None:
-            self._follower.tell()
+        if self._polling is not None:
+            self._polling.stop()
 
     async def _finish(self) -> None:
-        if self._follower is None:
-            return
-        await self._close_feeds()
-        with anyio.move_on_after(CLOSE_LIMIT_S) as limit:
-            try:
-                await self._follower.close()
-            except SlateError as error:
-                logger.warning("%s: this reader's checkpoints stay until they expire: %s", self._name, error)
-        if limit.cancelled_caught:
-            logger.warning("%s: this reader's checkpoints stay until they expire: the store is slow", self._name)
+        if self._polling is not None:
+            await self._close_feeds()
+            await self._polling.close()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         register = [] if self._register is None else [self._register.close]

@@ -33,6 +33,11 @@ class LoopGuard:
         self.running = asyncio.get_running_loop().is_running
         _guards.add(self)
 
+    @property
+    def open(self) -> bool:
+        """Whether it is not shut."""
+        return self.thread is not None
+
     def check(self, outcome: Outcome | None = None) -> None:
         """Raise what ``refuse`` raises unless the call is served. A write gives the ``outcome`` of that error."""
         if get_ident() != self.thread or not self.running():

@@ -58,11 +58,20 @@ class CountingStore(StoreInHand):
             yield info
 
 
+async def poll_once(handle: slate.Db | slate.DbReader) -> None:
+    """As when the time for it has come."""
+    if isinstance(handle, slate.DbReader):
+        assert handle._polling is not None
+        await handle._polling.poll_once()
+    else:
+        await handle._poll_once()
+
+
 async def polled(handle: slate.Db | slate.DbReader, store: CountingStore, times: int = 3) -> Counter[str]:
     """The requests of so many polls."""
     store.asked.clear()
     for _ in range(times):
-        await handle._poll_once()
+        await poll_once(handle)
     return store.asked
 
 
@@ -86,18 +95,18 @@ async def test_an_idle_reader_reads_the_next_version_and_the_next_log_object(kin
     store = CountingStore(memory_store())
     async with open_db(store, kind) as db, open_reader(store) as reader:
         await db.put(b"a", b"1")
-        await reader._poll_once()
-        await reader._poll_once()
+        await poll_once(reader)
+        await poll_once(reader)
         asked = await polled(reader, store)
         assert asked["list"] == 0
         assert asked["get"] + asked["head"] == 6
         await db.put(b"b", b"2")
-        await reader._poll_once()
+        await poll_once(reader)
         assert await reader.get(b"b") == b"2"
-        await reader._poll_once()
+        await poll_once(reader)
         await db.flush(l0=True)
         await db.put(b"c", b"3")
-        await reader._poll_once()
+        await poll_once(reader)
         assert await reader.get(b"c") == b"3"
 
 
@@ -106,8 +115,8 @@ async def test_a_register_is_read_once_and_the_log_is_not_listed() -> None:
     factory = IfMatchFactory()
     async with open_db(store, metastore=factory) as db, open_reader(store, metastore=factory) as reader:
         await db.put(b"a", b"1")
-        await reader._poll_once()
-        await reader._poll_once()
+        await poll_once(reader)
+        await poll_once(reader)
         assert await polled(reader, store) == {"head": 3, "get": 3}
 
 
@@ -115,8 +124,8 @@ async def test_a_reader_that_met_nothing_for_long_lists_once(monkeypatch: pytest
     store = CountingStore(memory_store())
     async with open_db(store) as db, open_reader(store) as reader:
         await db.put(b"a", b"1")
-        await reader._poll_once()
-        await reader._poll_once()
+        await poll_once(reader)
+        await poll_once(reader)
         assert (await polled(reader, store))["list"] == 0
         follower = reader._follower
         assert follower is not None

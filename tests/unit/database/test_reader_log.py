@@ -161,7 +161,8 @@ async def test_a_lost_log_object_ends_the_reader_with_its_name(kind: Kind) -> No
         with pytest.raises(slate.CorruptionError, match=lost):
             await reader.refresh()
         assert reader.status().log_end < db.status().log_end
-        reader._poll_due()
+        assert reader._polling is not None
+        reader._polling.poll_due()
         with pytest.raises(slate.ClosedError, match=lost):
             await reader.wait_closed()
         assert reader.status().state == "failed"
@@ -207,7 +208,8 @@ async def test_a_reader_of_a_database_that_is_destroyed_closes_and_says_so() -> 
     waiting = asyncio.ensure_future(reader.wait_for(5))
     await until(lambda: reader.metrics()["reader.rounds"] == 2, "the round of the waiting")
     await commit(store, Destroy())
-    reader._poll_due()
+    assert reader._polling is not None
+    reader._polling.poll_due()
     with pytest.raises(slate.ClosedError, match="destroyed"):
         await waiting
     with pytest.raises(slate.ClosedError, match="destroyed"):

@@ -70,8 +70,10 @@ async def test_a_checkpoint_from_the_opening_to_the_close(
 async def poll(reader: slate.DbReader) -> None:
     """As when the time for it has come."""
     rounds = reader.metrics()["reader.rounds"]
-    reader._poll_due()
-    await until(lambda: reader.metrics()["reader.rounds"] > rounds and not reader._polling, "the poll")
+    polling = reader._polling
+    assert polling is not None
+    polling.poll_due()
+    await until(lambda: reader.metrics()["reader.rounds"] > rounds and not polling.polling, "the poll")
 
 
 async def test_polls_go_over_to_new_ssts_now_and_then_or_when_memory_is_crowded(

@@ -25,7 +25,9 @@ async def test_calls_of_its_own_loop_are_served_until_it_is_shut() -> None:
     guard.check()
     guard.check("not_applied")
     assert refuse.outcomes == []
+    assert guard.open
     guard.shut()
+    assert not guard.open
     with pytest.raises(ClosedError):
         guard.check()
     with pytest.raises(ClosedError) as caught:
