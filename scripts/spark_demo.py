@@ -125,7 +125,7 @@ async def write_for_ever(path: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     written = 0
-    async with slate.open(path, settings=slate.Settings(compactor=False)) as db:
+    async with slate.open(path, settings=slate.Settings(auto_compaction=False)) as db:
         print("open", flush=True)
         while not stop.is_set():
             batch = slate.WriteBatch()

@@ -24,7 +24,7 @@ from slate_async.types import Buffer
 
 T = TypeVar("T")
 START_MS = 1_750_000_000_000
-UNCOMPACTED: dict[str, Any] = {"compactor": False, "l0_max_ssts": 100_000, "auto_gc": False}
+UNCOMPACTED: dict[str, Any] = {"auto_compaction": False, "l0_max_ssts": 100_000, "auto_gc": False}
 """Settings of a database whose L0 stays as it was flushed."""
 
 

@@ -46,7 +46,7 @@ async def compact(session: Session, wanted: CompactRequest, where: ExecutorReque
     with Progressing(session.output, lines=False) as progressing:
         async with (
             executing(session, where) as executor,
-            session.compacting(progressing.tell, automatic=False, executor=executor) as running,
+            session.compacting(progressing.tell, auto_compaction=False, executor=executor) as running,
         ):
             count = await running.compact(full=wanted.full, start=start, end=end, level=wanted.level)
             metrics, status = running.metrics(), running.status()

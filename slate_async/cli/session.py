@@ -123,9 +123,9 @@ class Session:
         return slate_async.open_reader(self.database(), metastore=self.metastore, settings=self.settings())
 
     def compacting(
-        self, progress: EventSink, *, automatic: bool = True, executor: Executor | None = None
+        self, progress: EventSink, *, auto_compaction: bool = True, executor: Executor | None = None
     ) -> AbstractAsyncContextManager[slate_async.DbCompactor]:
-        """The database's compactor, from now on; with ``automatic`` it compacts what is due without being asked.
+        """The database's compactor, from now on; with ``auto_compaction`` it compacts what is due without being asked.
 
         executor: what merges key ranges; ``None`` for this process"""
         return slate_async.open_compactor(
@@ -134,7 +134,7 @@ class Session:
             settings=self.settings(),
             executor=executor,
             progress=progress,
-            automatic=automatic,
+            auto_compaction=auto_compaction,
         )
 
     def ingesting(self, job_id: str | None, *, replace: bool) -> AbstractAsyncContextManager[slate_async.IngestJob]:

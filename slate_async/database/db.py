@@ -23,7 +23,7 @@ from slate_async.engine.changes.updates import WriterUpdates
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual
-from slate_async.engine.compaction.open import resident_beside
+from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.time_travel import TimeLike
@@ -79,7 +79,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             check=self._check,
         )
         HasFeeds.__init__(self, feeds)
-        self._compaction = resident_beside(context, opened, self._poll_due)
+        self._compaction = open_embedded(context, opened, self._poll_due)
         self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
         idle = IdlePoll(self._poll_due, lambda: self._sequencer.last_seq, opened.settings, context.runtime.clock)
@@ -87,11 +87,11 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
 
     def _begin(self, writer: Writer) -> None:
         """Let it work, and the compactor beside it."""
-        writer.pressure.compactor = lambda: self._compaction.resident.situation
+        writer.pressure.compactor = lambda: self._compaction.compactor.describe()
         writer.on_ssts_changed = self._ssts_changed
         writer.on_failure = self._writer_failed
         writer.start()
-        writer.tasks.spawn("compactor", self._compaction.resident.run())
+        writer.tasks.spawn("compactor", self._compaction.compactor.run())
         self._garbage.start(writer.tasks)
 
     # ---- writes
@@ -197,7 +197,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         return taken
 
     async def _compact(self, manual: Manual) -> int:
-        taken = await self._compaction.resident.compact(manual)
+        taken = await self._compaction.compactor.compact(manual)
         await self._look_at_head()
         return taken
 
@@ -230,7 +230,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._check()
 
     def _ssts_changed(self) -> None:
-        self._compaction.resident.notify()
+        self._compaction.compactor.notify()
         self._updates.notify()
 
     async def _durable_seq(self) -> int:
@@ -247,7 +247,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
         return writer_status(
-            self._context, self._state, self._opened, self._reopening.outage, self._compaction.resident.situation
+            self._context, self._state, self._opened, self._reopening.outage, self._compaction.compactor.describe()
         )
 
     def metrics(self) -> dict[str, int | float]:
@@ -280,7 +280,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             logger.warning("%s: the manifest could not be polled: %s", self._name, error)
         finally:
             self._polling = False
-            self._compaction.resident.notify()
+            self._compaction.compactor.notify()
 
     async def _look_at_head(self, *, poll: bool = False) -> None:
         """Read the head, or ``poll`` it (`ManifestDriver.poll`); stop if another writer owns it, adopt it if not."""
@@ -308,7 +308,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         logger.warning("%s: writes are refused until the store answers: %s", self._name, cause)
         self._reopening.outage = self._reopening.last = cause
         self._writer.suspend(cause)
-        self._compaction.resident.close(lambda: refused(cause))
+        self._compaction.compactor.close(lambda: refused(cause))
         self._supervisor.spawn("reopen", self._reopen())
 
     async def _reopen(self) -> None:
@@ -320,7 +320,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._opened, self._writer, self._sequencer = opened, opened.writer, opened.writer.sequencer
         self._reads.writer = opened.writer
         self._reopening.outage = None
-        self._compaction = resident_beside(self._context, opened, self._poll_due, self._compaction)
+        self._compaction = open_embedded(self._context, opened, self._poll_due, self._compaction)
         self._updates.follow(self._writer)
         self._begin(self._writer)
         logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
@@ -331,7 +331,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         advise(self._name, cause)
         self._polls.cancel(self._poll)
         self._writer.fail(cause)
-        self._compaction.resident.close(lambda: closed_failure(cause, "not_applied"))
+        self._compaction.compactor.close(lambda: closed_failure(cause, "not_applied"))
         self._updates.notify()
 
     async def _finish(self) -> None:

@@ -156,14 +156,15 @@ class Environment:
         settings: Settings | None = None,
         name: str | None = None,
         progress: EventSink | None = None,
-        automatic: bool = True,
+        auto_compaction: bool = True,
         executor: Executor | None = None,
     ) -> Opening[DbCompactor]:
         """Open a compactor of the database at ``path``; see `open` for the arguments. One that runs elsewhere, the
         writer's own included, is fenced.
 
         progress: called with each `CompactionEvent`
-        automatic: compact what is due; else only go on with what was begun, and what `DbCompactor.compact` asks for
+        auto_compaction: compact what is due; else only go on with what was begun, and what `DbCompactor.compact` asks
+        for
         executor: runs the key ranges, ``compaction_parallelism`` at a time, e.g. a `slate_async.spark.SparkExecutor`;
         by default this process does
 
@@ -172,7 +173,7 @@ class Environment:
 
         async def begin(resources: HandleResources) -> DbCompactor:
             opened = await open_compaction(
-                resources.context, resources.supervisor, automatic=automatic, executor=executor
+                resources.context, resources.supervisor, auto_compaction=auto_compaction, executor=executor
             )
             return DbCompactor(resources, opened, progress=progress)
 
@@ -271,7 +272,7 @@ class Environment:
         wanted = IngestOptions.of(self.runtime.ids.token() if job_id is None else job_id, lifetime, create, replace)
 
         async def begin(resources: HandleResources) -> IngestJob:
-            own = resources.context.settings.replace(compactor=False)
+            own = resources.context.settings.replace(auto_compaction=False)
             writer = partial(self._open_writer, path, metastore, own, name)
             old = partial(self.open_reader, path, metastore=metastore, settings=settings, name=name)
             return await begin_ingest(resources, wanted, writer, old)

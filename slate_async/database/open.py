@@ -67,7 +67,7 @@ def open_compactor(
     settings: Settings | None = None,
     name: str | None = None,
     progress: EventSink | None = None,
-    automatic: bool = True,
+    auto_compaction: bool = True,
     executor: Executor | None = None,
     environment: Environment | None = None,
     runtime: Runtime | None = None,
@@ -83,7 +83,7 @@ def open_compactor(
             settings=settings,
             name=name,
             progress=progress,
-            automatic=automatic,
+            auto_compaction=auto_compaction,
             executor=executor,
         ),
     )

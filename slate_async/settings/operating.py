@@ -60,7 +60,7 @@ class OperationSettings(BaseSettings):
         ge=1,
         le=365 * DAY_MS,
     )
-    max_memtable_bytes: int = setting(
+    reader_memtable_bytes: int = setting(
         64 * MIB,
         unit="bytes",
         what="Size at which a following reader ends a table of replayed log rows and begins the next. A table goes"

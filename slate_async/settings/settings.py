@@ -4,9 +4,9 @@ Purpose: say once, for every knob, its unit, default and the reason for the defa
 keyword, ``SLATE_*`` environment variable, TOML file, default.
 
 Invariant: a `Settings` that exists is free of contradictions among the values it holds. ``None`` for
-``log_protocol``, ``wal_enabled``, ``compaction`` and ``retention_ms`` means "as the database has it"; what depends on
-the database is checked when it is opened. Secrets never belong here: credentials come from the environment and
-profiles of the store.
+``log_protocol``, ``wal_enabled``, ``compaction_style`` and ``retention_ms`` means "as the database has it"; what
+depends on the database is checked when it is opened. Secrets never belong here: credentials come from the environment
+and profiles of the store.
 
 Ordering rule: a default that depends on another setting reads one declared above it, in the same group or in one
 named later among the bases of `Settings` (pydantic collects fields from the last base to the first).
@@ -77,7 +77,12 @@ class Settings(OperationSettings, StorageSettings, WriteSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_not_truth_values(cls, value: object, info: Any) -> object:
-        if isinstance(value, bool) and info.field_name not in ("wal_enabled", "compactor", "auto_gc", "flush_at_once"):
+        if isinstance(value, bool) and info.field_name not in (
+            "wal_enabled",
+            "auto_compaction",
+            "auto_gc",
+            "flush_at_once",
+        ):
             raise ValueError("must not be true or false")
         return value
 

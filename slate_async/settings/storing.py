@@ -64,14 +64,14 @@ class StorageSettings(BaseSettings):
         ge=1,
         le=GIB,
     )
-    compaction: CompactionStyle | None = setting(
+    compaction_style: CompactionStyle | None = setting(
         unit="name, size_tiered or leveled",
         what="How compactors arrange SSTs. Kept with the database: a writer that sets it changes it.",
         why="Unset follows the database; a new one is size_tiered, which rewrites a row least often. leveled reads"
         " and stores less where rows are overwritten a lot.",
         default_text="unset (follow the database; size_tiered for a new one)",
     )
-    compactor: bool = setting(
+    auto_compaction: bool = setting(
         True,
         unit="true or false",
         what="Whether a writer compacts, in tasks of its own, unless another process does.",
@@ -79,7 +79,7 @@ class StorageSettings(BaseSettings):
         " open_compactor runs beside the writer.",
         default_text="true",
     )
-    compaction_width: int = setting(
+    min_merge_width: int = setting(
         4,
         unit="sorted runs",
         what="Size-tiered compaction merges so many runs of about one size.",
@@ -95,7 +95,7 @@ class StorageSettings(BaseSettings):
         ge=1,
         le=1024 * GIB,
     )
-    level_ratio: int = setting(
+    level_size_multiplier: int = setting(
         10,
         unit="times",
         what="Leveled compaction: each level below level 1 is this much larger than the one above it.",

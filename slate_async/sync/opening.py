@@ -83,7 +83,7 @@ def open_compactor(
     settings: Settings | None = None,
     name: str | None = None,
     progress: EventSink | None = None,
-    automatic: bool = True,
+    auto_compaction: bool = True,
     executor: Executor | None = None,
     environment: Environment | None = None,
 ) -> DbCompactor:
@@ -95,7 +95,7 @@ def open_compactor(
         settings=settings,
         name=name,
         progress=progress,
-        automatic=automatic,
+        auto_compaction=auto_compaction,
         executor=executor,
         environment=_shared(environment),
     )

@@ -123,7 +123,7 @@ async def read_some(db: slate.Db, figures: Figures, keys: list[int], rng: random
 async def measure(load: str, style: str, megabytes: int, folder: str) -> Figures:
     figures, rng = Figures(load, style), random.Random(1)
     rows = megabytes * MIB // ROW_BYTES
-    settings = slate.Settings(**SETTINGS, compaction=style)
+    settings = slate.Settings(**SETTINGS, compaction_style=style)
     async with slate.open(folder, settings=settings) as db:
         started = time.perf_counter()
         written, looks = await write_load(db, load, rows, rng)

@@ -69,7 +69,7 @@ class Memory:
 
 
 def settings_for(**more: object) -> slate.Settings:
-    return slate.Settings(**{"compactor": False, "l0_max_ssts": 10_000, **more})
+    return slate.Settings(**{"auto_compaction": False, "l0_max_ssts": 10_000, **more})
 
 
 async def build(folder: str, megabytes: int) -> None:
@@ -91,7 +91,7 @@ def build_here(folder: str, megabytes: int) -> None:
 
 async def compact_all(folder: str) -> tuple[int, float, float, float]:
     """Sources, seconds, and the highest memory before and after."""
-    async with slate.open_compactor(folder, settings=settings_for(), automatic=False) as compactor:
+    async with slate.open_compactor(folder, settings=settings_for(), auto_compaction=False) as compactor:
         sources = compactor.status().l0_ssts
         before, started = peak_mib(), time.perf_counter()
         await compactor.compact(full=True)

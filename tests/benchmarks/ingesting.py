@@ -36,7 +36,7 @@ async def measure(rows: int, value_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/db"
         async with (
-            slate.open(path, settings=slate.Settings(manifest_poll_interval_ms=100, compactor=False)) as db,
+            slate.open(path, settings=slate.Settings(manifest_poll_interval_ms=100, auto_compaction=False)) as db,
             slate.open_ingest(path) as job,
         ):
             began, cpu = time.perf_counter(), time.process_time()

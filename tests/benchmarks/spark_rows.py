@@ -58,7 +58,7 @@ def random_bytes(rng: np.random.Generator, rows: int, width: int) -> pa.BinaryAr
 
 async def write(path: str, parts: list[pa.Table]) -> None:
     """Each of ``parts``, sorted, in SSTs of its own."""
-    settings = slate.Settings(compactor=False, sst_bytes=SST_BYTES)
+    settings = slate.Settings(auto_compaction=False, sst_bytes=SST_BYTES)
     async with slate.open(path, settings=settings):
         pass
     for part in parts:
@@ -70,5 +70,5 @@ async def write(path: str, parts: list[pa.Table]) -> None:
 async def compact(path: str, executor: Executor | None = None, *, ranges: int = 2) -> None:
     """Everything into one run; so many ranges of keys at a time."""
     settings = slate.Settings(sst_bytes=SST_BYTES, compaction_parallelism=ranges)
-    async with slate.open_compactor(path, settings=settings, executor=executor, automatic=False) as compactor:
+    async with slate.open_compactor(path, settings=settings, executor=executor, auto_compaction=False) as compactor:
         await compactor.compact(full=True)

@@ -16,7 +16,7 @@ ROUNDS = 5
 
 async def check_exact(place: Place) -> None:
     """Once no compaction is left half-way: after a few rounds nothing is missing, and nothing left."""
-    settings = slate.Settings(**{**place.settings, "compactor": False})
+    settings = slate.Settings(**{**place.settings, "auto_compaction": False})
     async with slate.open_compactor(place.path, metastore=place.metastore, settings=settings) as compactor:
         await compactor.compact()
         assert compactor.status().registered == 0

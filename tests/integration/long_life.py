@@ -23,16 +23,16 @@ from tests.integration.parts import PATIENCE_S, Collector, Compactor, Life, Part
 from tests.integration.places import Place
 
 SMALL: dict[str, object] = {
-    "compactor": False,
+    "auto_compaction": False,
     "l0_sst_bytes": 30_000,
     "sst_bytes": 30_000,
     "block_bytes": 1_000,
     "block_cache_bytes": 0,
-    "max_memtable_bytes": 100_000,
+    "reader_memtable_bytes": 100_000,
     "l0_compact_ssts": 2,
-    "compaction_width": 2,
+    "min_merge_width": 2,
     "level_base_bytes": 60_000,
-    "level_ratio": 3,
+    "level_size_multiplier": 3,
     "manifest_poll_interval_ms": 200,
     "manifest_full_every": 4,
     "checkpoint_lifetime_ms": 5_000,
@@ -154,7 +154,7 @@ class Play:
 
 def settings_for(store: str, compaction: str) -> dict[str, object]:
     """Of a database that lives in ``store`` (see `places`)."""
-    return {**SMALL, **({} if store == "local" else FARTHER), "compaction": compaction}
+    return {**SMALL, **({} if store == "local" else FARTHER), "compaction_style": compaction}
 
 
 async def keep(place: Place) -> Kept:

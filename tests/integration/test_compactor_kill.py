@@ -20,7 +20,7 @@ KILLS_FULL = 8
 PAUSE_S = 0.1
 """Between writes, so that a compactor of this machine keeps up."""
 SMALL = {
-    "compactor": False,
+    "auto_compaction": False,
     "l0_compact_ssts": 2,
     "l0_max_ssts": 100,
     "l0_sst_bytes": 8_000,

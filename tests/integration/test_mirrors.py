@@ -13,7 +13,7 @@ from tests.engine import contents
 from tests.integration.places import Place, make_place
 from tests.integration.processes import ChildProcess
 
-SMALL: dict[str, object] = {"l0_sst_bytes": 4_096, "block_bytes": 512, "compactor": False, "l0_max_ssts": 1_000}
+SMALL: dict[str, object] = {"l0_sst_bytes": 4_096, "block_bytes": 512, "auto_compaction": False, "l0_max_ssts": 1_000}
 PAIRS = [
     ("local", "s3+dynamodb", ("contiguous", True)),
     ("s3+dynamodb", "local", ("epoch_prefixed", False)),

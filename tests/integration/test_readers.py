@@ -17,7 +17,7 @@ SMALL = {
     "l0_sst_bytes": 100_000,
     "block_bytes": 1_000,
     "block_cache_bytes": 0,
-    "max_memtable_bytes": 300_000,
+    "reader_memtable_bytes": 300_000,
     "l0_compact_ssts": 2,
     "manifest_poll_interval_ms": 200,
     "checkpoint_lifetime_ms": 8_000,

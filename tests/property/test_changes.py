@@ -39,7 +39,7 @@ SMALL = {
     "block_cache_bytes": 64,
     "flush_parallelism": 2,
     "manifest_full_every": 3,
-    "compactor": False,
+    "auto_compaction": False,
     "l0_max_ssts": 4_096,
 }
 

@@ -33,7 +33,7 @@ SMALL = {
     "block_cache_bytes": 64,
     "flush_parallelism": 2,
     "manifest_full_every": 3,
-    "compactor": False,
+    "auto_compaction": False,
     "l0_max_ssts": 4_096,
 }
 
@@ -71,7 +71,7 @@ class FollowerMachine(RuleBasedStateMachine):
     async def reader(self, number: int) -> slate.DbReader:
         """The last one holds no checkpoints."""
         return await open_reader(
-            self.store, clock=self.clock, pin=number < 2, max_memtable_bytes=1_000, block_cache_bytes=0
+            self.store, clock=self.clock, pin=number < 2, reader_memtable_bytes=1_000, block_cache_bytes=0
         )
 
     def teardown(self) -> None:

@@ -74,7 +74,7 @@ def noted(notes: Path) -> Iterator[None]:
 async def compact(spark: SparkSession, path: str, sst_bytes: int) -> None:
     settings = slate.Settings(sst_bytes=sst_bytes, compaction_parallelism=CORES)
     with slate_spark.SparkExecutor(spark, path) as executor:
-        async with slate.open_compactor(path, settings=settings, executor=executor, automatic=False) as compactor:
+        async with slate.open_compactor(path, settings=settings, executor=executor, auto_compaction=False) as compactor:
             say(f"compacted {await compactor.compact(full=True)}")
 
 

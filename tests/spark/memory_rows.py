@@ -38,7 +38,7 @@ async def fill(path: Path, rows: int, sources: int, sst_bytes: int) -> None:
         for first in range(0, len(numbers), BATCH_ROWS):
             yield made(numbers[first : first + BATCH_ROWS])
 
-    settings = slate.Settings(sst_bytes=sst_bytes, compactor=False)
+    settings = slate.Settings(sst_bytes=sst_bytes, auto_compaction=False)
     for source in range(sources):
         async with slate.open_ingest(path, job_id=f"source {source}", settings=settings, create=True) as job:
             await job.write(of(source))

@@ -124,7 +124,7 @@ async def compact(spark: SparkSession, path: str) -> None:
     """All in one key range."""
     settings = slate.Settings(compaction_parallelism=1)
     with slate_spark.SparkExecutor(spark, path) as executor:
-        async with slate.open_compactor(path, settings=settings, executor=executor, automatic=False) as compactor:
+        async with slate.open_compactor(path, settings=settings, executor=executor, auto_compaction=False) as compactor:
             say(f"compacted {await compactor.compact(full=True)}")
 
 

@@ -26,7 +26,7 @@ from tests.spark.test_load import collect, contents, made, ssts
 pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 400.0
 ROWS = 3_000
-SETTINGS = {"compactor": False, "sst_bytes": 40_000, "block_bytes": 2_000}
+SETTINGS = {"auto_compaction": False, "sst_bytes": 40_000, "block_bytes": 2_000}
 
 
 @pytest.fixture(autouse=True)

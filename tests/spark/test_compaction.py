@@ -73,7 +73,9 @@ async def test_ranges_are_merged_there_as_here(spark: SparkSession, tmp_path: Pa
         async with slate.open_admin(tmp_path) as admin:
             twice = Twice(on_spark, admin, tmp_path)
             settings = kind.settings(**SETTINGS)
-            async with slate.open_compactor(tmp_path, settings=settings, executor=twice, automatic=False) as compactor:
+            async with slate.open_compactor(
+                tmp_path, settings=settings, executor=twice, auto_compaction=False
+            ) as compactor:
                 assert await compactor.compact(full=True) == 1
             assert twice.ranges > 1
             assert (await admin.verify()).clean

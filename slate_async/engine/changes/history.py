@@ -117,7 +117,7 @@ class History:
 
     async def _read(self, sst: SstRef) -> AsyncIterator[Columns]:
         """All rows of ``sst``."""
-        if not self.span.meets(sst.first_key, sst.last_key):
+        if not self.span.overlaps(sst.first_key, sst.last_key):
             return
         batches = read_batches(self.open(sst), self.span.start, self.span.end, read_bytes=READ_BYTES)
         async with aclosing(batches):

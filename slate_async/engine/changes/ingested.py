@@ -31,7 +31,7 @@ class IngestedRows:
     ) -> None:
         self.seq = seq
         self._span = span
-        self._left = [sst for sst in reversed(ssts) if span.meets(sst.first_key, sst.last_key)]
+        self._left = [sst for sst in reversed(ssts) if span.overlaps(sst.first_key, sst.last_key)]
         self._open = open_sst
         self._after: bytes | None = None
         self._reader: SstReader | None = None

@@ -17,7 +17,7 @@ from uuid import UUID
 import anyio
 
 from slate_async.engine.compaction.history import keep_above
-from slate_async.engine.compaction.job import Bench, Job, Sources
+from slate_async.engine.compaction.job import CompactionContext, Job, Sources
 from slate_async.engine.compaction.log_source import LogLook, LogSource
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.progress import CompactionEvent
@@ -73,14 +73,14 @@ class Compactor:
     token: makes the mark of a claim, unlike any other's
     of: the database and the store id that were looked at
     head: the newest state known; ``log_due``: whether a look at the log (without a WAL) may find something
-    committed: is told of every state a compaction made
+    committed: called after every state a compaction made
     interval_s: between looks at the head; ``None``: whoever looks at it calls `notify`
-    automatic: whether to compact without being asked
+    auto_compaction: whether to compact without being asked
     """
 
     def __init__(
         self,
-        bench: Bench,
+        context: CompactionContext,
         *,
         name: str,
         token: Callable[[], str],
@@ -91,9 +91,9 @@ class Compactor:
         log_due: Callable[[], bool] = lambda: True,
         committed: Callable[[], None] = lambda: None,
         interval_s: float | None = None,
-        automatic: bool = True,
+        auto_compaction: bool = True,
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._name = name
         self._new_token = token
         self._of = of
@@ -104,8 +104,8 @@ class Compactor:
         self._log_due = log_due
         self._committed = committed
         self._interval_s = interval_s
-        self._automatic = automatic
-        self._config = PlannerConfig.of(bench.settings)
+        self._auto_compaction = auto_compaction
+        self._config = PlannerConfig.of(context.settings)
         self._wake = asyncio.Event()
         self._jobs: dict[UUID, asyncio.Task[bool]] = {}
         self._failures: dict[UUID, _Failure] = {}
@@ -157,7 +157,7 @@ class Compactor:
         """Take the role. Raises `InvalidError` (destroyed, uninitialized), `FencedError` (another place is the
         database's by now, or another database made in this one), `UnavailableError`."""
         self._token = self._new_token()
-        state = await self._bench.driver.commit(ClaimCompactor(self._token, self._of))
+        state = await self._context.driver.commit(ClaimCompactor(self._token, self._of))
         self.epoch = state.compactor_epoch
         self._failures.clear()
         logger.info("%s: compactor epoch %d, %d compactions to resume", self._name, self.epoch, len(state.compactions))
@@ -165,7 +165,7 @@ class Compactor:
     async def release(self) -> None:
         """Give the role up, if it has it, so that another compactor need not wait."""
         if self.epoch:
-            await self._bench.driver.commit(ReleaseCompactor(self._token))
+            await self._context.driver.commit(ReleaseCompactor(self._token))
             self.epoch = 0
 
     async def run(self, *, while_asked: bool = False) -> None:
@@ -214,7 +214,7 @@ class Compactor:
         while self._requests and self._requests[0].done.done():
             self._requests.popleft()  # answered, or nobody waits for it any more
         if not self._requests:
-            return self._automatic and await self._start(state, Manual())
+            return self._auto_compaction and await self._start(state, Manual())
         return await self._serve(state, self._requests[0])
 
     async def _serve(self, state: ManifestState, request: _Request) -> bool:
@@ -243,8 +243,8 @@ class Compactor:
         log: tuple[LogSst, ...] = ()
         if any(compaction.log_end is not None for compaction in state.compactions):
             return False  # what else may run depends on what that one took; it is not for long
-        if self._bench.log is not None and (request is not None or self._log_due()):
-            look = await self._look(self._bench.log)
+        if self._context.log is not None and (request is not None or self._log_due()):
+            look = await self._look(self._context.log)
             state, log = look.state, tuple(reversed(look.ssts))
         now_ms = self._runtime.clock.now_ms()
         started = False
@@ -260,7 +260,7 @@ class Compactor:
             started, self._conflicts = True, 0
             if request is not None:
                 request.compactions += 1
-            head = self._bench.driver.head
+            head = self._context.driver.head
             state = state if head is None else head
         return started
 
@@ -279,7 +279,7 @@ class Compactor:
         while True:
             look = await source.look(limit=limit)
             reached = look.end - look.state.log_start + 1
-            if reached < limit or len(look.ssts) >= self._config.max_width:
+            if reached < limit or len(look.ssts) >= self._config.max_merge_width:
                 return look
             limit *= 4
 
@@ -287,9 +287,9 @@ class Compactor:
         target = state.last_run_id + 1 if spec.target_run is None else spec.target_run
         inputs = Inputs(spec.l0, spec.runs, spec.ssts)
         if spec.move:
-            await self._bench.driver.commit(MoveSsts(self.epoch, inputs, target, spec.target_level))
-            self._bench.stats.moved += 1
-            self._bench.tell(CompactionEvent("moved", None, spec.target_level))
+            await self._context.driver.commit(MoveSsts(self.epoch, inputs, target, spec.target_level))
+            self._context.stats.moved += 1
+            self._context.emit(CompactionEvent("moved", None, spec.target_level))
             self._committed()
             return
         compaction = Compaction(
@@ -307,14 +307,14 @@ class Compactor:
             log_end=spec.log_end,
             bounds=await self._bounds(self._sources(state, spec, inputs, log)),
         )
-        await self._bench.driver.commit(RegisterCompaction(compaction))
-        self._bench.stats.begun += 1
+        await self._context.driver.commit(RegisterCompaction(compaction))
+        self._context.stats.begun += 1
         self._run_job(compaction)
 
     async def _bounds(self, sources: Sources) -> tuple[bytes, ...]:
         try:
             yield_budget = YieldBudget(self._runtime.clock)
-            return await split(sources, self._bench.open_sst, self._bench.settings.sst_bytes, yield_budget)
+            return await split(sources, self._context.open_sst, self._context.settings.sst_bytes, yield_budget)
         except ObjectNotFoundError as error:
             raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
 
@@ -335,11 +335,11 @@ class Compactor:
             failure = self._failures.get(compaction.id)
             if compaction.id in self._jobs or (failure is not None and now < failure.not_before):
                 continue
-            self._bench.stats.resumed += 1
+            self._context.stats.resumed += 1
             self._run_job(compaction, resumed=True)
 
     def _run_job(self, compaction: Compaction, *, resumed: bool = False) -> None:
-        work = Job(self._bench, compaction, resumed=resumed).run()
+        work = Job(self._context, compaction, resumed=resumed).run()
         task = self._supervisor.spawn(f"compaction {compaction.id}", work, critical=False)
         task.add_done_callback(lambda _: self._wake.set())
         self._jobs[compaction.id] = task
@@ -363,6 +363,6 @@ class Compactor:
         times = 1 if (before := self._failures.get(compaction_id)) is None else before.times + 1
         pause = min(LONGEST_PAUSE_S, 2.0 ** min(times - 1, 16))
         self._failures[compaction_id] = _Failure(times, self._runtime.clock.monotonic() + pause)
-        self._bench.stats.failed += 1
+        self._context.stats.failed += 1
         logger.warning("%s: compaction %s is tried again in %.1f s: %s", self._name, compaction_id, pause, error)
-        self._bench.tell(CompactionEvent("failed", compaction_id, 0, message=str(error)))
+        self._context.emit(CompactionEvent("failed", compaction_id, 0, message=str(error)))

@@ -23,10 +23,10 @@ PATIENCE_S = 30.0
 """A key range takes a few seconds, and each one that is finished is a change."""
 CLAIM_PAUSE_S = 1.0
 """Between tries to claim the role of a metastore that does not answer; each try has its own deadline."""
-_RESIDENT = re.compile(r"writer-(\d+)\.[0-9a-f]+")
+_EMBEDDED = re.compile(r"writer-(\d+)\.[0-9a-f]+")
 
 
-def resident_token(writer_epoch: int, token: str) -> str:
+def embedded_token(writer_epoch: int, token: str) -> str:
     """The mark of a compactor that lives and dies with a writer."""
     return f"writer-{writer_epoch}.{token}"
 
@@ -36,7 +36,7 @@ def is_free(state: ManifestState, writer_epoch: int) -> bool:
     is this writer's."""
     if not state.compactor_token:
         return True
-    match = _RESIDENT.fullmatch(state.compactor_token)
+    match = _EMBEDDED.fullmatch(state.compactor_token)
     return match is not None and int(match[1]) <= writer_epoch
 
 
@@ -48,12 +48,12 @@ def again(cause: SlateError) -> SlateError:
     return error
 
 
-class Resident:
+class EmbeddedCompactor:
     """See the module docstring.
 
     state: the newest one that is known, seen by the writer or on the way of a commit
     due: whether there is something to compact
-    automatic: whether to compact without being asked
+    auto_compaction: whether to compact without being asked
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Resident:
         state: Callable[[], ManifestState],
         due: Callable[[], bool],
         clock: Clock,
-        automatic: bool,
+        auto_compaction: bool,
     ) -> None:
         self._compactor = compactor
         self._name = name
@@ -73,13 +73,12 @@ class Resident:
         self._state = state
         self._due = due
         self._clock = clock
-        self._automatic = automatic
+        self._auto_compaction = auto_compaction
         self._wake = asyncio.Event()
         self._failure: SlateError | None = None
         self._active = False
 
-    @property
-    def situation(self) -> str:
+    def describe(self) -> str:
         """What it does, in words for people."""
         if self._failure is not None:
             return f"failed: {self._failure}"
@@ -89,7 +88,9 @@ class Resident:
         if state.compactor_token and not is_free(state, self._writer_epoch):
             return f"compacted elsewhere, epoch {state.compactor_epoch}"
         return (
-            "standing by" if self._automatic else "nobody compacts; run `slate compactor`, or open with compactor=True"
+            "standing by"
+            if self._auto_compaction
+            else "nobody compacts; run `slate compactor`, or open with auto_compaction=True"
         )
 
     def notify(self) -> None:
@@ -119,7 +120,7 @@ class Resident:
                 if not self._compactor.epoch:
                     await self._compactor.claim()
                 self._check_writer()
-                await self._compactor.run(while_asked=not self._automatic)
+                await self._compactor.run(while_asked=not self._auto_compaction)
                 await self._compactor.release()
             except FencedError as fenced:
                 logger.info("%s: standing by: %s", self._name, fenced)
@@ -147,7 +148,7 @@ class Resident:
         self._check_writer()
         while not self._compactor.asked:
             state = self._state()
-            if self._automatic and self._due():
+            if self._auto_compaction and self._due():
                 if is_free(state, self._writer_epoch):
                     return
                 seen = (state.compactor_token, state.compactions, [run.id for run in state.runs])

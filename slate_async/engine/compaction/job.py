@@ -37,13 +37,13 @@ Sources: TypeAlias = tuple[tuple[SstRef, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class CompactionContext:
     """What every compaction of one database works with.
 
     open_sst: gives a reader of an input
     log: of a database without a WAL
-    room: how many key ranges, of all compactions together, are merged at once
-    tell: is told of what happens
+    slots: how many key ranges, of all compactions together, are merged at once
+    emit: gets an event of whatever happens
     """
 
     driver: ManifestDriver
@@ -51,16 +51,16 @@ class Bench:
     open_sst: OpenSst
     log: LogSource | None
     settings: Settings
-    room: asyncio.Semaphore
+    slots: asyncio.Semaphore
     stats: CompactorStats
-    tell: EventSink
+    emit: EventSink
 
 
 class Job:
     """One run at a registered compaction. Run it once."""
 
-    def __init__(self, bench: Bench, compaction: Compaction, *, resumed: bool) -> None:
-        self._bench = bench
+    def __init__(self, context: CompactionContext, compaction: Compaction, *, resumed: bool) -> None:
+        self._context = context
         self._resumed = resumed
         self.compaction = compaction
         self._rows_total = 0
@@ -76,16 +76,16 @@ class Job:
         try:
             sources, log = await self._inputs()
             self._rows_total = sum(sst.rows for source in sources for sst in source)
-            self._tell("resumed" if self._resumed else "begun")
+            self._emit("resumed" if self._resumed else "begun")
             await self._merge(sources)
-            await self._bench.driver.commit(
+            await self._context.driver.commit(
                 CommitCompaction(self.compaction.epoch, self.compaction.id, tuple(self._kept_back), log)
             )
         except ConflictError as conflict:
             await self._drop(str(conflict))
             return False
-        self._bench.stats.committed += 1
-        self._tell("committed")
+        self._context.stats.committed += 1
+        self._emit("committed")
         return True
 
     async def _inputs(self) -> tuple[Sources, LogTaken | None]:
@@ -95,11 +95,11 @@ class Job:
         taken: LogTaken | None = None
         if log_end is None:
             state = await self._state()
-        elif self._bench.log is None:
+        elif self._context.log is None:
             raise InternalError(f"compaction {wanted.id} takes the log of a database with a WAL")
         else:
             begin = (await self._state()).log_start
-            look = await self._bench.log.look(limit=max(0, log_end - begin + 1))
+            look = await self._context.log.look(limit=max(0, log_end - begin + 1))
             if look.end != log_end or look.state.log_start != begin:
                 raise ConflictError(f"the log of compaction {wanted.id} is gone", outcome="not_applied")
             state, taken = look.state, look.taken
@@ -110,7 +110,7 @@ class Job:
         return (*ssts, *found), taken
 
     async def _state(self) -> ManifestState:
-        state = await self._bench.driver.load()
+        state = await self._context.driver.load()
         if state is None:
             raise ConflictError("there is no database here any more", outcome="not_applied")
         return state
@@ -121,14 +121,14 @@ class Job:
         left = [index for index in range(len(tasks)) if index not in self._finished]
 
         async def finish(index: int) -> None:
-            async with self._bench.room:
+            async with self._context.slots:
                 await self._finish(index, tasks[index])
 
         if left:
             await map_bounded(finish, left, len(left))
 
     def _tasks(self, state: ManifestState, sources: Sources) -> list[RangeTask]:
-        wanted, settings = self.compaction, self._bench.settings
+        wanted, settings = self.compaction, self._context.settings
         edges: Sequence[bytes | None] = (None, *wanted.bounds, None)
         return [
             RangeTask(
@@ -154,37 +154,37 @@ class Job:
 
         def merged(counts: MergeCounts) -> None:
             self._merged[index] = counts
-            self._tell("progress")
+            self._emit("progress")
 
         try:
-            result = await self._bench.executor.run(task, merged)
+            result = await self._context.executor.run(task, merged)
         except ObjectNotFoundError as error:
             if not can_go_on(await self._state(), self.compaction):
                 raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
             raise CorruptionError("is missing, though the manifest names it", object_name=error.key) from error
-        stats = self._bench.stats
+        stats = self._context.stats
         stats.ranges += 1
         stats.merged = added(stats.merged, result.counts)
         self._merged[index] = result.counts
         self._finished[index] = None
         output = RangeOutput(index, result.ssts)
         if len(self._finished) <= len(self.compaction.bounds):
-            await self._bench.driver.commit(FinishRange(self.compaction.epoch, self.compaction.id, output))
+            await self._context.driver.commit(FinishRange(self.compaction.epoch, self.compaction.id, output))
         else:
             self._kept_back.append(output)
-        self._tell("range")
+        self._emit("range")
 
     async def _drop(self, reason: str) -> None:
-        await self._bench.driver.commit(DropCompaction(self.compaction.epoch, self.compaction.id))
-        self._bench.stats.dropped += 1
+        await self._context.driver.commit(DropCompaction(self.compaction.epoch, self.compaction.id))
+        self._context.stats.dropped += 1
         logger.info("compaction %s was dropped: %s", self.compaction.id, reason)
-        self._tell("dropped", reason)
+        self._emit("dropped", reason)
 
-    def _tell(self, kind: EventKind, message: str = "") -> None:
+    def _emit(self, kind: EventKind, message: str = "") -> None:
         ranges = len(self.compaction.bounds) + 1
         known_before = len(self.compaction.finished) * self._rows_total // ranges
         done = known_before + sum(counts.rows_in for counts in self._merged.values())
-        self._bench.tell(
+        self._context.emit(
             CompactionEvent(
                 kind,
                 self.compaction.id,

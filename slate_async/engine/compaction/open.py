@@ -11,12 +11,12 @@ from functools import partial
 from metastores.protocol import Register
 from slate_async.codec.compression import Compression
 from slate_async.engine.compaction.compactor import Compactor
-from slate_async.engine.compaction.embedded import Resident, resident_token
+from slate_async.engine.compaction.embedded import EmbeddedCompactor, embedded_token
 from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
-from slate_async.engine.compaction.job import Bench
+from slate_async.engine.compaction.job import CompactionContext
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.engine.compaction.log_source import LogSource
-from slate_async.engine.compaction.progress import CompactionEvent, CompactorStats, EventSink
+from slate_async.engine.compaction.progress import CompactorStats, Listeners
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import follow_database
@@ -37,33 +37,6 @@ THREADS_BESIDE_A_WRITER = 1
 """Worker threads that compute for compactions at a time: each more makes the writer's loop wait longer for its turn."""
 
 
-class Listeners:
-    """Who is told of compactions. One that raises is logged and still told of the next event."""
-
-    def __init__(self) -> None:
-        self._sinks: dict[int, EventSink] = {}
-        self._next = 0
-
-    def add(self, sink: EventSink) -> Callable[[], None]:
-        """Tell ``sink`` until what is returned is called."""
-        number = self._next
-        self._next += 1
-        self._sinks[number] = sink
-
-        def remove() -> None:
-            self._sinks.pop(number, None)
-
-        return remove
-
-    def tell(self, event: CompactionEvent) -> None:
-        """Tell everybody."""
-        for sink in tuple(self._sinks.values()):
-            try:
-                sink(event)
-            except Exception:
-                logger.exception("a listener to compactions failed")
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedCompactor:
     """A claimed compactor, its task not yet started."""
@@ -77,7 +50,7 @@ class OpenedCompactor:
 
 
 async def open_compaction(
-    context: DatabaseContext, supervisor: Supervisor, *, automatic: bool, executor: Executor | None = None
+    context: DatabaseContext, supervisor: Supervisor, *, auto_compaction: bool, executor: Executor | None = None
 ) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
     Compression.of(context.settings.compression)  # an extra that is missing is told now
@@ -92,7 +65,7 @@ async def open_compaction(
             register = context.register(state)
         stats, listeners = CompactorStats(), Listeners()
         compactor = Compactor(
-            _bench(context, settings, state, driver, register, stats, listeners, executor=executor),
+            _compaction_context(context, settings, state, driver, register, stats, listeners, executor=executor),
             name=context.name,
             token=context.runtime.ids.token,
             of=(state.database_id, state.store_id),
@@ -100,7 +73,7 @@ async def open_compaction(
             supervisor=supervisor,
             head=driver.load,
             interval_s=settings.manifest_poll_interval_ms / 1000,
-            automatic=automatic,
+            auto_compaction=auto_compaction,
         )
         await compactor.claim()
     except BaseException:
@@ -110,17 +83,20 @@ async def open_compaction(
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedResident:
+class OpenedEmbeddedCompactor:
     """A compactor beside a writer, its task not yet started."""
 
-    resident: Resident
+    compactor: EmbeddedCompactor
     stats: CompactorStats
     listeners: Listeners
 
 
-def resident_beside(
-    context: DatabaseContext, opened: Opened, committed: Callable[[], None], before: OpenedResident | None = None
-) -> OpenedResident:
+def open_embedded(
+    context: DatabaseContext,
+    opened: Opened,
+    committed: Callable[[], None],
+    before: OpenedEmbeddedCompactor | None = None,
+) -> OpenedEmbeddedCompactor:
     """The compactor that lives beside ``opened``'s writer and shares its manifest driver; ``committed`` is called when
     the writer should look at the head. ``before``: the one beside this process's last writer, whose counters and
     listeners it takes over."""
@@ -140,32 +116,32 @@ def resident_beside(
         return driver.head
 
     compactor = Compactor(
-        _bench(
+        _compaction_context(
             context, settings, writer.state, driver, opened.register, stats, listeners, threads=THREADS_BESIDE_A_WRITER
         ),
         name=context.name,
-        token=lambda: resident_token(writer.epoch, context.runtime.ids.token()),
+        token=lambda: embedded_token(writer.epoch, context.runtime.ids.token()),
         of=(writer.state.database_id, writer.state.store_id),
         runtime=context.runtime,
         supervisor=writer.tasks,
         head=head,
         log_due=log_due,
         committed=committed,
-        automatic=settings.compactor,
+        auto_compaction=settings.auto_compaction,
     )
-    resident = Resident(
+    embedded = EmbeddedCompactor(
         compactor,
         name=context.name,
         writer_epoch=writer.epoch,
         state=lambda: driver.head or writer.state,
         due=due,
         clock=context.runtime.clock,
-        automatic=settings.compactor,
+        auto_compaction=settings.auto_compaction,
     )
-    return OpenedResident(resident, stats, listeners)
+    return OpenedEmbeddedCompactor(embedded, stats, listeners)
 
 
-def _bench(
+def _compaction_context(
     context: DatabaseContext,
     settings: Settings,
     state: ManifestState,
@@ -176,7 +152,7 @@ def _bench(
     *,
     threads: int | None = None,
     executor: Executor | None = None,
-) -> Bench:
+) -> CompactionContext:
     threads = settings.compaction_parallelism if threads is None else threads
     context = replace(
         context, runtime=replace(context.runtime, offload=LimitedOffload(context.runtime.offload, threads))
@@ -192,15 +168,15 @@ def _bench(
         head = driver.head
         return ssts.open(sst, () if head is None else head.parents, must_exist=False)
 
-    return Bench(
+    return CompactionContext(
         driver=driver,
         executor=LocalExecutor(context.store, open_sst, context.runtime) if executor is None else executor,
         open_sst=open_sst,
         log=log,
         settings=settings,
-        room=asyncio.Semaphore(settings.compaction_parallelism),
+        slots=asyncio.Semaphore(settings.compaction_parallelism),
         stats=stats,
-        tell=listeners.tell,
+        emit=listeners.emit,
     )
 
 

@@ -1,9 +1,10 @@
-"""`Draft`: the compactions under way in one state and those planned so far, which must not disturb each other.
+"""`PlanBuilder`: the compactions under way in one state and those planned so far, which must not disturb each other.
 
-Positions in age order: 0 for the log and L0, ``1 + i`` for run ``i``. A compaction claims the positions from its newest
-input to the place of its output, over the keys from the lowest to the highest of its inputs. Two compactions whose
-claims meet in both are never under way together. So nothing changes between a plan and its commit that it relied on:
-no key comes to lie below a compaction that was planned to be at the bottom, and no two outputs overlap in one run.
+Positions in age order: 0 for the log and L0, ``1 + i`` for run ``i``. A compaction reserves the positions from its
+newest input to the place of its output, over the keys from the lowest to the highest of its inputs. Two compactions
+whose reservations overlap in both are never under way together. So nothing changes between a plan and its commit that
+it relied on: no key comes to lie below a compaction that was planned to be at the bottom, and no two outputs overlap in
+one run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Keys(NamedTuple):
     first: bytes
     last: bytes
 
-    def meets(self, other: Keys) -> bool:
+    def overlaps(self, other: Keys) -> bool:
         """Whether some key is in both."""
         return self.first <= other.last and other.first <= self.last
 
@@ -50,19 +51,19 @@ def flat(sources: Iterable[Sequence[SstRef]]) -> tuple[SstRef, ...]:
     return tuple(sst for source in sources for sst in source)
 
 
-class Claim(NamedTuple):
+class Reservation(NamedTuple):
     """What a compaction keeps others from; see the module docstring."""
 
     newest: int
     oldest: int
     keys: Keys
 
-    def meets(self, other: Claim) -> bool:
+    def overlaps(self, other: Reservation) -> bool:
         """Whether the two would disturb each other."""
-        return self.newest <= other.oldest and other.newest <= self.oldest and self.keys.meets(other.keys)
+        return self.newest <= other.oldest and other.newest <= self.oldest and self.keys.overlaps(other.keys)
 
 
-class Draft:
+class PlanBuilder:
     """See the module docstring. ``specs`` are what was planned so far."""
 
     def __init__(self, state: ManifestState, log: Sequence[LogSst], now_ms: int, config: PlannerConfig) -> None:
@@ -74,20 +75,20 @@ class Draft:
         self.specs: list[CompactionSpec] = []
         self.top_busy = False
         self.leaving: dict[bytes, int] = {}
-        """Claimed SSTs and the levels they go to."""
+        """Reserved SSTs and the levels they go to."""
         self._log = tuple(log)
         self.top: tuple[tuple[SstRef, ...], ...] = (*((one.ref,) for one in log), *l0_units(state.l0))
         """The sorted sources that overlap each other, newest first: SSTs of the log, then those of L0. An ingest of
         many SSTs is one of them."""
         self._place = {run.id: index for index, run in enumerate(state.runs)}
-        self._claims: list[Claim] = []
+        self._reservations: list[Reservation] = []
         for compaction in state.compactions:
             self._under_way(compaction)
 
     @property
     def busy_runs(self) -> int:
         """Compactions under way or planned that do not begin at the top."""
-        return sum(claim.newest > 0 for claim in self._claims)
+        return sum(reservation.newest > 0 for reservation in self._reservations)
 
     def level(self, number: int) -> SortedRun | None:
         """The run of level ``number``, 1 or more, if there is one."""
@@ -96,8 +97,8 @@ class Draft:
     def free(self, runs: Sequence[SortedRun], keys: Keys) -> bool:
         """Whether a compaction of ``runs`` over ``keys`` would disturb no other."""
         places = [1 + self._place[run.id] for run in runs]
-        claim = Claim(min(places), max(places), keys)
-        return not any(claim.meets(other) for other in self._claims)
+        reservation = Reservation(min(places), max(places), keys)
+        return not any(reservation.overlaps(other) for other in self._reservations)
 
     def add(
         self,
@@ -120,12 +121,12 @@ class Draft:
         sources = (*taken, *of_runs)
         if not sources or (top and self.top_busy):
             return False
-        claim = self._claim(bool(top), [*runs, *([] if target is None else [target])], span(sources))
-        if any(claim.meets(other) for other in self._claims):
+        reservation = self._reservation(bool(top), [*runs, *([] if target is None else [target])], span(sources))
+        if any(reservation.overlaps(other) for other in self._reservations):
             return False
         from_log = max(0, len(taken) - len(self.state.l0))
-        below = self.state.runs[claim.oldest :]
-        bottom = not any(within(run.ssts, claim.keys) for run in below)
+        below = self.state.runs[reservation.oldest :]
+        bottom = not any(within(run.ssts, reservation.keys) for run in below)
         spec = CompactionSpec(
             l0=tuple(sst.object_id for sst in taken[from_log:]),
             runs=tuple(run.id for run in runs),
@@ -137,7 +138,7 @@ class Draft:
             move=not rewrite and not from_log and self._movable(sources, bottom, level),
         )
         self.specs.append(spec)
-        self._take(claim, sources, level)
+        self._take(reservation, sources, level)
         return True
 
     def sheds(self, sst: SstRef) -> bool:
@@ -163,13 +164,13 @@ class Draft:
         ordered = sorted(sources, key=lambda sst: sst.first_key)
         return all(before.last_key < after.first_key for before, after in pairwise(ordered))
 
-    def _claim(self, from_top: bool, runs: Sequence[SortedRun], keys: Keys) -> Claim:
+    def _reservation(self, from_top: bool, runs: Sequence[SortedRun], keys: Keys) -> Reservation:
         places = [1 + self._place[run.id] for run in runs] + [0] * from_top
-        return Claim(min(places), max(places), keys)
+        return Reservation(min(places), max(places), keys)
 
-    def _take(self, claim: Claim, sources: Sequence[SstRef], level: int) -> None:
-        self._claims.append(claim)
-        self.top_busy = self.top_busy or claim.newest == 0
+    def _take(self, reservation: Reservation, sources: Sequence[SstRef], level: int) -> None:
+        self._reservations.append(reservation)
+        self.top_busy = self.top_busy or reservation.newest == 0
         self.leaving.update((sst.object_id, level) for sst in sources)
 
     def _under_way(self, compaction: Compaction) -> None:
@@ -188,4 +189,4 @@ class Draft:
             for run in self.state.runs
             if run.id in compaction.runs or run.id == target[0] or 0 < run.level == target[1]
         ]
-        self._take(self._claim(from_top, runs, span(sources)), sources, compaction.target_level)
+        self._take(self._reservation(from_top, runs, span(sources)), sources, compaction.target_level)

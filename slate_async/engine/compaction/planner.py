@@ -1,8 +1,8 @@
 """What should be compacted: pure functions of the manifest's state.
 
-Plans never disturb what is under way or each other (`engine.compaction.draft`), so all of a list may run at once.
-The top (log and L0) has a compaction of its own beside the ``parallelism`` of the runs: a long merge of runs
-must not make the writer wait.
+Plans never disturb what is under way or each other (`engine.compaction.plan_builder`), so all of a list may run at
+once. The top (log and L0) has a compaction of its own beside the ``parallelism`` of the runs: a long merge of runs must
+not make the writer wait.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slate_async.engine.compaction.leveled import plan_leveled, push_into
-from slate_async.engine.compaction.plan_builder import Draft, Keys, flat, span, within
+from slate_async.engine.compaction.plan_builder import Keys, PlanBuilder, flat, span, within
 from slate_async.engine.compaction.size_tiered import plan_size_tiered
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
 from slate_async.errors import InvalidError
@@ -22,23 +22,23 @@ MOST_SHED = 16
 
 def plan(state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()) -> list[CompactionSpec]:
     """What should be compacted now, the most urgent first. ``log``: without a WAL, its SSTs, newest first."""
-    draft = Draft(state, log, now_ms, config)
+    builder = PlanBuilder(state, log, now_ms, config)
     if state.compaction == "leveled":
-        plan_leveled(draft)
+        plan_leveled(builder)
     else:
-        plan_size_tiered(draft)
-    if not draft.specs:
-        _shed(draft)
-    return draft.specs
+        plan_size_tiered(builder)
+    if not builder.specs:
+        _shed(builder)
+    return builder.specs
 
 
 def plan_full(
     state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()
 ) -> list[CompactionSpec]:
     """Everything into one run. Empty if there is nothing, or while something else is under way."""
-    draft = Draft(state, log, now_ms, config)
-    draft.add(top=len(draft.top), runs=state.runs, level=_lowest_level(state), rewrite=True)
-    return draft.specs
+    builder = PlanBuilder(state, log, now_ms, config)
+    builder.add(top=len(builder.top), runs=state.runs, level=_lowest_level(state), rewrite=True)
+    return builder.specs
 
 
 def plan_range(
@@ -51,11 +51,11 @@ def plan_range(
 ) -> list[CompactionSpec]:
     """Every SST that may hold a key of ``[start, end)``, and what these overlap further down, into the lowest run that
     holds some of it. Empty if there is nothing, or while something else is under way there."""
-    draft = Draft(state, log, now_ms, config)
-    touched = (index for index, source in enumerate(draft.top) if any(_touches(sst, start, end) for sst in source))
-    at = next(touched, len(draft.top))
-    top = len(draft.top) - at
-    taken = list(flat(draft.top[at:]))
+    builder = PlanBuilder(state, log, now_ms, config)
+    touched = (index for index, source in enumerate(builder.top) if any(_touches(sst, start, end) for sst in source))
+    at = next(touched, len(builder.top))
+    top = len(builder.top) - at
+    taken = list(flat(builder.top[at:]))
     runs: list[tuple[SortedRun, Sequence[SstRef]]] = []
     for run in state.runs:
         inside = [sst for sst in run.ssts if _touches(sst, start, end)]
@@ -67,7 +67,7 @@ def plan_range(
     while runs and not runs[-1][1]:
         runs.pop()
     target = runs[-1][0] if runs else _beside_everything(state)
-    draft.add(
+    builder.add(
         top=top,
         runs=[run for run, _ in runs],
         ssts=[sst for _, found in runs for sst in found],
@@ -75,7 +75,7 @@ def plan_range(
         target=target,
         rewrite=True,
     )
-    return draft.specs
+    return builder.specs
 
 
 def plan_level(
@@ -84,38 +84,38 @@ def plan_level(
     """All of one level into the next one; the lowest is rewritten in place. Level 0 is L0, with the log without a WAL;
     by levels it goes into level 1, else it becomes a run. Empty if there is nothing, or while something else is under
     way there. Raises `InvalidError` for a level that does not exist."""
-    draft = Draft(state, log, now_ms, config)
-    run = draft.level(level) if level > 0 else None
+    builder = PlanBuilder(state, log, now_ms, config)
+    run = builder.level(level) if level > 0 else None
     if level and run is None:
         levels = sorted({0, *(run.level for run in state.runs)})
         known = f"there are levels {', '.join(map(str, levels))}" if len(levels) > 1 else "there is only level 0, L0"
         raise InvalidError(f"there is no level {level}; {known}")
     if run is not None and run is state.runs[-1]:
-        draft.add(runs=[run], ssts=run.ssts, level=level, target=run, rewrite=True)
+        builder.add(runs=[run], ssts=run.ssts, level=level, target=run, rewrite=True)
     elif run is not None:
-        push_into(draft, 0, [run], run.ssts, level + 1)
+        push_into(builder, 0, [run], run.ssts, level + 1)
     elif state.compaction == "leveled":
         older = [run for run in state.runs if not run.level]
-        push_into(draft, len(draft.top), older, [sst for run in older for sst in run.ssts], 1)
+        push_into(builder, len(builder.top), older, [sst for run in older for sst in run.ssts], 1)
     else:
-        draft.add(top=len(draft.top))
-    return draft.specs
+        builder.add(top=len(builder.top))
+    return builder.specs
 
 
-def _shed(draft: Draft) -> None:
+def _shed(builder: PlanBuilder) -> None:
     """Rewrite in place SSTs at the bottom that are mostly tombstones, or whose expiring rows have all expired."""
-    for index, run in enumerate(draft.state.runs):
-        below = draft.state.runs[index + 1 :]
+    for index, run in enumerate(builder.state.runs):
+        below = builder.state.runs[index + 1 :]
         useless: list[SstRef] = []
         for sst in run.ssts:
             # Together they must be at the bottom, or nothing would be dropped, over and over.
-            if draft.useless(sst) and not any(within(older.ssts, span([*useless, sst])) for older in below):
+            if builder.useless(sst) and not any(within(older.ssts, span([*useless, sst])) for older in below):
                 useless.append(sst)
             elif useless:
                 break
             if len(useless) == MOST_SHED:
                 break
-        if useless and draft.add(runs=[run], ssts=useless, level=run.level, target=run, rewrite=True):
+        if useless and builder.add(runs=[run], ssts=useless, level=run.level, target=run, rewrite=True):
             return
 
 

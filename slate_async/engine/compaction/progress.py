@@ -1,7 +1,8 @@
-"""What a compactor tells: events as they happen, and counters since it began."""
+"""What a compactor reports: events as they happen, to `Listeners`, and counters since it began."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
@@ -9,6 +10,7 @@ from uuid import UUID
 
 from slate_async.engine.compaction.executor import MergeCounts
 
+logger = logging.getLogger(__name__)
 EventKind = Literal["begun", "resumed", "progress", "range", "committed", "moved", "dropped", "failed"]
 
 
@@ -38,6 +40,33 @@ class CompactionEvent:
 
 EventSink: TypeAlias = Callable[[CompactionEvent], None]
 """Called on the event loop; must not block."""
+
+
+class Listeners:
+    """The sinks of a compactor's events. One that raises is logged, and gets the next event all the same."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[int, EventSink] = {}
+        self._next = 0
+
+    def add(self, sink: EventSink) -> Callable[[], None]:
+        """Give events to ``sink`` until the returned function is called."""
+        number = self._next
+        self._next += 1
+        self._sinks[number] = sink
+
+        def remove() -> None:
+            self._sinks.pop(number, None)
+
+        return remove
+
+    def emit(self, event: CompactionEvent) -> None:
+        """Give ``event`` to every sink."""
+        for sink in tuple(self._sinks.values()):
+            try:
+                sink(event)
+            except Exception:
+                logger.exception("a listener to compactions failed")
 
 
 @dataclass(slots=True)

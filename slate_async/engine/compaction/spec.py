@@ -44,19 +44,19 @@ class PlannerConfig:
 
     l0_compact_ssts: L0 SSTs (log objects without a WAL) that are worth a compaction
     sst_bytes: size of output SSTs
-    width: size-tiered: so many runs of a size are merged
-    max_width: no compaction merges more L0 SSTs and runs than this
+    min_merge_width: size-tiered: so many runs of a size are merged
+    max_merge_width: no compaction merges more L0 SSTs and runs than this
     level_base_bytes: leveled: size of level 1
-    level_ratio: leveled: each further level is so many times larger
+    level_size_multiplier: leveled: each further level is so many times larger
     parallelism: compactions at a time
     """
 
     l0_compact_ssts: int = 4
     sst_bytes: int = 64 << 20
-    width: int = 4
-    max_width: int = 32
+    min_merge_width: int = 4
+    max_merge_width: int = 32
     level_base_bytes: int = 256 << 20
-    level_ratio: int = 10
+    level_size_multiplier: int = 10
     parallelism: int = 2
 
     @classmethod
@@ -65,9 +65,9 @@ class PlannerConfig:
         return cls(
             l0_compact_ssts=settings.l0_compact_ssts,
             sst_bytes=settings.sst_bytes,
-            width=settings.compaction_width,
-            max_width=max(2 * settings.compaction_width, settings.l0_max_ssts),
+            min_merge_width=settings.min_merge_width,
+            max_merge_width=max(2 * settings.min_merge_width, settings.l0_max_ssts),
             level_base_bytes=settings.level_base_bytes,
-            level_ratio=settings.level_ratio,
+            level_size_multiplier=settings.level_size_multiplier,
             parallelism=settings.compaction_parallelism,
         )

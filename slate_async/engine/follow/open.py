@@ -145,7 +145,7 @@ def _reader_state(
 ) -> ReaderState:
     return ReaderState(
         state,
-        table_bytes=settings.max_memtable_bytes,
+        table_bytes=settings.reader_memtable_bytes,
         offload=context.runtime.offload,
         ssts=context.ssts(state.database_id),
         yield_budget=yield_budget,

@@ -20,7 +20,7 @@ class KeyRange(NamedTuple):
         """Whether no key can be inside."""
         return self.end is not None and (self.start or b"") >= self.end
 
-    def meets(self, first: bytes, last: bytes) -> bool:
+    def overlaps(self, first: bytes, last: bytes) -> bool:
         """Whether keys from ``first`` to ``last``, both included, may be inside."""
         return (self.start is None or last >= self.start) and (self.end is None or first < self.end)
 

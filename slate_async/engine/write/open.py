@@ -173,7 +173,7 @@ def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, inst
         settings.flush_parallelism,
         pin,
         settings.retention_ms,
-        settings.compaction,
+        settings.compaction_style,
         if_free,
         instead_of=instead_of,
         heartbeat_interval_ms=settings.heartbeat_interval_ms or None,

@@ -74,7 +74,7 @@ class SlateAsync:
 class Uncompacted(SlateAsync):
     """Without a compactor: what is flushed, and what `Db.compact` is told to make, stays as it is."""
 
-    settings = slate_async.Settings(compactor=False, l0_max_ssts=10_000)
+    settings = slate_async.Settings(auto_compaction=False, l0_max_ssts=10_000)
 
 
 class Uncompressed(Uncompacted):

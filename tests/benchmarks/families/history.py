@@ -20,7 +20,7 @@ from tests.benchmarks.slow_store import SlowStore
 
 LATENCY_S, IN_FLIGHT, BYTES_PER_S = 0.030, 64, 10e6
 L0_SSTS = 2
-STALLED: dict[str, Any] = {"compactor": False, "l0_max_ssts": L0_SSTS}
+STALLED: dict[str, Any] = {"auto_compaction": False, "l0_max_ssts": L0_SSTS}
 """Of a writer whose L0 is full: the log has all that the settings let it have."""
 MOST_MS = 3_000
 IDLE = 150
@@ -122,7 +122,7 @@ async def measure(turn: Turn, name: str) -> None:
     rows = await HISTORIES[name](objects, turn)
     store = modelled(objects)
     with stopwatch() as watch:
-        db = await open_db(store, compactor=False)
+        db = await open_db(store, auto_compaction=False)
     turn.record(f"open after {name}", OURS, 1000 * watch.seconds["wall"], "ms")
     turn.record(f"requests, {name}", OURS, store.counts.total(), "requests")
     found = 0

@@ -60,7 +60,7 @@ async def memtable_row(kind: type[Engine], count: int) -> float:
 
 async def open_sst(count: int) -> float:
     """KiB of an SST whose index and filter are in memory, and no blocks."""
-    settings = slate_async.Settings(compactor=False, l0_max_ssts=10_000, block_cache_bytes=0)
+    settings = slate_async.Settings(auto_compaction=False, l0_max_ssts=10_000, block_cache_bytes=0)
     rng = random.Random(2)
     with folder() as path:
         keys = []

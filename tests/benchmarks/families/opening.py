@@ -28,7 +28,7 @@ LATENCY_S = 0.005
 SST_BYTES = 256 << 20
 RUN_SSTS = 100
 COMMITS = 5
-SETTINGS = slate.Settings(compactor=False)
+SETTINGS = slate.Settings(auto_compaction=False)
 
 
 def of_size(ssts: int) -> tuple[str, str, str, str, str, str]:

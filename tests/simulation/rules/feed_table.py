@@ -73,7 +73,7 @@ _BUSY = {
     "readers": 0,
     "keepers": 0,
     "cloners": 0,
-    "resident": False,
+    "embedded": False,
     "retention_ms": 0,
     "min_age_ms": 0,
     "l0_rows": 1,

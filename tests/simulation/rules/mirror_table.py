@@ -69,7 +69,7 @@ _BUSY = {
     "keepers": 2,
     "cloners": 0,
     "mirrorers": 3,
-    "resident": False,
+    "embedded": False,
     "retention_ms": 0,
     "min_age_ms": 0,
     "l0_rows": 1,

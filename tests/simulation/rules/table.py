@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from metastores.bodies import ObjectBodies
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.register_store import RegisterMetaStore
-from slate_async.engine.compaction.embedded import Resident
+from slate_async.engine.compaction.embedded import EmbeddedCompactor
 from slate_async.engine.write.l0_flusher import L0Flusher
 from slate_async.engine.write.log_flusher import LogFlusher
 from slate_async.engine.write.sequencer import Sequencer
@@ -203,7 +203,10 @@ SWITCHES: Sequence[Switch] = (
         (Patch(PassFences, "apply", instead.pass_whoever_writes),),
         within=20,
         stage=_SCRIPTS["passed-overtaken"],
-        behind=(Patch(Writer, "pin", instead.left_unpinned), Patch(Resident, "_check_writer", instead.unchecked)),
+        behind=(
+            Patch(Writer, "pin", instead.left_unpinned),
+            Patch(EmbeddedCompactor, "_check_writer", instead.unchecked),
+        ),
         hidden=True,
     ),
     Switch(

@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> str:
     """A database with `SSTS` SSTs in L0."""
 
     async def fill() -> None:
-        async with slate_async.open(tmp_path / "db", settings=slate_async.Settings(compactor=False)) as db:
+        async with slate_async.open(tmp_path / "db", settings=slate_async.Settings(auto_compaction=False)) as db:
             for number in range(SSTS):
                 await db.put(b"k", b"%d" % number)
                 await db.put(b"k%d" % number, b"v")

@@ -21,7 +21,7 @@ from tests.live_set import live_set
 NAME = "memory://test"
 SOON: dict[str, Any] = {
     "auto_gc": True,
-    "compactor": True,
+    "auto_compaction": True,
     "l0_max_ssts": 16,
     "l0_compact_ssts": 2,
     "manifest_poll_interval_ms": 10,

@@ -30,7 +30,7 @@ from tests.unit.database.compactors import abandon, at_rest, fill, open_compacto
 async def test_a_database_compacted_beside_its_writer_says_what_was_written(kind: Kind, style: str) -> None:
     store = memory_store()
     small = {"sst_bytes": 2_000, "block_bytes": 500, "level_base_bytes": 4_000, "l0_sst_bytes": 4_000}
-    async with open_db(store, kind, compactor=True, l0_compact_ssts=2, compaction=style, **small) as db:
+    async with open_db(store, kind, auto_compaction=True, l0_compact_ssts=2, compaction_style=style, **small) as db:
         model: dict[bytes, bytes] = {}
         for seed in range(4):
             model |= await fill(db, seed=seed)
@@ -171,7 +171,7 @@ async def test_of_several_compactors_opened_at_once_one_lives() -> None:
 
 async def test_a_writer_compacts_again_when_the_other_compactor_is_gone() -> None:
     store = memory_store()
-    async with open_db(store, CONTIGUOUS, compactor=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
+    async with open_db(store, CONTIGUOUS, auto_compaction=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
         await fill(db, rounds=2)
         await until(lambda: db.metrics()["compaction.committed"] > 0, "a compaction of the writer's own")
         async with open_compactor(store, l0_compact_ssts=2) as other:
@@ -191,7 +191,7 @@ async def test_a_writer_waits_for_a_compactor_that_may_be_alive(monkeypatch: pyt
         await fill(db)
     crashed = await open_compactor(store, l0_compact_ssts=30)
     await abandon(crashed)
-    async with open_db(store, CONTIGUOUS, compactor=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
+    async with open_db(store, CONTIGUOUS, auto_compaction=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
         await until(lambda: "elsewhere" in db.status().compactor, "the writer standing by")
         monkeypatch.setattr("slate_async.engine.compaction.embedded.PATIENCE_S", 0.05)
         await until(lambda: db.metrics()["compaction.committed"] > 0, "patience to end")
@@ -199,10 +199,10 @@ async def test_a_writer_waits_for_a_compactor_that_may_be_alive(monkeypatch: pyt
 
 async def test_the_compactor_of_a_dead_writer_is_not_waited_for() -> None:
     store = memory_store()
-    async with open_db(store, CONTIGUOUS, compactor=True, l0_compact_ssts=2) as db:
+    async with open_db(store, CONTIGUOUS, auto_compaction=True, l0_compact_ssts=2) as db:
         await fill(db, rounds=2)
         await until(lambda: db.metrics()["compaction.committed"] > 0, "a compaction")
-    async with open_db(store, CONTIGUOUS, compactor=True, l0_compact_ssts=2) as db:
+    async with open_db(store, CONTIGUOUS, auto_compaction=True, l0_compact_ssts=2) as db:
         await fill(db, rounds=3)
         await until(lambda: db.metrics()["compaction.committed"] > 0, "the next writer's compaction")
 
@@ -210,7 +210,7 @@ async def test_the_compactor_of_a_dead_writer_is_not_waited_for() -> None:
 async def test_a_fenced_writer_that_compacts_ends_and_takes_no_role_from_the_living() -> None:
     """It does not wait for its next look at the manifest."""
     store = memory_store()
-    settings = {"compactor": True, "l0_compact_ssts": 2, "manifest_poll_interval_ms": 60_000}
+    settings = {"auto_compaction": True, "l0_compact_ssts": 2, "manifest_poll_interval_ms": 60_000}
     zombie = await open_db(store, CONTIGUOUS, **settings)
     await fill(zombie, rounds=2)
     await until(lambda: zombie.metrics()["compaction.committed"] > 0, "a compaction")

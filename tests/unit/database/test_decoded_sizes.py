@@ -161,7 +161,9 @@ async def test_a_feed_decodes_a_bounded_part_of_the_log_at_once(kind: Kind, monk
         return rows
 
     monkeypatch.setattr(LogRows, "read", counted)
-    settings = kind.settings(compactor=False, max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20)
+    settings = kind.settings(
+        auto_compaction=False, max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20
+    )
     async with slate.open(store, name="memory://db", settings=settings, runtime=runtime()) as db:
         keys = [b"%03d" % number for number in range(60)]
         for number in range(0, 60, 5):

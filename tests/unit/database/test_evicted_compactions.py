@@ -62,7 +62,7 @@ async def give_up(store: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_beside_a_writer_it_claims_again_and_goes_on(kind: Kind, sleeping: Sleeping) -> None:
     store = memory_store()
-    async with open_db(store, kind, compactor=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
+    async with open_db(store, kind, auto_compaction=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
         model = await fill(db, rounds=3)
         await sleeping.begun.wait()
         before = (await head_of(store)).compactor_epoch
@@ -73,7 +73,7 @@ async def test_beside_a_writer_it_claims_again_and_goes_on(kind: Kind, sleeping:
         head = await head_of(store)
         assert head.compactor_epoch >= before + 2, "the role was taken away, and claimed again"
         assert await contents(db) == model
-    async with open_db(store, kind, compactor=False) as again:
+    async with open_db(store, kind, auto_compaction=False) as again:
         assert await contents(again) == model
     await check_exact(store)
 
@@ -105,7 +105,7 @@ async def test_a_writer_that_does_not_compact_gives_a_dead_ones_work_up(sleeping
     await sleeping.begun.wait()
     await compactors.abandon(compactor)
     assert work_mark(await head_of(store))
-    settings, clock = {**SOON, "compactor": False, "gc_stalled_compaction_ms": 50}, ManualClock()
+    settings, clock = {**SOON, "auto_compaction": False, "gc_stalled_compaction_ms": 50}, ManualClock()
     async with open_db(store, clock=clock, **settings) as db:
         await until(lambda: db.metrics()["gc.rounds"] > 0, "a round that sees the work")
         clock.wall_ms += 50

@@ -83,7 +83,7 @@ async def test_collecting_beside_a_writer_that_compacts_crashes_and_is_taken_ove
             else:
                 await db.close()
             await collector.collect()
-    async with open_db(store, kind, compactor=False) as db:
+    async with open_db(store, kind, auto_compaction=False) as db:
         assert await contents(db) == rows
     await check_exact(store)
 
@@ -91,7 +91,7 @@ async def test_collecting_beside_a_writer_that_compacts_crashes_and_is_taken_ove
 async def test_a_checkpoint_of_the_log_keeps_it_and_lets_it_go(kind: Kind) -> None:
     store = memory_store()
     clock = ManualClock()
-    async with open_db(store, kind, clock=clock, compactor=False, l0_max_ssts=100) as db:
+    async with open_db(store, kind, clock=clock, auto_compaction=False, l0_max_ssts=100) as db:
         rows = await fill(db, b"kept")
         end = db.status().log_end
     head = await head_of(store)
@@ -119,7 +119,7 @@ async def count(store: ObjectStore) -> int:
 
 async def test_scans_of_writer_and_reader_never_meet_a_deleted_sst(kind: Kind) -> None:
     store = memory_store()
-    async with open_db(store, kind, compactor=False, l0_max_ssts=100, manifest_poll_interval_ms=5) as db:
+    async with open_db(store, kind, auto_compaction=False, l0_max_ssts=100, manifest_poll_interval_ms=5) as db:
         before = await fill(db, b"before")
         async with open_reader(store) as reader, open_gc(store) as collector:
             scans = [db.scan(), reader.scan()]
@@ -155,7 +155,7 @@ async def test_rounds_are_told_and_repeat_themselves() -> None:
 async def test_a_dry_run_counts_the_versions_that_a_round_deletes() -> None:
     """Young ones stay for those who poll, and one round deletes so many."""
     store, clock = memory_store(), ManualClock()
-    async with open_db(store, compactor=False) as db:
+    async with open_db(store, auto_compaction=False) as db:
         await fill(db, b"rows")
     counted = []
     for keep_ms, most, later_ms in ((600_000, 100, 0), (600_000, 2, 600_001), (0, 100, 0)):
@@ -174,7 +174,7 @@ async def collect_all(reports: Any) -> list[slate.GcReport]:
 
 async def test_more_than_a_round_may_delete_goes_in_rounds_that_follow_at_once() -> None:
     store = memory_store()
-    async with open_db(store, compactor=False) as db:
+    async with open_db(store, auto_compaction=False) as db:
         await fill(db, b"rows", rounds=10)
     async with open_gc(store, periodic=True, gc_interval_ms=3_600_000, gc_max_deletes_per_round=2) as collector:
         await until(lambda: collector.last is not None and not collector.last.truncated, "the last round")
@@ -184,7 +184,7 @@ async def test_more_than_a_round_may_delete_goes_in_rounds_that_follow_at_once()
 async def test_one_gc_process_for_several_databases(tmp_path: Path) -> None:
     stores = [memory_store(), LocalStore(tmp_path / "db", runtime())]
     for store in stores:
-        async with open_db(store, compactor=False) as db:
+        async with open_db(store, auto_compaction=False) as db:
             await fill(db, b"rows")
     async with slate.Environment(runtime=runtime()) as environment:
         for store in stores:
@@ -199,7 +199,7 @@ async def test_one_gc_process_for_several_databases(tmp_path: Path) -> None:
 
 async def test_it_waits_out_an_outage() -> None:
     store = memory_store()
-    async with open_db(store, compactor=False) as db:
+    async with open_db(store, auto_compaction=False) as db:
         await fill(db, b"rows")
     listing, failures = store.list, 0
 
@@ -233,7 +233,7 @@ async def test_closing_it_tells_who_waits_for_a_round() -> None:
 
 async def test_it_closes_itself_when_something_that_lives_is_lost() -> None:
     store = memory_store()
-    async with open_db(store, compactor=False) as db:
+    async with open_db(store, auto_compaction=False) as db:
         await fill(db, b"rows")
     driver = driver_of(store, runtime())
     await driver.load()
@@ -254,7 +254,7 @@ async def test_it_closes_itself_when_something_that_lives_is_lost() -> None:
 async def test_it_refuses_a_manifest_that_is_not_of_these_ssts() -> None:
     mine, other = memory_store(), memory_store()
     for store in (mine, other):
-        async with open_db(store, compactor=False) as db:
+        async with open_db(store, auto_compaction=False) as db:
             await fill(db, b"rows")
     await mine.delete([info.key async for info in mine.list("manifest/")])
     async for info in other.list("manifest/"):
@@ -271,7 +271,7 @@ async def test_there_must_be_a_database() -> None:
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 async def test_what_a_writer_that_died_between_upload_and_commit_left(kind: Kind) -> None:
     store = memory_store()
-    db = await open_db(store, kind, compactor=False)
+    db = await open_db(store, kind, auto_compaction=False)
     await fill(db, b"rows")
     put, uploaded = store.put, asyncio.Event()
 
@@ -289,14 +289,14 @@ async def test_what_a_writer_that_died_between_upload_and_commit_left(kind: Kind
     await abandon(db)
     flushing.cancel()
     store.put = put  # type: ignore[method-assign]
-    async with open_db(store, kind, compactor=False) as again:
+    async with open_db(store, kind, auto_compaction=False) as again:
         assert await again.get(b"k") == b"v"
     await check_exact(store)
 
 
 async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(caplog: pytest.LogCaptureFixture) -> None:
     store, clock, age = memory_store(), ManualClock(), 10_000
-    async with open_db(store, CONTIGUOUS, clock=clock, compactor=False) as db:
+    async with open_db(store, CONTIGUOUS, clock=clock, auto_compaction=False) as db:
         rows = await fill(db, b"rows")
     driver = driver_of(store, runtime(clock))
     await driver.load()
@@ -311,7 +311,7 @@ async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(cap
         clock.wall_ms += 1
         assert [(await collector.collect()).blocked_by for _ in range(2)] == [(holding,)] * 2
         assert [one.message for one in caplog.records if str(left) in one.message] == [f"{NAME}: {holding}"]
-        async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), automatic=False) as compactor:
+        async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), auto_compaction=False) as compactor:
             await compactor.compact()
         assert (await collector.collect()).blocked_by == ()
     async with open_db(store, CONTIGUOUS, clock=clock) as db:

@@ -35,7 +35,7 @@ class Town:
         )
 
     async def fill(self, path: str, value: bytes) -> None:
-        async with self.environment.open(path, settings=self.settings.replace(compactor=False)) as db:
+        async with self.environment.open(path, settings=self.settings.replace(auto_compaction=False)) as db:
             for number in range(3):
                 await db.put(b"key", value)
                 await db.put(b"key %d" % number, value)

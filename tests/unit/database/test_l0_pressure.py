@@ -65,7 +65,7 @@ async def test_without_a_wal_flushes_come_slower_but_never_stop(kind: Kind) -> N
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, CONTIGUOUS_SST, EPOCHS_SST], ids=str)
 async def test_the_writers_own_compactor_keeps_up(kind: Kind) -> None:
-    async with open_db(memory_store(), kind, **{**FULL, "compactor": True}, l0_sst_bytes=2_000) as db:
+    async with open_db(memory_store(), kind, **{**FULL, "auto_compaction": True}, l0_sst_bytes=2_000) as db:
         for number in range(100):
             await db.put(b"%03d" % number, bytes(200), await_durable=number % 10 == 0)
         await db.flush(l0=True)

@@ -144,7 +144,7 @@ async def test_a_compactor_that_takes_the_log_first_is_no_obstacle(monkeypatch: 
     async def late(ssts: Sequence[tuple[int, Table]]) -> list[tuple[int, SstRef]]:
         found = await log_references(ssts)
         async with await slate.open_compactor(
-            objects, name="memory://test", automatic=False, settings=CONTIGUOUS_SST.settings(), runtime=runtime()
+            objects, name="memory://test", auto_compaction=False, settings=CONTIGUOUS_SST.settings(), runtime=runtime()
         ) as compactor:
             await compactor.compact(full=True)
         return found

@@ -19,7 +19,7 @@ from tests.engine import KINDS, Kind, abandon, commit_elsewhere, contents, memor
 from tests.read_model import Version, columns, newest_first
 
 ROWS = {b"k%d" % number: b"value %d" % number for number in range(6)}
-UNCACHED: dict[str, Any] = {"block_cache_bytes": 0, "compactor": False}
+UNCACHED: dict[str, Any] = {"block_cache_bytes": 0, "auto_compaction": False}
 Read = Callable[[slate.Db], Awaitable[object]]
 
 

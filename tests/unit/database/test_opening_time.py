@@ -31,7 +31,7 @@ FIXED_ROUNDS = 14
 whether it counts; the log's names again; four fences; the head. The last lot of reads is counted as a whole one."""
 GOAL_S = 3.0
 PROCESSES = itertools.count()
-FULL: dict[str, Any] = {"l0_max_ssts": 2, "compactor": False, "auto_gc": False, "heartbeat_interval_ms": 0}
+FULL: dict[str, Any] = {"l0_max_ssts": 2, "auto_compaction": False, "auto_gc": False, "heartbeat_interval_ms": 0}
 """Of a writer whose L0 is full, so that the log has all that memory may hold."""
 
 

@@ -148,7 +148,7 @@ async def test_a_claim_whose_answer_was_lost_is_its_own(kind: Kind) -> None:
 async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
     """What a snapshot reads stays pinned over the claims of its own process, whoever compacts."""
     store = outages()
-    settings = {**SHORT, "l0_compact_ssts": 2, "l0_max_ssts": 100, "compactor": True}
+    settings = {**SHORT, "l0_compact_ssts": 2, "l0_max_ssts": 100, "auto_compaction": True}
     async with open_db(store, kind, **settings) as db:
         snapshots = []
         for number in range(4):

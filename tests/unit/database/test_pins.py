@@ -273,7 +273,7 @@ async def test_closing_leaves_none_and_is_not_kept_by_a_manifest_that_is_away() 
 
 async def test_a_database_keeps_what_settings_once_said() -> None:
     store = memory_store()
-    async with open_db(store, CONTIGUOUS, retention_ms=5_000, compaction="leveled"):
+    async with open_db(store, CONTIGUOUS, retention_ms=5_000, compaction_style="leveled"):
         pass
     async with open_db(store, CONTIGUOUS):
         pass

@@ -26,7 +26,7 @@ async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
     db: slate.Db, store: ObjectStore, clock: ManualClock
 ) -> None:
     await db.put(b"a", b"1")
-    async with open_reader(store, clock=clock, max_memtable_bytes=2_000) as reader:
+    async with open_reader(store, clock=clock, reader_memtable_bytes=2_000) as reader:
         assert await reader.get(b"a") == b"1"
         expected = {b"a": b"1"}
         for number in range(200):
@@ -50,7 +50,7 @@ async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 async def test_replayed_rows_are_held_in_tables_of_bounded_size(kind: Kind) -> None:
     memory, limit, row = memory_store(), 5_000, 500
-    async with open_db(memory, kind) as db, open_reader(memory, max_memtable_bytes=limit) as reader:
+    async with open_db(memory, kind) as db, open_reader(memory, reader_memtable_bytes=limit) as reader:
         for number in range(60):
             await db.put(b"%03d" % number, bytes(row))
         await reader.refresh()

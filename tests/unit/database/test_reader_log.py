@@ -222,7 +222,7 @@ async def test_a_round_may_be_cancelled_anywhere_and_the_next_goes_on() -> None:
     """Rows of an object that is half loaded are neither seen nor loaded twice."""
     store = memory_store()
     async with open_db(store, l0_sst_bytes=1 << 20, flush_bytes=1 << 20) as db:
-        async with open_reader(store, pin=False, max_memtable_bytes=1 << 21) as reader:
+        async with open_reader(store, pin=False, reader_memtable_bytes=1 << 21) as reader:
             batch = slate.WriteBatch()
             for number in range(20_000):
                 batch.put(b"%05d" % number, b"x")

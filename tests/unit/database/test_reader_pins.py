@@ -79,7 +79,7 @@ async def poll(reader: slate.DbReader) -> None:
 async def test_polls_go_over_to_new_ssts_now_and_then_or_when_memory_is_crowded(
     db: slate.Db, memory: MemoryStore, clock: ManualClock
 ) -> None:
-    async with open_reader(memory, clock=clock, max_memtable_bytes=10_000) as reader:
+    async with open_reader(memory, clock=clock, reader_memtable_bytes=10_000) as reader:
         (first,) = await ids(memory)
         await db.put(b"a", b"1" * 900)
         await poll(reader)

@@ -127,7 +127,7 @@ async def test_scans_as_rows_and_as_arrow_batches(db: slate.Db, mode: str, rever
 async def test_scans_of_rows_too_large_to_join(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each SST alone shows all of its rows, so what hides a row is in another one, and comes in a round of its own."""
     monkeypatch.setattr(merge, "MAX_JOINED_BYTES", 0)
-    async with open_db(memory_store(), compactor=False, block_cache_bytes=0) as db:
+    async with open_db(memory_store(), auto_compaction=False, block_cache_bytes=0) as db:
         for value in (b"old", b"new"):
             for key in (b"a", b"b", b"c"):
                 await db.put(key, value, await_durable=False)

@@ -53,7 +53,7 @@ async def admin(town: Town, name: str = PARENT) -> AsyncIterator[slate.Admin]:
 async def compact(town: Town, name: str) -> None:
     """Everything into one run."""
     environment = slate.Environment(runtime=runtime(town.clock), stores={one: town.store(one) for one in town.objects})
-    async with environment, environment.open_compactor(town.store(name), name=name, automatic=False) as compactor:
+    async with environment, environment.open_compactor(town.store(name), name=name, auto_compaction=False) as compactor:
         await compactor.compact(full=True)
 
 

@@ -222,7 +222,7 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
         pytest.skip("this file system cannot read without waiting")
     rng = random.Random(1)
     rows = {b"%05d" % number: rng.randbytes(100) for number in range(5000)}
-    small_cache = slate.Settings(block_cache_bytes=40_000, compactor=False, manifest_poll_interval_ms=10)
+    small_cache = slate.Settings(block_cache_bytes=40_000, auto_compaction=False, manifest_poll_interval_ms=10)
     async with slate.open(tmp_path / "db", settings=small_cache) as db:
         batch = slate.WriteBatch()
         for key, value in rows.items():
@@ -254,7 +254,7 @@ async def test_a_get_beyond_the_block_cache_takes_no_thread(
 
 
 async def test_a_scan_that_meets_a_damaged_block_without_waiting_has_failed(tmp_path: Path) -> None:
-    async with slate.open(tmp_path, settings=slate.Settings(block_cache_bytes=40_000, compactor=False)) as db:
+    async with slate.open(tmp_path, settings=slate.Settings(block_cache_bytes=40_000, auto_compaction=False)) as db:
         for number in range(2000):
             await db.put(b"%05d" % number, b"%0100d" % number, await_durable=False)
         await db.flush(l0=True)

@@ -197,7 +197,7 @@ async def test_a_write_of_the_register_that_is_resolved_by_reading_is_durable(di
 
 @pytest.mark.parametrize("log_protocol", ["contiguous", "epoch_prefixed"])
 async def test_an_acknowledged_write_outlives_the_power_cut(disk: ForgetfulDisk, log_protocol: LogProtocol) -> None:
-    settings = slate.Settings(log_protocol=log_protocol, flush_interval_ms=1, compactor=False)
+    settings = slate.Settings(log_protocol=log_protocol, flush_interval_ms=1, auto_compaction=False)
     db = await slate.open(f"file://{disk.root}", settings=settings)
     await db.put(b"before", b"1")
     disk.fail(disk.root / "log")

@@ -52,7 +52,7 @@ def executor(context: Context, path: Path) -> SparkExecutor:
 
 
 async def fill(path: Path) -> None:
-    async with slate.open(path, settings=slate.Settings(compactor=False)) as db:
+    async with slate.open(path, settings=slate.Settings(auto_compaction=False)) as db:
         for value in (b"1", b"2"):
             await db.put(b"key", value)
             await db.flush(l0=True)
@@ -69,7 +69,7 @@ def damage_one(path: Path) -> str:
 
 async def compacted(path: Path, context: Context) -> int:
     with executor(context, path) as there:
-        async with slate.open_compactor(path, executor=there, automatic=False) as compactor:
+        async with slate.open_compactor(path, executor=there, auto_compaction=False) as compactor:
             return await compactor.compact(full=True)
 
 

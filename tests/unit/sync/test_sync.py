@@ -194,7 +194,7 @@ def test_administration(db: slate.sync.Db, tmp_path: Path) -> None:
             assert dict(reader.scan()) == ROWS
     with slate.sync.open_gc(tmp_path / "db", periodic=False) as collector:
         assert collector.collect(dry_run=True) is not None
-    with slate.sync.open_compactor(tmp_path / "db", automatic=False) as compactor:
+    with slate.sync.open_compactor(tmp_path / "db", auto_compaction=False) as compactor:
         compactor.compact()
         assert compactor.status().state == "open"
 

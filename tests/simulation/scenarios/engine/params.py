@@ -134,7 +134,7 @@ def small_settings(**chosen: Any) -> Settings:
         "retry_deadline_ms": 10_000,
         "request_timeout_ms": 5_000,
         "takeover_deadline_ms": 60_000,
-        "compactor": False,
+        "auto_compaction": False,
         "auto_gc": False,
         "l0_max_ssts": 100_000,
     }

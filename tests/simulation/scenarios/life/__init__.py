@@ -50,7 +50,7 @@ ALONE: Sequence[Scenario] = tuple(
         active_seconds=4.0,
         rounds=10,
         own_gc=True,
-        resident=True,
+        embedded=True,
     )
     for name, fixed in KINDS.items()
 )

@@ -23,7 +23,7 @@ class LifeParams(Params):
     """compactors, collectors, readers, keepers, cloners: processes of each kind. Keepers make, read, lengthen and
     delete checkpoints
     clones: databases the cloners make and destroy
-    resident: whether writers compact, too
+    embedded: whether writers compact, too
     width: SSTs in L0, or sorted runs, that start a compaction
     sst_bytes: at which compactions begin the next SST: small ones cut a compaction into ranges
     retention_ms: how long old versions stay
@@ -40,7 +40,7 @@ class LifeParams(Params):
     keepers: int = 0
     cloners: int = 0
     clones: int = 0
-    resident: bool = False
+    embedded: bool = False
     style: CompactionStyle = "size_tiered"
     width: int = 2
     sst_bytes: int = 1_000
@@ -56,15 +56,15 @@ class LifeParams(Params):
         """See `Params.chosen`."""
         # no super(): a class with slots is made twice, and super() would know the first one
         more = {
-            "compactor": self.resident,
+            "auto_compaction": self.embedded,
             # Those that have a polling interval of their own open at the end, with clocks far ahead of all others: what
             # they collected by them would be gone before its time.
             "auto_gc": self.own_gc and poll_ms is None,
             "gc_interval_ms": 300,
-            "compaction": self.style,
-            "compaction_width": 2,
+            "compaction_style": self.style,
+            "min_merge_width": 2,
             "level_base_bytes": 2_000,
-            "level_ratio": 2,
+            "level_size_multiplier": 2,
             "l0_compact_ssts": self.width,
             "sst_bytes": self.sst_bytes,
             "block_bytes": 64,
@@ -102,7 +102,7 @@ def draw_life(rng: random.Random, fixed: Mapping[str, Any]) -> LifeParams:
         keepers=rng.choice((0, 0, 1, 2)),
         cloners=rng.choice((0, 0, 0, 1, 2)),
         clones=rng.choice((1, 1, 1, 2)),
-        resident=rng.random() < 0.3,
+        embedded=rng.random() < 0.3,
         style=rng.choice(("size_tiered", "size_tiered", "leveled")),
         width=rng.choice((1, 2, 4)),
         sst_bytes=rng.choice((150, 400, 100_000)),

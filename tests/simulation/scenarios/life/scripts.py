@@ -252,7 +252,7 @@ async def remade(stage: LifeStage) -> None:
         raise Violation("lost", "a write was acknowledged after its database was destroyed")
 
 
-_CALM = {**CALM, "min_age_ms": 0, "resident": False, "clones": 1, "retention_ms": 0, "width": 4}
+_CALM = {**CALM, "min_age_ms": 0, "embedded": False, "clones": 1, "retention_ms": 0, "width": 4}
 
 
 def scripted(

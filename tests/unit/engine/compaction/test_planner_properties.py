@@ -25,10 +25,10 @@ NOW_MS = 1_000
 CONFIG = PlannerConfig(
     l0_compact_ssts=3,
     sst_bytes=SST_ROWS * ROW_BYTES,
-    width=3,
-    max_width=6,
+    min_merge_width=3,
+    max_merge_width=6,
     level_base_bytes=8 * ROW_BYTES,
-    level_ratio=3,
+    level_size_multiplier=3,
     parallelism=2,
 )
 Row = tuple[bytes, int, bool]

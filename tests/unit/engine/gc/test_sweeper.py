@@ -81,13 +81,13 @@ class Place:
 
     async def put(self, *keys: bytes) -> None:
         """Rows, an L0 SST for each."""
-        async with open_db(self.store, CONTIGUOUS, clock=self.clock, compactor=False) as db:
+        async with open_db(self.store, CONTIGUOUS, clock=self.clock, auto_compaction=False) as db:
             for key in keys:
                 await db.put(key, b"value of " + key)
                 await db.flush(l0=True)
 
     async def read(self, *keys: bytes) -> list[bytes | None]:
-        async with open_db(self.store, CONTIGUOUS, clock=self.clock, compactor=False) as db:
+        async with open_db(self.store, CONTIGUOUS, clock=self.clock, auto_compaction=False) as db:
             return [await db.get(key) for key in keys]
 
 
@@ -181,7 +181,7 @@ async def test_a_round_deletes_so_much_and_says_that_there_is_more(place: Place)
 
 async def test_a_slow_flush_is_refused_and_done_again_under_another_name(place: Place) -> None:
     orphan = await place.orphan(1)
-    async with open_db(place.store, CONTIGUOUS, clock=place.clock, compactor=False) as db:
+    async with open_db(place.store, CONTIGUOUS, clock=place.clock, auto_compaction=False) as db:
         put, gate, slow = place.store.put, asyncio.Event(), list[str]()
 
         async def held(key: str, *given: Any, **more: Any) -> str:

@@ -447,7 +447,7 @@ async def test_many_ssts_of_one_ingest_count_as_one_in_l0(store: MemoryStore) ->
 
 
 async def test_a_large_ingest_becomes_a_run_as_it_is(store: MemoryStore) -> None:
-    async with open_db(store, compactor=True, sst_bytes=1, l0_compact_ssts=4) as db:
+    async with open_db(store, auto_compaction=True, sst_bytes=1, l0_compact_ssts=4) as db:
         await ingested(store, db, {"a": "1", "b": "2"}, settings={"sst_bytes": 1})
         await until(lambda: len(db._writer.state.runs) == 1, "the move")
         [run] = db._writer.state.runs
