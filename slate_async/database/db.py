@@ -33,7 +33,7 @@ from slate_async.engine.write.errors import about_all_written, advise, closed_fa
 from slate_async.engine.write.open import Opened
 from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
-from slate_async.engine.write.writer import Writer
+from slate_async.engine.write.writer import Writer, WriterHost
 from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.runtime.idle import IdlePoll
 from slate_async.runtime.polling import Poll
@@ -65,7 +65,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
-        self._reopening = Reopening(context, supervisor, {opened.writer.state.writer_token: None})
+        self._reopening = Reopening(context, supervisor, {opened.writer.state.manifest.writer_token: None})
         self._polls, self._polling, self._updates = polls, False, WriterUpdates(opened.writer)
         feeds = Feeds(
             context,
@@ -87,10 +87,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
 
     def _begin(self, writer: Writer) -> None:
         """Let it work, and the compactor beside it."""
-        writer.pressure.compactor = lambda: self._compaction.compactor.describe()
-        writer.on_ssts_changed = self._ssts_changed
-        writer.on_failure = self._writer_failed
-        writer.start()
+        writer.start(WriterHost(self._writer_failed, self._ssts_changed, self._describe_compactor))
         writer.tasks.spawn("compactor", self._compaction.compactor.run())
         self._garbage.start(writer.tasks)
 
@@ -229,12 +226,15 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             await self._look_at_head()
         self._check()
 
+    def _describe_compactor(self) -> str:
+        return self._compaction.compactor.describe()
+
     def _ssts_changed(self) -> None:
         self._compaction.compactor.notify()
         self._updates.notify()
 
     async def _durable_seq(self) -> int:
-        return self._writer.durable_seq
+        return self._writer.state.durable_seq
 
     async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
         """What a new checkpoint keeps of the log; see `Checkpoints.create`."""
@@ -350,7 +350,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
         try:
             with anyio.move_on_after(POLL_LIMIT_S):
-                await self._writer.pins.close(self._writer.flusher.published_end)
+                await self._writer.pins.close(self._writer.state.published_end)
         except SlateError as error:
             logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
@@ -364,7 +364,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         return closed_failure(self._cause, outcome)
 
     def _left_open(self) -> str:
-        lost = self._sequencer.last_seq - self._writer.durable_seq
+        lost = self._sequencer.last_seq - self._writer.state.durable_seq
         return f"{self!r} was never closed; {lost} rows may be lost"
 
     def __repr__(self) -> str:

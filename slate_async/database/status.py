@@ -151,8 +151,8 @@ def writer_status(
     context: DatabaseContext, life: State, opened: Opened, outage: SlateError | None, compactor: str
 ) -> Status:
     """The status of a database whose handle is in the state ``life``; ``compactor``: what compacts it, in words."""
-    writer, state = opened.writer, opened.writer.state
-    tables = [entry.table for entry in (*writer.memtables.frozen, writer.memtables.active)]
+    writer, state = opened.writer, opened.writer.state.manifest
+    tables = [entry.table for entry in (*writer.state.memtables.frozen, writer.state.memtables.active)]
     oldest = writer.oldest_unacknowledged_ms
     lost = outage is not None or opened.driver.contact.lost
     return Status(
@@ -164,17 +164,17 @@ def writer_status(
         epoch=writer.epoch,
         manifest_version=state.version,
         log_start=state.log_start,
-        log_end=writer.flusher.acknowledged_end,
-        log_objects=writer.log_objects,
+        log_end=writer.state.acknowledged_end,
+        log_objects=writer.state.log_objects,
         replay_ms=writer.replay_ms,
         last_seq=writer.sequencer.last_seq,
-        durable_seq=writer.durable_seq,
+        durable_seq=writer.state.durable_seq,
         memtables=len(tables),
         memtable_bytes=sum(table.nbytes for table in tables),
         unflushed_bytes=writer.sequencer.unflushed_bytes,
         flushes_in_flight=writer.flusher.in_flight,
         waiting_writes=writer.admission.waiting,
-        l0_ssts=len(state.l0) + writer.log_sst_count,
+        l0_ssts=len(state.l0) + len(writer.state.log_ssts),
         sorted_runs=len(state.runs),
         sst_bytes=sum(sst.size for sst in state.ssts()),
         compactor=compactor,

@@ -41,7 +41,7 @@ class WriterUpdates:
             await self._adopted.wait()
         published = asyncio.ensure_future(self._writer.flusher.until_published(position.next_id))
         try:
-            while self._writer.state.last_seq <= seq and not published.done():
+            while self._writer.state.manifest.last_seq <= seq and not published.done():
                 adopted = asyncio.ensure_future(self._adopted.wait())
                 try:
                     await asyncio.wait([published, adopted], return_when=asyncio.FIRST_COMPLETED)

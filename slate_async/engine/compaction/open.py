@@ -105,11 +105,11 @@ def open_embedded(
     listeners = Listeners() if before is None else before.listeners
 
     def log_due() -> bool:
-        return writer.log_sst_count >= settings.l0_compact_ssts
+        return len(writer.state.log_ssts) >= settings.l0_compact_ssts
 
     def due() -> bool:
-        state = writer.state
-        full = writer.l0_count >= settings.l0_compact_ssts
+        state = writer.state.manifest
+        full = writer.state.l0_count >= settings.l0_compact_ssts
         return full or bool(state.compactions) or oldest_is_large_ingest(state, settings.sst_bytes)
 
     async def head() -> ManifestState | None:
@@ -117,11 +117,18 @@ def open_embedded(
 
     compactor = Compactor(
         _compaction_context(
-            context, settings, writer.state, driver, opened.register, stats, listeners, threads=THREADS_BESIDE_A_WRITER
+            context,
+            settings,
+            writer.state.manifest,
+            driver,
+            opened.register,
+            stats,
+            listeners,
+            threads=THREADS_BESIDE_A_WRITER,
         ),
         name=context.name,
         token=lambda: embedded_token(writer.epoch, context.runtime.ids.token()),
-        of=(writer.state.database_id, writer.state.store_id),
+        of=(writer.state.manifest.database_id, writer.state.manifest.store_id),
         runtime=context.runtime,
         supervisor=writer.tasks,
         head=head,
@@ -133,7 +140,7 @@ def open_embedded(
         compactor,
         name=context.name,
         writer_epoch=writer.epoch,
-        state=lambda: driver.head or writer.state,
+        state=lambda: driver.head or writer.state.manifest,
         due=due,
         clock=context.runtime.clock,
         auto_compaction=settings.auto_compaction,

@@ -12,10 +12,14 @@ from collections import deque
 from collections.abc import Callable
 
 
+def _never() -> bool:
+    return False
+
+
 class Admission:
     """A FIFO gate of ``limit`` bytes."""
 
-    def __init__(self, limit: int, full: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, limit: int, full: Callable[[], bool] = _never) -> None:
         self._limit = limit
         self._full = full
         self._used = 0

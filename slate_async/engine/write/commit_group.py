@@ -1,4 +1,26 @@
-"""Commit groups: the rows that become durable by one log object, and the handles that wait for it."""
+"""Commit groups: the rows that become durable by one log object, and the handles that wait for it.
+
+A group goes through these states, forward only; a waiter is a task in `CommitGroup.wait`:
+
+==============  ====================================================  ==================================================
+state           it begins when                                        a waiter that comes
+==============  ====================================================  ==================================================
+collecting      the group before it is cut                            waits; rows may still join the group
+cut             its rows become a segment                             waits; no row joins any more
+durable         the segment is acknowledged: `CommitGroup.resolve`    returns at once
+failed          the writer ends first: `CommitGroup.fail`             gets an error of its own at once
+==============  ====================================================  ==================================================
+
+Three numbers are counted, and they differ:
+
+- ``writes``: puts, deletes and batches that joined. Only the sequencer counts them, while the group is collecting.
+- ``waiting``: waiters that came, cancelled ones included, none of them while it is durable or failed. Every
+  `GROUP_COMMIT_WAITERS` of them call ``on_full``, for so many are worth a log object of their own. One write may have
+  several waiters, or none.
+- reported writes: those of which a waiter has got the failure. A group is `unreported` while it has failed and some
+  write is not reported: its caller does not know of the loss yet. A waiter that is cancelled as the group fails has not
+  got it.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +35,16 @@ GROUP_COMMIT_WAITERS = 256
 """So many waiting writes are worth a log object of their own, whatever else is in flight."""
 
 
-class CommitGroup:
-    """Resolved once: durable, or failed with a cause. Waiters may come and go, cancelled or not.
+def _nothing() -> None:
+    """A group that nobody flushes, such as that of a memtable's way into L0."""
 
-    ``on_full`` is called with every `GROUP_COMMIT_WAITERS`-th waiter. The failure of a write is reported once a waiter
-    of its own has it: waiters come in any number for one write, and some for none."""
+
+class CommitGroup:
+    """See the module docstring. ``on_full`` is called with every `GROUP_COMMIT_WAITERS`-th waiter."""
 
     __slots__ = ("_failure", "_loop", "_on_full", "_reported", "_waiters", "durable", "writes")
 
-    def __init__(self, on_full: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_full: Callable[[], None] = _nothing) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_full = on_full
         self.durable = False

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write.l0_flusher import L0Flusher
-from slate_async.engine.write.memtables import MemtableList
+from slate_async.engine.write.l0_pressure import L0Pressure
 from slate_async.engine.write.pins import WriterPins
 from slate_async.engine.write.sequencer import Sequencer
+from slate_async.engine.write.state import WriterState
 from slate_async.errors import ConflictError, UnavailableError
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Clock
@@ -32,7 +33,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.ingests import ApplyIngests, ShowIngests, pending_ingests, unreported_ingests
 from slate_async.storage.manifest.edits.logged import LogIntoL0
 from slate_async.storage.manifest.edits.writer import AddL0
-from slate_async.storage.manifest.state import ManifestState, SstRef
+from slate_async.storage.manifest.state import SstRef
 from slate_async.storage.sst.reference import stored_sst_ref
 
 logger = logging.getLogger(__name__)
@@ -49,14 +50,6 @@ class Progress(Protocol):
     def force(self) -> None:
         """Flush now."""
 
-    @property
-    def acknowledged_end(self) -> int:
-        """The last log position that is acknowledged."""
-
-    @property
-    def published_end(self) -> int:
-        """The last log position that every successor inherits."""
-
     async def until_published(self, log_id: int) -> None:
         """Wait for it."""
 
@@ -71,36 +64,28 @@ class IngestStats:
 
 
 class IngestApplier:
-    """One task. ``log_ssts()``: without a WAL, the log's SSTs with their positions, newest first; ``room`` returns once
-    L0 may have one more source."""
+    """One task. ``pressure`` lets it wait until L0 may have one more source."""
 
     def __init__(
         self,
         *,
-        epoch: int,
-        memtables: MemtableList,
+        state: WriterState,
         sequencer: Sequencer,
         flusher: Progress,
         l0: L0Flusher,
         pins: WriterPins,
         driver: ManifestDriver,
-        state: Callable[[], ManifestState],
-        adopt: Callable[[ManifestState], None],
-        log_ssts: Callable[[], Sequence[tuple[int, Table]]],
-        room: Callable[[], Awaitable[None]],
+        pressure: L0Pressure,
         clock: Clock,
     ) -> None:
-        self._epoch = epoch
-        self._memtables = memtables
+        self._state = state
+        self._memtables = state.memtables
         self._sequencer = sequencer
         self._flusher = flusher
         self._l0 = l0
         self._pins = pins
         self._driver = driver
-        self._state = state
-        self._adopt = adopt
-        self._log_ssts = log_ssts
-        self._room = room
+        self._pressure = pressure
         self._clock = clock
         self._wake = asyncio.Event()
         self._opening = ExitStack()
@@ -110,14 +95,14 @@ class IngestApplier:
 
     def start(self) -> None:
         """What waits when the writer opens comes before its first row: until then writes wait."""
-        if pending_ingests(self._state()):
+        if pending_ingests(self._state.manifest):
             self._opening.enter_context(self._sequencer.paused())
             self._paused = True
         self.notify()
 
     def notify(self) -> None:
         """A state was adopted."""
-        if pending_ingests(self._state()) or unreported_ingests(self._state()):
+        if pending_ingests(self._state.manifest) or unreported_ingests(self._state.manifest):
             self._wake.set()
 
     async def run(self) -> None:
@@ -126,10 +111,10 @@ class IngestApplier:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while pending_ingests(self._state()):
+                while pending_ingests(self._state.manifest):
                     await self._apply()
                 self._go_on()
-                if unreported_ingests(self._state()):
+                if unreported_ingests(self._state.manifest):
                     await self._report()
         finally:
             self._go_on()
@@ -142,19 +127,19 @@ class IngestApplier:
     async def _report(self) -> None:
         """Only tasks that wait for the ingests depend on it, so a store that does not answer is asked again, later."""
         try:
-            await self._driver.commit(ShowIngests(self._epoch))
+            await self._driver.commit(ShowIngests(self._state.epoch))
         except UnavailableError as error:
             logger.warning("ingests that were applied could not be reported yet: %s", error)
             await self._clock.sleep(REPORT_AGAIN_S)
             self._wake.set()
 
     async def _apply(self) -> None:
-        await self._room()
+        await self._pressure.room()
         await self._lighten()
         began = self._clock.monotonic()
         with nullcontext() if self._paused else self._sequencer.paused():
             await self._make_durable()
-            if self._state().wal_enabled:
+            if self._state.manifest.wal_enabled:
                 await self._with_flush()
             else:
                 await self._commit(self._edit(), log=True)
@@ -162,7 +147,7 @@ class IngestApplier:
 
     async def _lighten(self) -> None:
         """Leave little to do while writes wait."""
-        if not self._state().wal_enabled:
+        if not self._state.manifest.wal_enabled:
             await self._learn_refs()
             return
         for _ in range(PASSES):
@@ -175,13 +160,13 @@ class IngestApplier:
 
     async def _make_durable(self) -> None:
         """See everything written so far into the log for good."""
-        if self._state().wal_enabled:
+        if self._state.manifest.wal_enabled:
             self._memtables.freeze()
         self._flusher.force()
         newest = self._sequencer.newest_group
         if newest is not None:
             await newest.wait()
-        await self._flusher.until_published(self._flusher.acknowledged_end)
+        await self._flusher.until_published(self._state.acknowledged_end)
 
     async def _with_flush(self) -> None:
         async with self._l0.turn:
@@ -197,9 +182,9 @@ class IngestApplier:
         await self._commit(replace(self._edit(), flush=flush))
 
     def _edit(self) -> ApplyIngests:
-        ids = tuple(one.id for one in pending_ingests(self._state()))
+        ids = tuple(one.id for one in pending_ingests(self._state.manifest))
         return ApplyIngests(
-            self._epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._epoch
+            self._state.epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._state.epoch
         )
 
     async def _commit(self, edit: ApplyIngests, *, log: bool = False) -> None:
@@ -207,19 +192,19 @@ class IngestApplier:
         async with self._pins.lock:
             if log:
                 edit = replace(edit, log=await self._log_into_l0())
-            before = self._state().ingest_seq
+            before = self._state.manifest.ingest_seq
             try:
                 state = await self._driver.commit(replace(edit, pin=self._pins.for_flush()))
             except ConflictError as conflict:
                 if edit.log is None:
                     raise
                 logger.info("applying ingests again: %s", conflict)
-                state = await self._driver.load() or self._state()
-            self._adopt(await self._pins.pin(state))
+                state = await self._driver.load() or self._state.manifest
+            self._state.adopt(await self._pins.pin(state))
         self._count(edit, before)
 
     def _count(self, edit: ApplyIngests, before: int) -> None:
-        for record in self._state().ingest_records:
+        for record in self._state.manifest.ingest_records:
             if record.id in edit.ids and record.seq > before:
                 self.stats.applied += 1
                 self.stats.rows += record.rows
@@ -228,14 +213,14 @@ class IngestApplier:
     # ---- without a WAL
 
     async def _log_into_l0(self) -> LogIntoL0 | None:
-        start, end = self._state().log_start, self._flusher.published_end
+        start, end = self._state.manifest.log_start, self._state.published_end
         await self._learn_refs()
-        refs = tuple(self._refs[log_id] for log_id, _ in self._log_ssts())
+        refs = tuple(self._refs[log_id] for log_id, _ in self._state.log_ssts)
         return LogIntoL0(start, end, refs) if refs else None
 
     async def _learn_refs(self) -> None:
         """How the manifest is to refer to each SST of the log."""
-        there = list(self._log_ssts())
+        there = list(self._state.log_ssts)
         self._refs = {log_id: self._refs[log_id] for log_id, _ in there if log_id in self._refs}
         new = [(log_id, table) for log_id, table in there if log_id not in self._refs]
         if new:

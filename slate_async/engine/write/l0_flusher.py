@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import anyio
 
 from slate_async.engine.write.encoding import Encoder
-from slate_async.engine.write.memtables import MemtableEntry, MemtableList
+from slate_async.engine.write.l0_pressure import L0Pressure
+from slate_async.engine.write.memtables import MemtableEntry
 from slate_async.engine.write.pins import WriterPins
+from slate_async.engine.write.state import WriterState
 from slate_async.errors import ConflictError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.protocol import Runtime
@@ -23,7 +26,6 @@ from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.log.reader import READS_AT_ONCE
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0
-from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reference import sst_ref
 
@@ -42,40 +44,43 @@ class L0Stats:
     bytes: int = 0
 
 
+class WriteTime(Protocol):
+    """What of the sequencer is needed here."""
+
+    @property
+    def tick_ms(self) -> int:
+        """When the newest row was written, milliseconds since the epoch."""
+
+
 class L0Flusher:
-    """One task; ``adopt(state)`` installs the committed state, which a pin keeps, in the same step that drops the
-    memtable. ``room`` returns once L0 may have one more SST. ``turn``: whoever flushes holds it."""
+    """One task. ``turn``: whoever flushes holds it.
+
+    written: when the newest row was written
+    pressure: lets it wait until L0 may have one more SST"""
 
     def __init__(
         self,
         *,
-        epoch: int,
-        memtables: MemtableList,
+        state: WriterState,
+        written: WriteTime,
         encoder: Encoder,
         driver: ManifestDriver,
         store: ObjectStore,
         runtime: Runtime,
         pins: WriterPins,
-        state: Callable[[], ManifestState],
-        published_end: Callable[[], int],
-        last_tick_ms: Callable[[], int],
-        adopt: Callable[[ManifestState], None],
-        room: Callable[[], Awaitable[None]],
+        pressure: L0Pressure,
         flush_objects: int,
         flush_interval_ms: int,
     ) -> None:
-        self._epoch = epoch
-        self._memtables = memtables
+        self._state = state
+        self._memtables = state.memtables
+        self._written = written
         self._encoder = encoder
         self._driver = driver
         self._store = store
         self._runtime = runtime
         self._pins = pins
-        self._state = state
-        self._published_end = published_end
-        self._last_tick_ms = last_tick_ms
-        self._adopt = adopt
-        self._room = room
+        self._pressure = pressure
         self._due_objects = max(1, flush_objects * 3 // 4)
         self._interval_s = flush_interval_ms / 1000
         self._wake = asyncio.Event()
@@ -91,7 +96,7 @@ class L0Flusher:
         while True:
             await self._until_woken()
             while self._next() is not None:
-                await self._room()
+                await self._pressure.room()
                 async with self.turn:
                     await self._flush_ready()
                 await asyncio.sleep(0)  # what was adopted was a step of its own
@@ -136,7 +141,7 @@ class L0Flusher:
         return entry
 
     def _covered(self, entry: MemtableEntry) -> bool:
-        return entry.log_end <= self._published_end()
+        return entry.log_end <= self._state.published_end
 
     async def flush(self, entry: MemtableEntry, commit: Callable[[AddL0], Awaitable[None]]) -> None:
         """Flush ``entry``, the oldest table and ready, and have ``commit`` see the edit in and adopted."""
@@ -145,7 +150,7 @@ class L0Flusher:
             object_id = self._runtime.ids.ulid(self._runtime.clock.now_ms())
             location = sst_key(base, object_id)
             encoded = await self._encoder.sst(entry.table, object_id=object_id, manifest_version=base)
-            await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._epoch)})
+            await self._store.put(location, encoded.buffers, metadata={"slate-epoch": str(self._state.epoch)})
             try:
                 await commit(self._edit(entry, base, location, object_id, encoded))
             except ConflictError as conflict:
@@ -164,7 +169,7 @@ class L0Flusher:
     def _newest_version(self) -> int:
         """The version a name begins with: after a refusal that of the head it was judged on, adopted or not."""
         head = self._driver.head
-        return self._state().version if head is None else head.version
+        return self._state.manifest.version if head is None else head.version
 
     async def commit(self, edit: AddL0) -> None:
         """Commit ``edit``, and adopt what it made."""
@@ -172,18 +177,18 @@ class L0Flusher:
             if edit.sst is not None:
                 edit = replace(edit, pin=self._pins.for_flush())
             state = await self._driver.commit(edit)
-            self._adopt(await self._pins.pin(state))
+            self._state.adopt(await self._pins.pin(state))
 
     def _edit(self, entry: MemtableEntry, base: int, location: str, object_id: bytes, encoded: EncodedSst) -> AddL0:
         return AddL0(
-            epoch=self._epoch,
-            from_position=self._state().log_start,
+            epoch=self._state.epoch,
+            from_position=self._state.manifest.log_start,
             to_position=entry.log_end,
-            sst=sst_ref(location, object_id, encoded, self._epoch),
+            sst=sst_ref(location, object_id, encoded, self._state.epoch),
             last_seq=encoded.stats.max_seq,
-            last_tick_ms=self._last_tick_ms(),
+            last_tick_ms=self._written.tick_ms,
             log_floor=entry.log_floor,
             base_version=base,
             last_write_ms=encoded.stats.max_create_ms,
-            log_end=self._published_end(),
+            log_end=self._state.published_end,
         )

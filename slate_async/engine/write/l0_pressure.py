@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 import anyio
 
@@ -24,18 +25,29 @@ REMIND_AFTER_S = 30.0
 """A stall that lasts so long is logged again, each time: its compactor may be gone."""
 
 
+def _nobody() -> str:
+    return "nobody compacts"
+
+
+class L0(Protocol):
+    """What of the writer's state is needed here."""
+
+    @property
+    def l0_count(self) -> int:
+        """SSTs that no compaction has taken yet."""
+
+
 class L0Pressure:
     """Counts stalls and lets wait for their end.
 
-    limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; ``count()``: how many there are
-    compactor: says in words for people who compacts; set by whoever knows
+    limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; l0: how many there are
     stalled: set while somebody waits
     """
 
-    def __init__(self, limit: int, count: Callable[[], int], clock: Clock) -> None:
+    def __init__(self, limit: int, l0: L0, clock: Clock) -> None:
         self._limit = limit
-        self._count = count
-        self.compactor: Callable[[], str] = lambda: "nobody compacts"
+        self._l0 = l0
+        self._describe_compactor = _nobody
         self._clock = clock
         self._fell = asyncio.Event()
         self.stalled = asyncio.Event()
@@ -44,17 +56,21 @@ class L0Pressure:
         self._lifted = False
         self.stalls = 0
 
+    def begin_beside(self, describe_compactor: Callable[[], str]) -> None:
+        """The writer starts, and ``describe_compactor`` says in words for people who compacts."""
+        self._describe_compactor = describe_compactor
+
     @property
     def over(self) -> int:
         """By how many SSTs there are too many for one more; 0 or less if there is room."""
-        return self._count() + 1 - self._limit
+        return self._l0.l0_count + 1 - self._limit
 
     @property
     def reason(self) -> str | None:
         """Why the writer waits, ``None`` if it does not."""
         if self._since is None:
             return None
-        reason = f"L0 has {self._count()} SSTs and may have {self._limit}; {self.compactor()}"
+        reason = f"L0 has {self._l0.l0_count} SSTs and may have {self._limit}; {self._describe_compactor()}"
         waited = self._clock.monotonic() - self._since
         if waited < REMIND_AFTER_S:
             return reason
@@ -83,7 +99,7 @@ class L0Pressure:
             self._seconds += waited
             self._since = None
             self.stalled.clear()
-            logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._count())
+            logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._l0.l0_count)
 
     def slowdown(self) -> float:
         """Seconds that should lie between two flushes that each make an SST."""

@@ -8,16 +8,21 @@ later segment fails with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
 
+from slate_async.engine.write.completions import CompletionQueue
+from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.flush_policy import FlushPolicy
-from slate_async.engine.write.memtables import MemtableList, Segment
+from slate_async.engine.write.l0_pressure import L0Pressure
+from slate_async.engine.write.memtables import Segment
+from slate_async.engine.write.signals import WriterSignals
+from slate_async.engine.write.state import WriterState
 from slate_async.runtime.contact import Contact
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log.protocol import Log
 from slate_async.storage.log.window import FlushWindow
 
@@ -36,39 +41,36 @@ class FlushStats:
 class LogFlusher:
     """The two tasks between a memtable and an acknowledgement.
 
-    ``encode(segment)`` makes the object's bytes; ``acknowledged(segment)`` is called in order, synchronously,
-    when a segment may be acknowledged; ``published(log_id)`` when the log holds everything up to there for good;
-    ``slowdown()`` says how many seconds should lie between two starts now, whatever the policy; ``completing()``
-    whether waiters of what was acknowledged are still to be completed.
+    completions: of the waiters of what is acknowledged
+    pressure: without a WAL a flush makes an SST, and waits longer the more of them wait for compaction
     """
 
     def __init__(
         self,
         *,
-        memtables: MemtableList,
+        state: WriterState,
         log: Log,
         window: FlushWindow,
         policy: FlushPolicy,
         early_ack: bool,
-        encode: Callable[[Segment], Awaitable[bytes]],
-        acknowledged: Callable[[Segment], None],
-        published: Callable[[int], None],
-        slowdown: Callable[[], float],
-        completing: Callable[[], bool],
+        encoder: Encoder,
+        completions: CompletionQueue,
+        pressure: L0Pressure,
+        signals: WriterSignals,
         contact: Contact,
         runtime: Runtime,
         supervisor: Supervisor,
     ) -> None:
-        self._memtables = memtables
+        self._state = state
+        self._memtables = state.memtables
         self._log = log
         self._window = window
         self._policy = policy
         self._early_ack = early_ack
-        self._encode = encode
-        self._acknowledged = acknowledged
-        self._published = published
-        self._slowdown = slowdown
-        self._completing = completing
+        self._encoder = encoder
+        self._completions = completions
+        self._pressure = pressure
+        self._signals = signals
         self._contact = contact
         self._runtime = runtime
         self._supervisor = supervisor
@@ -76,8 +78,6 @@ class LogFlusher:
         self._landed = asyncio.Event()
         self._progress = asyncio.Event()
         self._issued: dict[int, Segment] = {}
-        self._acked_end = window.resolved_end
-        self._published_end = window.resolved_end
         self._last_start = float("-inf")
         self._stopped = False
         self.stats = FlushStats()
@@ -103,7 +103,7 @@ class LogFlusher:
 
     async def until_published(self, log_id: int) -> None:
         """Wait until the log holds everything up to ``log_id`` for good, or the flusher has stopped."""
-        while self._published_end < log_id and not self._stopped:
+        while self._state.published_end < log_id and not self._stopped:
             await self._progress.wait()
 
     def force(self) -> None:
@@ -115,16 +115,6 @@ class LogFlusher:
     def in_flight(self) -> int:
         """Log objects on their way."""
         return self._window.in_flight
-
-    @property
-    def published_end(self) -> int:
-        """The last log position that every successor inherits."""
-        return self._published_end
-
-    @property
-    def acknowledged_end(self) -> int:
-        """The last log position that is acknowledged."""
-        return self._acked_end
 
     def issued_segments(self) -> list[Segment]:
         """Segments with an id that are not acknowledged: their outcome is unknown if the writer ends now."""
@@ -144,7 +134,7 @@ class LogFlusher:
                     in_flight=self._window.in_flight,
                     pending_bytes=self._memtables.pending_bytes,
                     waiting=self._memtables.group.waiting,
-                    completing=self._completing(),
+                    completing=self._completions.busy,
                     forced=bool(self._memtables.queue),
                 )
                 delay = max(delay, self._last_start + self._slowdown() - self._runtime.clock.monotonic())
@@ -176,6 +166,27 @@ class LogFlusher:
         self.stats.bytes += len(data)
         self._resolve(segment.log_id)
 
+    def _slowdown(self) -> float:
+        """Seconds that should lie between two starts now, whatever the policy."""
+        return 0.0 if self._state.manifest.wal_enabled else self._pressure.slowdown()
+
+    async def _encode(self, segment: Segment) -> bytes:
+        manifest = self._state.manifest
+        if manifest.wal_enabled:
+            return await self._encoder.segment(
+                segment.entry.table,
+                segment.start,
+                segment.stop,
+                nbytes=segment.nbytes,
+                log_id=segment.log_id,
+                manifest_version=manifest.version,
+            )
+        encoded = await self._encoder.sst(
+            segment.entry.table, object_id=log_object_id(segment.log_id), manifest_version=manifest.version
+        )
+        segment.key_range = (encoded.stats.first_key, encoded.stats.last_key)
+        return b"".join(encoded.buffers)
+
     def _resolve(self, log_id: int) -> None:
         moved = self._window.resolve(log_id)
         self.notify()
@@ -192,19 +203,21 @@ class LogFlusher:
         while True:
             await self._landed.wait()
             self._landed.clear()
-            while (end := self._ack_end()) > self._published_end:
+            while (end := self._ack_end()) > self._state.published_end:
                 with self._contact.asking("log"):
                     await self._log.publish(end)
-                self._published_end = end
+                self._state.published_end = end
                 self._progressed()
                 self._acknowledge(end)
-                self._published(end)
+                self._signals.published()
 
     def _acknowledge(self, end: int) -> None:
-        for log_id in range(self._acked_end + 1, end + 1):
-            self._acknowledged(self._issued[log_id])
+        for log_id in range(self._state.acknowledged_end + 1, end + 1):
+            segment = self._issued[log_id]
+            self._state.acknowledge(segment)
+            segment.group.resolve(self._completions)
             del self._issued[log_id]
-        self._acked_end = max(self._acked_end, end)
+        self._state.acknowledged_end = max(self._state.acknowledged_end, end)
 
 
 def _averaged(before: float | None, now: float) -> float:

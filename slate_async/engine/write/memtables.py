@@ -10,10 +10,10 @@ one log object. The active entry's uncut rows wait for the next cut; cut segment
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slate_async.engine.write.commit_group import CommitGroup
+from slate_async.engine.write.signals import WriterSignals
 from slate_async.storage.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 
 
@@ -62,8 +62,7 @@ class MemtableList:
     """See the module docstring. ``freeze_each_cut``: the log holds SSTs, so each cut is a table of its own.
     ``table_bytes``, ``segment_bytes``: the active table is frozen, a segment is cut, at the end of the batch that
     reaches it.
-    ``on_cut`` is called in each step that cuts, ``on_frozen`` in the step that replaces the active table,
-    ``on_group_full`` when many wait for rows that are not cut yet."""
+    ``signals``: of the writer whose rows these are."""
 
     epoch: int
     freeze_each_cut: bool
@@ -74,15 +73,17 @@ class MemtableList:
     queue: deque[Segment] = field(default_factory=deque)
     group: CommitGroup = field(init=False)
     queued_bytes: int = 0
-    on_cut: Callable[[], None] = lambda: None
-    on_frozen: Callable[[], None] = lambda: None
-    on_group_full: Callable[[], None] = lambda: None
+    signals: WriterSignals = field(default_factory=WriterSignals)
 
     def __post_init__(self) -> None:
         self.group = self._new_group()
 
     def _new_group(self) -> CommitGroup:
-        return CommitGroup(lambda: self.on_group_full())
+        return CommitGroup(self.signals.group_full)
+
+    def entries(self) -> list[MemtableEntry]:
+        """All of them, oldest first."""
+        return [*self.frozen, self.active]
 
     @property
     def uncut_bytes(self) -> int:
@@ -120,7 +121,7 @@ class MemtableList:
     def cut(self) -> None:
         """Close the current segment: its rows will be one log object. No rows, no segment."""
         entry, rows = self.active, len(self.active.table)
-        self.on_cut()
+        self.signals.memtable_cut()
         if entry.cut_rows < rows:
             segment = Segment(entry, entry.cut_rows, rows, self.uncut_bytes, self.group, entry.table.last_seq)
             entry.cut_rows, entry.cut_nbytes = rows, entry.table.nbytes
@@ -144,7 +145,7 @@ class MemtableList:
         entry.frozen = True
         self.frozen.append(entry)
         self.active = MemtableEntry(Memtable(), entry.log_end, self.epoch)
-        self.on_frozen()
+        self.signals.memtable_frozen()
 
     def next_segment(self, log_id: int) -> Segment:
         """Give the oldest segment its id. There must be pending rows."""
@@ -173,18 +174,18 @@ class MemtableList:
 
     def drop_unsent(self) -> None:
         """Undo every row that has no log id, for all who read. Nothing is written any more afterwards."""
-        sent = {id(entry): entry.cut_rows for entry in (*self.frozen, self.active)}
+        sent = {id(entry): entry.cut_rows for entry in self.entries()}
         for segment in reversed(self.queue):
             sent[id(segment.entry)] = segment.start
         self.queue.clear()
         self.queued_bytes = 0
-        for entry in (*self.frozen, self.active):
+        for entry in self.entries():
             entry.table.drop_after(sent[id(entry)])
             entry.cut_rows, entry.queued_segments = sent[id(entry)], 0
 
     def drop_above(self, seq: int) -> None:
         """Undo every row above sequence number ``seq``, for all who read."""
-        for entry in (*self.frozen, self.active):
+        for entry in self.entries():
             entry.table.drop_after(entry.table.row_after(seq))
 
     def drop_below(self, log_start: int) -> list[MemtableEntry]:

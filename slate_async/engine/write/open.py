@@ -260,7 +260,7 @@ async def take_over(
     )
     inherited, replayed = await _take_over(context, settings, claimed, log, driver)
     inherited, replayed = await _pass_fences(claimed, inherited, replayed, driver)
-    tasks = supervisor.part(lambda cause: writer.on_failure(cause))
+    tasks = supervisor.part(replayed.memtables.signals.failed)
     writer = _writer(context, settings, inherited, replayed, pins, log, driver, tasks, yield_budget)
     try:
         await writer.pin()

@@ -52,11 +52,11 @@ class WriterReads(ReadSource):
         if get_ident() != guard.thread or not guard.running():
             guard.check()
         self.begun = begun = self.begun + 1
-        writer = self.writer
-        view = writer.view
+        state = self.writer.state
+        view = state.view
         found: bytes | int | RowHit | NeedsIO | None
         if durable:
-            found = view.look_up(key, writer.durable_seq)
+            found = view.look_up(key, state.durable_seq)
         else:
             found = view.latest.get(key)
             if found is None:
@@ -84,21 +84,22 @@ class WriterReads(ReadSource):
         """See `ReadSource`."""
         with about_a_read():
             await self._refresh_without(missing)
-        check_same_moment(point.view, point.max_seq, self.writer.state.last_seq, missing)
-        return point._replace(view=self.writer.view)
+        check_same_moment(point.view, point.max_seq, self.writer.state.manifest.last_seq, missing)
+        return point._replace(view=self.writer.state.view)
 
     def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
         """See `engine.read.time_travel`."""
-        return time_travel.as_of(self.point(False), self.writer.state, self.writer.samples, seq=seq, time=time)
+        state = self.writer.state
+        return time_travel.as_of(self.point(False), state.manifest, state.samples, seq=seq, time=time)
 
     def _newest_point(self, durable: bool) -> ReadPoint:
-        writer = self.writer
-        return ReadPoint(writer.view, writer.durable_seq if durable else writer.sequencer.last_seq, self.clock.now_ms())
+        state, sequencer = self.writer.state, self.writer.sequencer
+        return ReadPoint(state.view, state.durable_seq if durable else sequencer.last_seq, self.clock.now_ms())
 
     async def _refresh_without(self, missing: MissingError) -> None:
         """Adopt the head; raise ``missing`` if the object still belongs to it."""
         self._guard.check()
         await self._adopt_head()
         self._guard.check()
-        if self.writer.view.reads(missing.object_name):
+        if self.writer.state.view.reads(missing.object_name):
             raise missing

@@ -137,7 +137,7 @@ class Reopening:
                 await store.head(key)
             except ObjectNotFoundError as error:
                 newest = await opened.driver.load()
-                if newest is None or newest.log_start <= writer.flusher.acknowledged_end:
+                if newest is None or newest.log_start <= writer.state.acknowledged_end:
                     raise UnavailableError(
                         f"{key}, which was acknowledged, is not there: is this the store?"
                     ) from error
@@ -157,7 +157,7 @@ class Reopening:
             own=frozenset(self.tokens),
             keep=before.kept(),
             heartbeat_interval_ms=settings.heartbeat_interval_ms or None,
-            log_end=opened.writer.flusher.published_end,
+            log_end=opened.writer.state.published_end,
         )
         self.tokens[token] = None  # from here on the claim may be in, whatever the answer
         claimed = await driver.commit(claim)
@@ -183,4 +183,4 @@ class Reopening:
         if given > writer.sequencer.last_seq:
             state = await again.driver.commit(SkipSeqs(writer.epoch, writer.sequencer.last_seq + 1, given))
             async with writer.pins.lock:
-                writer.adopt(await writer.pins.pin(state))
+                writer.state.adopt(await writer.pins.pin(state))

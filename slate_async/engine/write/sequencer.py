@@ -17,7 +17,8 @@ from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.batch import BatchRows
 from slate_async.engine.write.commit_group import CommitGroup, NoRowsHandle, WriteHandle, handle_of
-from slate_async.engine.write.memtables import MemtableList
+from slate_async.engine.write.signals import WriterSignals
+from slate_async.engine.write.state import WriterState
 from slate_async.errors import InvalidError, SlateError
 from slate_async.runtime.protocol import Clock
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
@@ -39,13 +40,12 @@ class Sequencer:
     batches: how many were applied
     most_bytes: what a log object may take once it is decoded: whoever opens the database next must read it
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
-    added: called when the flusher has to look; space_wanted: called when somebody waits for room
     """
 
     def __init__(
         self,
         *,
-        memtables: MemtableList,
+        state: WriterState,
         admission: Admission,
         last_seq: int,
         tick_ms: int,
@@ -53,28 +53,26 @@ class Sequencer:
         skip_bytes: int,
         flush_bytes: int,
         clock: Clock,
-        added: Callable[[], None],
-        space_wanted: Callable[[], None],
+        signals: WriterSignals,
     ) -> None:
         self.last_seq = self._first_seq = last_seq
         self.tick_ms = tick_ms
         self.batches = 0
         self._batch_rows = 0
         self.newest_group: CommitGroup | None = None
-        self._memtables = memtables
+        self._state = state
+        self._memtables = memtables = state.memtables
         self._admission = admission
         self._most_bytes = most_bytes
         self._skip_bytes = skip_bytes
         self._flush_bytes = flush_bytes
         self._now_ms = clock.now_ms
-        self._added = added
-        self._space_wanted = space_wanted
+        self._signals = signals
         self._refusal: Callable[[], SlateError] | None = None
         self._pause: asyncio.Event | None = None
         self._nothing_leased = self._leased = Memtable()  # its limit is where the lease ends
         self._append_next = self._leased.append_next
         self._leased_group = memtables.group
-        memtables.on_cut = self._end_lease
 
     def row_now(self, key: bytes, value: bytes, kind: int, ttl_ms: int | None) -> WriteHandle | None:
         """Apply one row if only memory changes by that; else ``None``, and `row` has to be awaited."""
@@ -162,11 +160,11 @@ class Sequencer:
     async def _admit(self, nbytes: int) -> None:
         """Backpressure: wait in line; what is in memory is on its way out meanwhile. Raises if writes are refused."""
         self._check()
-        self._end_lease()
+        self.end_lease()
         if not self._admission.try_admit(nbytes):
-            self._space_wanted()
+            self._signals.space_wanted()
             await self._admission.admit(nbytes)
-            self._end_lease()
+            self.end_lease()
         while self._pause is not None and self._refusal is None:
             await self._wait_out(self._pause, nbytes)
         try:
@@ -182,7 +180,7 @@ class Sequencer:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No row is applied meanwhile; writes that come wait. One pause at a time."""
-        self._end_lease()
+        self.end_lease()
         pause = self._pause = asyncio.Event()
         try:
             yield
@@ -194,6 +192,16 @@ class Sequencer:
         """Numbers up to ``seq`` were given to rows that did not come this way. During a pause."""
         self._first_seq += seq - self.last_seq
         self.last_seq = seq
+
+    def adopted(self) -> None:
+        """A manifest state was adopted, in which an ingest may be applied: go on above it."""
+        if self._state.manifest.last_seq > self.last_seq:
+            self.continue_after(self._state.manifest.last_seq)
+
+    def reclaim(self) -> None:
+        """What was let in since the last memtable went may be all that holds the room that writes wait for."""
+        if self._admission.waiting:
+            self._signals.space_wanted()
 
     def succeed(self, before: Sequencer) -> None:
         """Go on with numbers and times above all that ``before`` gave, and count on from where it ended."""
@@ -219,7 +227,7 @@ class Sequencer:
         except BaseException:
             self._admission.release(nbytes)
             raise
-        self._end_lease()
+        self.end_lease()
 
     def _applied(self, now_ms: int, large: bool) -> WriteHandle:
         group = self.newest_group = self._memtables.group
@@ -228,7 +236,7 @@ class Sequencer:
             self._memtables.freeze()
         else:
             self._memtables.cut_if_full()
-        self._added()
+        self._signals.rows_added()
         if group is self._memtables.group:
             self._take_lease()
         return handle_of(self.last_seq, now_ms, group)
@@ -257,8 +265,9 @@ class Sequencer:
         """Bytes admitted in advance and not taken."""
         return max(0, self._leased.limit - self._leased.nbytes)
 
-    def _end_lease(self) -> None:
-        """Nor is the table referred to any more, which may be gone long before there is another lease."""
+    def end_lease(self) -> None:
+        """A cut comes, or rows wait: the next row needs another lease. Nor is the table referred to any more, which may
+        be gone long before there is one."""
         left = self._lease
         self._leased.limit = 0
         self._leased = self._nothing_leased
@@ -279,7 +288,7 @@ class Sequencer:
     def refuse(self, refusal: Callable[[], SlateError]) -> None:
         """No row is applied any more; writes that wait for room are out."""
         self._refusal = refusal
-        self._end_lease()
+        self.end_lease()
         if self._pause is not None:
             self._pause.set()
         self._admission.fail(refusal)

@@ -12,6 +12,7 @@ from metastores.protocol import Committed, Conflict, Record, Unknown, VersionRef
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.engine.write.memtables import MemtableEntry
 from slate_async.engine.write.sequencer import Sequencer
+from slate_async.engine.write.state import WriterState
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, InternalError
 from slate_async.metastore_errors import translated
@@ -190,7 +191,7 @@ def pass_whoever_writes(self: PassFences, state: ManifestState) -> ManifestState
 
 async def left_unpinned(self: Writer) -> None:
     """Next to it: an opening ends without a commit that asks whose the epoch is."""
-    self.adopt(self.state)
+    self.state.adopt(self.state.manifest)
 
 
 # ---- the epoch-prefixed log
@@ -342,13 +343,13 @@ def oldest_frozen(self: Any) -> MemtableEntry | None:
     return self._memtables.frozen[0] if self._memtables.frozen else None
 
 
-_adopt = Writer.adopt
+_adopt = WriterState.adopt
 
 
-def adopt_silently(self: Writer, state: ManifestState) -> None:
+def adopt_silently(self: WriterState, manifest: ManifestState) -> None:
     """Next to rule 19: what the manifest covers and is not acknowledged counts as not durable."""
     before = self.durable_seq
-    _adopt(self, state)
+    _adopt(self, manifest)
     self.durable_seq = before
 
 

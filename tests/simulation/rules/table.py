@@ -11,6 +11,7 @@ from slate_async.engine.compaction.embedded import EmbeddedCompactor
 from slate_async.engine.write.l0_flusher import L0Flusher
 from slate_async.engine.write.log_flusher import LogFlusher
 from slate_async.engine.write.sequencer import Sequencer
+from slate_async.engine.write.state import WriterState
 from slate_async.engine.write.writer import Writer
 from slate_async.storage.log.contiguous import ContiguousLog
 from slate_async.storage.log.epoch_prefixed import EpochPrefixedLog
@@ -329,7 +330,7 @@ SWITCHES: Sequence[Switch] = (
         (UNACKNOWLEDGED,),
         within=40,
         stage=_SCRIPTS["flush-ahead"],
-        behind=(Patch(Writer, "adopt", instead.adopt_silently),),
+        behind=(Patch(WriterState, "adopt", instead.adopt_silently),),
         hidden=True,
     ),
     Switch(

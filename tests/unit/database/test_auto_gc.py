@@ -113,10 +113,10 @@ async def test_a_checkpoint_that_expires_is_collected_by_itself() -> None:
         await rewrite(db, 2)
         expiring = CreateCheckpoint(SystemIds().uuid(), "user", clock.now_ms(), clock.now_ms() + 60_000)
         await commit_elsewhere(store, expiring)
-        await until(lambda: any(one.owner == "user" for one in db._writer.state.checkpoints), "the checkpoint")
+        await until(lambda: any(one.owner == "user" for one in db._writer.state.manifest.checkpoints), "the checkpoint")
         await until_no_round_comes(db)
         clock.wall_ms += 60_000
-        await until(lambda: all(one.owner != "user" for one in db._writer.state.checkpoints), "its end")
+        await until(lambda: all(one.owner != "user" for one in db._writer.state.manifest.checkpoints), "its end")
 
 
 async def test_off_it_does_nothing() -> None:

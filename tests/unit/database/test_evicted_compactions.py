@@ -109,6 +109,6 @@ async def test_a_writer_that_does_not_compact_gives_a_dead_ones_work_up(sleeping
     async with open_db(store, clock=clock, **settings) as db:
         await until(lambda: db.metrics()["gc.rounds"] > 0, "a round that sees the work")
         clock.wall_ms += 50
-        await until(lambda: not db._writer.state.compactions, "the end of the dead compactor's work")
+        await until(lambda: not db._writer.state.manifest.compactions, "the end of the dead compactor's work")
         await until_clean(store)
         assert await contents(db) == model

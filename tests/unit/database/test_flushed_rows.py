@@ -25,7 +25,7 @@ async def test_a_table_that_is_in_l0_leaves_memory(batch: bool) -> None:
         else:
             await db.put(b"key", b"value")
             await db.put(b"other", b"value")
-        table = weakref.ref(db._writer.memtables.active.table)
+        table = weakref.ref(db._writer.state.memtables.active.table)
         await db.flush(l0=True)
         for _ in range(TURNS):
             if table() is None:

@@ -75,7 +75,7 @@ async def test_no_number_of_idle_openings_makes_the_next_one_read_more(kind: Kin
         store = StoreInHand(objects, watch="log/")
         db = await open_db(store, kind)
         reads.append(len([key for key in store.gets if key.startswith("log/")]))
-        assert db.status().log_objects <= db._writer.state.fence_width
+        assert db.status().log_objects <= db._writer.state.manifest.fence_width
         await abandon(db)
     assert max(reads[1:]) <= 4  # the fences that one opening leaves
     fences = [key async for key in log_keys(objects)]
@@ -186,7 +186,7 @@ async def test_many_small_writes_leave_a_bounded_log(kind: Kind) -> None:
         longest = 0
         for number in range(60):
             await db.put(b"%03d" % number, b"x")
-            longest = max(longest, db._writer.memtables.log_objects)
+            longest = max(longest, db._writer.state.memtables.log_objects)
         assert longest <= 8
         assert db.status().l0_ssts >= 60 // 8
         await abandon(db)
@@ -206,7 +206,7 @@ async def test_a_full_log_holds_writes_back_until_l0_has_room() -> None:
 
         writing = asyncio.create_task(write())
         await until(lambda: db.status().waiting_writes > 0, "a full log")
-        assert (db._writer.memtables.log_objects, db.status().l0_ssts) == (4, 2)
+        assert (db._writer.state.memtables.log_objects, db.status().l0_ssts) == (4, 2)
         while not writing.done():
             await db.compact()
         await writing
@@ -220,7 +220,7 @@ async def test_rows_do_not_stay_in_the_log_alone_for_long(kind: Kind) -> None:
         await until(lambda: db.status().l0_ssts == 1, "an SST")
         await db.put(b"b", b"2")
         await until(lambda: db.status().l0_ssts == 2, "another one")
-        assert db._writer.memtables.log_objects == 0
+        assert db._writer.state.memtables.log_objects == 0
 
 
 async def test_without_an_interval_they_stay() -> None:
@@ -237,7 +237,7 @@ async def test_closing_leaves_no_more_than_is_read_in_one_go(kind: Kind, rows: i
         for number in range(rows):
             await db.put(b"%03d" % number, b"x")
     async with open_db(store, kind) as db:
-        assert db._writer.memtables.log_objects == left
+        assert db._writer.state.memtables.log_objects == left
         assert (db.status().l0_ssts, len(await contents(db))) == (int(not left), rows)
 
 
@@ -258,7 +258,7 @@ async def test_closing_does_not_wait_for_room_in_l0(short: int) -> None:
         for number in range(20):
             await db.put(b"%d" % number, b"x")
     async with open_db(store) as db:
-        assert (db._writer.memtables.log_objects, len(await contents(db))) == (20, 22)
+        assert (db._writer.state.memtables.log_objects, len(await contents(db))) == (20, 22)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

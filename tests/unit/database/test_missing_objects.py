@@ -72,7 +72,7 @@ async def data_keys(store: MemoryStore) -> list[str]:
 
 async def compact(store: MemoryStore, db: slate.Db, rows: list[Version]) -> None:
     """As another process would, and another one collects what it took: ``rows`` are what there is from now on."""
-    status, state = db.status(), db._writer.state
+    status, state = db.status(), db._writer.state.manifest
     before = await data_keys(store)
     object_id = random.Random(len(rows)).randbytes(16)
     builder = SstBuilder(
@@ -166,7 +166,7 @@ async def test_a_scan_goes_on_behind_what_it_gave(kind: Kind, reverse: bool) -> 
             if len(found) == 100:
                 await compact(store, db, written)
         assert found == sorted(rows.items(), reverse=reverse)
-        assert db._writer.state.runs  # so it did miss something
+        assert db._writer.state.manifest.runs  # so it did miss something
 
 
 @kinds

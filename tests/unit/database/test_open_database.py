@@ -184,7 +184,7 @@ async def test_dropped_scans_and_snapshots_free_their_pins(kind: Kind) -> None:
         for number in range(600):
             await db.put(b"%03d" % number, b"v", await_durable=False)
         await db.flush(l0=True)
-        view = db._writer.view
+        view = db._writer.state.view
         assert not view.pinned
         scan, snap = db.scan(), db.snapshot()
         begun = aiter(scan)

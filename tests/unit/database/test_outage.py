@@ -163,12 +163,13 @@ async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
             await db.compact(full=True)
         for number, snapshot in enumerate(snapshots):
             assert await snapshot.get(b"key") == b"%d" % number
-        pins = [one for one in db._writer.state.checkpoints if one.owner == "writer"]
+        pins = [one for one in db._writer.state.manifest.checkpoints if one.owner == "writer"]
         assert len(pins) >= 4
         for snapshot in snapshots:
             snapshot.close()
         await until(
-            lambda: len([x for x in db._writer.state.checkpoints if x.owner == "writer"]) == 1, "idle pins to go"
+            lambda: len([x for x in db._writer.state.manifest.checkpoints if x.owner == "writer"]) == 1,
+            "idle pins to go",
         )
         assert db.metrics()["log.flushes"] >= 4
 

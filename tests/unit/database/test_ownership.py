@@ -80,7 +80,7 @@ class Head:
 async def test_an_sst_compacted_and_collected_under_the_look_is_no_harm() -> None:
     store, _ = await make(2)
     async with open_db(store) as db:
-        state = db._writer.state
+        state = db._writer.state.manifest
     newest, oldest = state.l0
     await store.delete([newest.location])
     await check_ownership(store, state, Head(replace(state, l0=(oldest,))).load)

@@ -269,7 +269,7 @@ async def test_a_scan_that_meets_a_damaged_block_without_waiting_has_failed(tmp_
             await anext(steps)
         with pytest.raises(slate.InvalidError, match="interrupted"):
             await anext(steps)
-        assert not db._writer.view.pinned
+        assert not db._writer.state.view.pinned
 
 
 def test_stores_of_a_process_share_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,10 +135,10 @@ async def see_all_applied(session: Session) -> None:
     """The last writer, which lives on, applies whatever waits."""
     for _ in range(100):
         await session.db.confirm()
-        if not pending_ingests(session.db._writer.state):
+        if not pending_ingests(session.db._writer.state.manifest):
             return
         await asyncio.sleep(0.5)
-    raise Violation("stuck", f"ingests wait for ever: {session.db._writer.state.ingests}")
+    raise Violation("stuck", f"ingests wait for ever: {session.db._writer.state.manifest.ingests}")
 
 
 assert CONTENDED < MARKER  # so the marker is the last row

@@ -237,7 +237,7 @@ async def test_exclusive_loads_make_room_where_nobody_compacts(store: MemoryStor
             await job.write([table({f"{number}": "x"})])
             assert (await job.commit(exclusive=True, timeout=20)).state == "applied"
     async with open_db(store) as db:
-        assert db._writer.l0_count < 4
+        assert db._writer.state.l0_count < 4
         assert len([row async for row in db.scan()]) == 10
 
 
@@ -274,7 +274,7 @@ async def test_a_lost_answer_to_the_commit_is_no_second_commit(store: MemoryStor
     async with open_db(store) as db, open_job(store) as job:
         [sst] = await job.write([table({"a": "1"})])
         await job.commit(wait=False)
-        again = CommitIngest(db._writer.state.database_id, "job", job.spec.base_version, (), 5)
+        again = CommitIngest(db._writer.state.manifest.database_id, "job", job.spec.base_version, (), 5)
         await commit_elsewhere(store, again)
         await db.confirm()
         assert (await job.wait()).rows == sst.rows
@@ -439,8 +439,8 @@ async def test_many_ssts_of_one_ingest_count_as_one_in_l0(store: MemoryStore) ->
     async with open_db(store, l0_max_ssts=8, l0_compact_ssts=2) as db:
         rows = {f"{number:03}": "x" for number in range(40)}
         await ingested(store, db, rows, settings={"sst_bytes": 1})
-        assert len(db._writer.state.l0) == 40
-        assert db._writer.l0_count == 1
+        assert len(db._writer.state.manifest.l0) == 40
+        assert db._writer.state.l0_count == 1
         await db.put(b"020", b"y")
         await asyncio.wait_for(db.flush(l0=True), 20)
         assert [row async for row in db.scan(b"019", b"022")] == [(b"019", b"x"), (b"020", b"y"), (b"021", b"x")]
@@ -449,8 +449,8 @@ async def test_many_ssts_of_one_ingest_count_as_one_in_l0(store: MemoryStore) ->
 async def test_a_large_ingest_becomes_a_run_as_it_is(store: MemoryStore) -> None:
     async with open_db(store, auto_compaction=True, sst_bytes=1, l0_compact_ssts=4) as db:
         await ingested(store, db, {"a": "1", "b": "2"}, settings={"sst_bytes": 1})
-        await until(lambda: len(db._writer.state.runs) == 1, "the move")
-        [run] = db._writer.state.runs
+        await until(lambda: len(db._writer.state.manifest.runs) == 1, "the move")
+        [run] = db._writer.state.manifest.runs
         assert [one.global_seq for one in run.ssts] == [1, 1]
         assert await db.get(b"b") == b"2"
 

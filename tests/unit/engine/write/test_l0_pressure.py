@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import pytest
 
@@ -20,13 +21,17 @@ class MonotonicClock(ManualClock):
         return self.seconds
 
 
+@dataclass
+class L0:
+    l0_count: int
+
+
 async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = MonotonicClock()
-    ssts = 3
-    pressure = L0Pressure(3, lambda: ssts, clock)
-    pressure.compactor = lambda: "compacted elsewhere, epoch 7"
+    clock, l0 = MonotonicClock(), L0(3)
+    pressure = L0Pressure(3, l0, clock)
+    pressure.begin_beside(lambda: "compacted elsewhere, epoch 7")
     [waiting] = starts(pressure.room())
     await settle()
     assert pressure.reason == "L0 has 3 SSTs and may have 3; compacted elsewhere, epoch 7"
@@ -38,7 +43,7 @@ async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     pressure.changed()  # nothing has
     [again] = starts(pressure.room())
     await until(lambda: "writes still wait" in caplog.text, "a reminder")
-    ssts = 2
+    l0.l0_count = 2
     pressure.changed()
     await again
     await waiting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.batch import WriteBatch, rows_of
 from slate_async.engine.write.memtables import MemtableEntry, MemtableList
 from slate_async.engine.write.sequencer import STORED_ROW_BYTES, Sequencer
+from slate_async.engine.write.signals import WriterSignals
 from slate_async.errors import ClosedError
 from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
@@ -47,10 +49,12 @@ class Bench:
     news: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.memtables = MemtableList(1, False, 1 << 30, self.segment, MemtableEntry(Memtable(), 0, 1))
+        signals = WriterSignals()
+        active = MemtableEntry(Memtable(), 0, 1)
+        self.memtables = MemtableList(1, False, 1 << 30, self.segment, active, signals=signals)
         self.admission = Admission(self.room)
         self.sequencer = Sequencer(
-            memtables=self.memtables,
+            state=SimpleNamespace(memtables=self.memtables),  # type: ignore[arg-type]
             admission=self.admission,
             last_seq=0,
             tick_ms=0,
@@ -58,8 +62,12 @@ class Bench:
             skip_bytes=self.skip,
             flush_bytes=self.flush,
             clock=self.clock,
-            added=lambda: self.news.append("added"),
-            space_wanted=lambda: self.news.append("space_wanted"),
+            signals=signals,
+        )
+        signals.connect(
+            rows_added=[lambda: self.news.append("added")],
+            space_wanted=[lambda: self.news.append("space_wanted")],
+            memtable_cut=[self.sequencer.end_lease],
         )
 
     def now(self, number: int, kind: int = PUT) -> bool:
