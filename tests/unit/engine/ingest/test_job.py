@@ -373,7 +373,7 @@ async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store:
     async with open_db(store, clock=clock) as db, open_job(store, lifetime=60, run=runtime(clock)) as job:
         failed = await job.write([table({"a": "an attempt that failed"})])
         [sst] = await job.write([table({"a": "1"})])
-        job._written.remove(failed[0])
+        job._job.written.remove(failed[0])
         for number in range(3):
             await db.put(b"%d" % number, b"")
             await db.flush(l0=True)
@@ -402,7 +402,7 @@ async def test_an_open_job_is_renewed(store: MemoryStore) -> None:
         [begun] = await admin.ingests.list()
         [now] = [begun]
         while now.expire_ms == begun.expire_ms:
-            job._clock.wall_ms += 10
+            job._job._clock.wall_ms += 10
             await asyncio.sleep(0.01)
             [now] = await admin.ingests.list()
 

@@ -234,13 +234,13 @@ async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> 
     async with open_job(store) as job, open_job(store, "other", replace=False) as other:
         await job.write([table({"b": "new"})])
         await other.write([table({"c": "new"})])
-        commit = job._commit
+        commit = job._job._commit
 
         async def late(*how: Any, **more: Any) -> Any:
             await other.commit(wait=False)
             return await commit(*how, **more)
 
-        job._commit = late
+        job._job._commit = late
         with pytest.raises(
             slate.ConflictError, match="was to replace everything, and another ingest came in meanwhile"
         ):
@@ -256,13 +256,13 @@ async def test_exclusively_what_the_own_writer_applies_counts_too(store: MemoryS
         await job.write([table({"b": "new"})])
         await other.write([table({"c": "new"})])
         await other.commit(wait=False)
-        commit = job._commit
+        commit = job._job._commit
 
         async def late(*how: Any, **more: Any) -> Any:
             await other.wait()
             return await commit(*how, **more)
 
-        job._commit = late
+        job._job._commit = late
         with pytest.raises(slate.ConflictError, match="was to replace everything"):
             await job.commit(exclusive=True)
     async with open_db(store) as db:
@@ -273,14 +273,14 @@ async def test_whoever_lost_the_writers_role_replaces_nothing(store: MemoryStore
     async with open_db(store) as db:
         await db.put(b"a", b"old")
     async with open_job(store) as job:
-        commit = job._commit
+        commit = job._job._commit
 
         async def late(*how: Any, **more: Any) -> Any:
             async with open_db(store) as db:
                 await db.put(b"b", b"another writer's")
             return await commit(*how, **more)
 
-        job._commit = late
+        job._job._commit = late
         with pytest.raises(slate.FencedError):
             await job.commit(exclusive=True)
     async with open_db(store) as db:
@@ -330,14 +330,14 @@ async def test_two_exclusive_drivers_of_one_job_get_one_answer(store: MemoryStor
     async with open_job(store) as first, open_job(store) as second:
         await first.write([table({"x": "1"})])
         await second.write([table({"x": "2"})])
-        replaced = second._replaced
+        replaced = second._job._replaced
 
         async def slow(*told: Any) -> Any:
             found = await replaced(*told)
             await first.commit(exclusive=True)
             return found
 
-        second._replaced = slow
+        second._job._replaced = slow
         assert (await second.commit(exclusive=True)).state == "applied"
     async with open_db(store) as db:
         assert await contents(db) == {"x": "1"}
