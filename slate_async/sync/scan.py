@@ -8,7 +8,8 @@ from typing import Self, TypeVar
 
 from slate_async.engine.read import scan as engine
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.scan import BATCH_ROWS, Pair
+from slate_async.engine.read.scan import BATCH_ROWS
+from slate_async.engine.read.scan_steps import Pair
 from slate_async.errors import InvalidError
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.types import Row

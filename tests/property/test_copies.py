@@ -18,11 +18,12 @@ from slate_async.arguments import key_bytes, sought_key, value_bytes
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.database.db import Db
 from slate_async.database.readable import Reads
-from slate_async.engine.read import scan as scan_module
+from slate_async.engine.read import scan_steps
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.key_spans import KeySpans
 from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.scan import Scan
+from slate_async.engine.read.retrying_rows import no_retry
+from slate_async.engine.read.scan_steps import ScanSteps
 from slate_async.engine.read.source import ReadSource
 from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.batch import WriteBatch
@@ -40,6 +41,7 @@ from tests.tidy.findings import project_sources
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = RowLimits(8, 12)
 NOW_MS = 50
+STEPS = "engine.read.scan_steps.ScanSteps"
 
 
 class OwnBytes(bytes):
@@ -247,23 +249,23 @@ def a_writers_get(tables: list[list[Any]], stored: list[Any], wanted: list[bytes
 
 
 @given(
-    looks=st.sampled_from([(), (32,), (32, 64, 128), (1024,)]),
+    pages=st.sampled_from([(), (32,), (32, 64, 128), (1024,)]),
     left=st.none() | st.integers(0, 300),
     span=st.sampled_from([KeyRange(None, None), KeyRange(b"b", b"a"), KeyRange(b"a", b"a"), KeyRange(b"a", b"b")]),
 )
-def rows_wanted_of_a_look(looks: tuple[int, ...], left: int | None, span: KeyRange) -> None:
+def rows_of_a_first_page(pages: tuple[int, ...], left: int | None, span: KeyRange) -> None:
     point = ReadPoint(ReadView([], [], [], yield_budget=ample_budget()), 0, 0)
-    scan = Scan(point, span, ample_budget(), lambda: None, limit=left)
-    scan._looks = looks
+    steps = ScanSteps(point, span, ample_budget(), lambda: None, no_retry, False, left)
+    steps._pages = pages
     asked = [0]
 
     def first_rows(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool) -> None:
         asked.append(count)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_module, "first_rows", first_rows)
-        assert scan._first_rows() is None
-    assert asked[-1] == scan._wanted_rows
+        patch.setattr(scan_steps, "first_rows", first_rows)
+        assert steps._first_page_nowait() is None
+    assert asked[-1] == steps._page_rows
 
 
 AGREEMENTS: dict[tuple[str, str], Callable[[], None]] = {
@@ -272,7 +274,10 @@ AGREEMENTS: dict[tuple[str, str], Callable[[], None]] = {
     ("database.db.Db._write_row", "runtime.loop_guard.LoopGuard.check"): whether_calls_are_served,
     ("database.readable.Reads.get", "arguments.sought_key"): the_key_of_get,
     ("database.readable.Reads.get_many", "arguments.sought_key"): the_keys_of_get_many,
-    ("engine.read.scan.Scan._first_rows", "engine.read.scan.Scan._wanted_rows"): rows_wanted_of_a_look,
+    (
+        "engine.read.scan_steps.ScanSteps._first_page_nowait",
+        "engine.read.scan_steps.ScanSteps._page_rows",
+    ): rows_of_a_first_page,
     ("engine.read.view.ReadView.look_below", "engine.read.key_spans.KeySpans.__contains__"): keys_in_hot_ranges,
     ("engine.write.batch.WriteBatch.put", "arguments.key_bytes"): arguments_of_a_batch,
     ("engine.write.batch.WriteBatch.put", "arguments.value_bytes"): arguments_of_a_batch,

@@ -16,7 +16,7 @@ from slate_async.engine.read import KeyRange, ReadView, Scan, Table, key_range, 
 from slate_async.engine.read import scan as scan_module
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
-from slate_async.engine.read.scan import CHUNK_ROWS
+from slate_async.engine.read.scan_steps import CHUNK_ROWS
 from slate_async.errors import FencedError, InternalError, InvalidError
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.memtable import Memtable

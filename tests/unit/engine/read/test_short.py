@@ -217,7 +217,7 @@ async def test_a_long_scan_goes_on_with_streams() -> None:
     )
     scan = scan_of(view)
     assert [int(key) async for key, _ in scan] == list(range(1000))
-    assert scan._rows is not None
+    assert scan._steps._rows is not None
 
 
 async def test_what_takes_waiting_is_streamed() -> None:
