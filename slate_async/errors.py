@@ -72,7 +72,7 @@ class InvalidError(SlateError, ValueError):
 
 class NotFoundError(InvalidError):
     """What was named does not exist, or no longer: a database, a checkpoint, a bucket or container, a table, an SST, a
-    hold of a change feed, history that is not kept any more."""
+    subscription of a change feed, history that is not kept any more."""
 
 
 class ConfigError(InvalidError):

@@ -1,4 +1,4 @@
-"""``ingest``, ``list-ingests``, ``list-orphans`` and ``abort-ingest``: bulk ingests beside whoever writes."""
+"""``ingest``, ``list-ingests``, ``list-orphans`` and ``abort-ingest``: bulk ingests beside a writer."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def listed(session: Session) -> int:
         for one in found:
             session.output.json(_fields(one))
         return OK
-    columns = ("job", "state", "rows", "number", "since")
+    columns = ("job", "state", "rows", "seq", "since")
     rows = [_row(one) for one in found]
     session.output.table("ingests", columns, rows)
     return OK

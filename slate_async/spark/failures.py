@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 import slate_async as slate
 
-_TOLD = re.compile(
+_REPORTED = re.compile(
     r"^slate_async(?:\.\w+)*\.(?P<name>\w+): (?P<message>.*?)(?=\n\s*\n|\n\s+at |\s+SQLSTATE: |\s*\Z)", re.M | re.S
 )
 """The last line of a Python trace, or lines, up to what Spark puts behind it."""
@@ -35,11 +35,11 @@ def plain_errors() -> Iterator[None]:
 
 def engine_error(text: str) -> slate.SlateError | None:
     """The error of the engine that ``text``, of Spark's error, ends with; ``None`` if it is about something else."""
-    told = list(_TOLD.finditer(text))
-    kind = _kinds().get(told[-1]["name"]) if told else None
+    reported = list(_REPORTED.finditer(text))
+    kind = _kinds().get(reported[-1]["name"]) if reported else None
     if kind is None:
         return None
-    message = told[-1]["message"].strip()
+    message = reported[-1]["message"].strip()
     if kind is not slate.CorruptionError:
         return kind(message)
     bad = _CORRUPTION.fullmatch(message)

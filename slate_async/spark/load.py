@@ -39,7 +39,7 @@ SKIPPED = (
 LoadMode = Literal["ingest", "exclusive"]
 RESULTS = "sst string, error binary"
 """What a task tells: its SSTs as JSON, or what is wrong with its rows."""
-_TOLD = pa.schema([("sst", pa.string()), ("error", pa.binary())])
+_RESULT_SCHEMA = pa.schema([("sst", pa.string()), ("error", pa.binary())])
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -207,9 +207,9 @@ def _write_there(path: str, metastore: str | None, spec: str, duplicates: Duplic
         try:
             ssts = feed(batches, write)
         except slate.InvalidError as error:
-            yield pa.record_batch([[None], [pickled(error)]], schema=_TOLD)
+            yield pa.record_batch([[None], [pickled(error)]], schema=_RESULT_SCHEMA)
             return
-        yield pa.record_batch([[sst.to_json() for sst in ssts], [None] * len(ssts)], schema=_TOLD)
+        yield pa.record_batch([[sst.to_json() for sst in ssts], [None] * len(ssts)], schema=_RESULT_SCHEMA)
 
     return run
 

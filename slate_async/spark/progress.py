@@ -1,4 +1,4 @@
-"""How far the Spark jobs of a block have come, told to whoever asked.
+"""How far the Spark jobs of a block have come, reported to a callback.
 
 Spark counts tasks by job group: the block's own, so its jobs are told apart from all others; the caller's is put back.
 """

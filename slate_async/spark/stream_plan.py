@@ -144,7 +144,7 @@ class Planner:
         this planner retains what the tasks read.
 
         SSTs are in the order of keys. So what is in them is cut by keys, for else each task would read all of them;
-        what is in the log is cut by numbers."""
+        what is in the log is cut by sequence numbers."""
         begin = start.position if start.subscription == end.subscription else end.begin
         await self._at(Offset(end.subscription, begin, end.begin))
         steps = [step for step in self._steps if begin.seq < step.position.seq <= end.seq]
@@ -237,7 +237,8 @@ class Planner:
         return status.last_seq
 
     async def _read(self, feed: slate.ChangeFeed, durable: int) -> bool:
-        """Read one more step, unless the feed is at ``durable``. The rows of an ingest share a number: one step."""
+        """Read one more step, unless the feed is at ``durable``. The rows of an ingest share a sequence number: one
+        step."""
         before, rows, nbytes = feed.seq, 0, 0
         if before >= durable:
             return False

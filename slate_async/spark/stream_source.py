@@ -64,7 +64,7 @@ class SlateChangesSource(DataSource):
         return "slate-changes"
 
     def schema(self) -> StructType:
-        """`CHANGE`. The first that Spark asks for, so wrong options are told here: later it hides the cause."""
+        """`CHANGE`. The first that Spark asks for, so wrong options are reported here: later it hides the cause."""
         StreamOptions.of(self.options)
         return CHANGE
 

@@ -85,7 +85,7 @@ def sst_bytes(number: str | int) -> int:
 
 
 def batch_job(app_id: str, batch_id: int) -> str:
-    """The name of the job that loads a batch of a stream, whoever runs it."""
+    """The name of the job that loads a batch of a stream, for every driver of it."""
     return f"{app_id}/{batch_id}"
 
 

@@ -32,7 +32,7 @@ class ChangeFeed:
 
     @property
     def snapshot_seq(self) -> int:
-        """Rows up to this number are a snapshot; 0: everything is as it happened."""
+        """Rows up to this sequence number are a snapshot; 0: everything is as it happened."""
         return self._feed.snapshot_seq
 
     @property

@@ -46,12 +46,12 @@ class ChangeFeed:
         context: FeedContext,
         closed: Callable[[ChangeFeed], None],
     ) -> None:
-        """``begin`` opens the source; ``closed`` is told when the feed is."""
+        """``begin`` opens the source; ``closed`` is called when the feed is closed."""
         self._begin_once = begin
         self._context = context
         self._on_closed = closed
         self._yield_budget = YieldBudget(context.clock)
-        self._pull: Prefetcher | None = None
+        self._prefetcher: Prefetcher | None = None
         self._beginning: asyncio.Task[Prefetcher] | None = None
         self._way: Literal["rows", "batches"] | None = None
         self._rest: Columns | None = None  # of the batch that is handed out row by row
@@ -66,10 +66,11 @@ class ChangeFeed:
     @property
     def seq(self) -> int:
         """All rows up to this sequence number were handed out; at first, the one it begins after. Another feed goes on
-        from here. Rows of one ingest share a number: until the last of them was handed out, it counts for none."""
+        from here. Rows of one ingest share a sequence number: until the last of them was handed out, it counts for
+        none."""
         given = len(self._chunk) - length_hint(self._ready)
         if given == len(self._chunk) and self._rest is None:
-            return 0 if self._pull is None else self._pull.done
+            return 0 if self._prefetcher is None else self._prefetcher.done
         if not given:
             return self._before
         following = self._chunk[given].seq if self._rest is None or given < len(self._chunk) else self._rest.seqs[0]
@@ -77,9 +78,9 @@ class ChangeFeed:
 
     @property
     def snapshot_seq(self) -> int:
-        """Rows up to this number are a snapshot: what was there at that moment, without deletes and what had been
-        overwritten. 0: everything is as it happened. Known once the feed has begun."""
-        return 0 if self._pull is None else self._pull.source.snapshot_seq
+        """Rows up to this sequence number are a snapshot: what was there at that moment, without deletes and what had
+        been overwritten. 0: everything is as it happened. Known once the feed has begun."""
+        return 0 if self._prefetcher is None else self._prefetcher.source.snapshot_seq
 
     @property
     def acknowledged(self) -> int:
@@ -98,7 +99,7 @@ class ChangeFeed:
 
     @property
     def _subscription(self) -> Subscription | None:
-        return None if self._pull is None else self._pull.source.subscription
+        return None if self._prefetcher is None else self._prefetcher.source.subscription
 
     # ---- ways to iterate
 
@@ -176,11 +177,11 @@ class ChangeFeed:
         """Stop, and release what is retained: a subscription with a name stays, where it was acknowledged. Idempotent;
         a caller that is cancelled stops waiting."""
         self._end()
-        if self._beginning is not None and self._pull is None:
+        if self._beginning is not None and self._prefetcher is None:
             await asyncio.wait([self._beginning])
-            self._pull = _begun(self._beginning)
-        if self._pull is not None:
-            await self._pull.aclose()
+            self._prefetcher = _begun(self._beginning)
+        if self._prefetcher is not None:
+            await self._prefetcher.aclose()
         if self._subscription is not None:
             await self._subscription.finish()
         self._on_closed(self)
@@ -189,8 +190,8 @@ class ChangeFeed:
         """All that happens whether or not somebody waits for the rest."""
         self._closed = True
         self._rest = None
-        if self._pull is not None:
-            _end(self._pull)
+        if self._prefetcher is not None:
+            _end(self._prefetcher)
         elif self._beginning is not None:
             self._beginning.add_done_callback(_end_begun)
 
@@ -207,7 +208,7 @@ class ChangeFeed:
     async def _begin(self) -> Prefetcher:
         """Begin, once; several may wait for it. A beginning that failed may be tried again."""
         self._ask()
-        while self._pull is None:
+        while self._prefetcher is None:
             if self._beginning is None:
                 self._beginning = self._context.supervisor.spawn("open a feed", self._begin_once(), critical=False)
             task = self._beginning
@@ -215,8 +216,8 @@ class ChangeFeed:
             self._ask()
             if self._beginning is task:
                 self._beginning = None
-                self._pull = task.result()
-        return self._pull
+                self._prefetcher = task.result()
+        return self._prefetcher
 
     def _ask(self) -> None:
         if self._closed:
@@ -240,13 +241,13 @@ class ChangeFeed:
         return await self._alone(partial(self._batch, max_rows))
 
     async def _batch(self, max_rows: int) -> RecordBatch | None:
-        pull = await self._begin()
-        found = await pull.next(max_rows)
+        prefetcher = await self._begin()
+        found = await prefetcher.next(max_rows)
         if found is None:
             return None
         convert = partial(record_batch, found.rows)
         batch = convert() if len(found.rows) <= INLINE_ROWS else await self._context.offload.run(convert)
-        pull.taken()
+        prefetcher.taken()
         return batch
 
     async def _next_rows(self) -> Iterator[Change] | None:
@@ -256,12 +257,12 @@ class ChangeFeed:
         if length_hint(self._ready):
             return self._ready
         if self._rest is None:
-            pull = await self._begin()
-            found = await pull.next(BATCH_ROWS)
+            prefetcher = await self._begin()
+            found = await prefetcher.next(BATCH_ROWS)
             if found is None:
                 return None
             self._before = self.seq
-            pull.taken()
+            prefetcher.taken()
             self._rest = found.rows
         else:
             self._before = self.seq
@@ -281,15 +282,15 @@ def _begun(beginning: asyncio.Task[Prefetcher]) -> Prefetcher | None:
 
 def _end_begun(beginning: asyncio.Task[Prefetcher]) -> None:
     """Nobody wants what was begun any more: what it made must be given back."""
-    if (pull := _begun(beginning)) is not None:
-        _end(pull)
+    if (prefetcher := _begun(beginning)) is not None:
+        _end(prefetcher)
 
 
-def _end(pull: Prefetcher) -> None:
+def _end(prefetcher: Prefetcher) -> None:
     """What is read first, for it must not miss what the subscription retains."""
-    pull.end()
-    if pull.source.subscription is not None:
-        pull.source.subscription.end()
+    prefetcher.end()
+    if prefetcher.source.subscription is not None:
+        prefetcher.source.subscription.end()
 
 
 class Rows(AsyncIterator[Change]):

@@ -70,17 +70,17 @@ class History:
         return await self._found(sources, after, until)
 
     def shared_after(self, seq: int) -> int | None:
-        """The lowest number above ``seq`` that is known to be an ingest's."""
+        """The lowest sequence number above ``seq`` that is known to be an ingest's."""
         known = [sst.global_seq for sst in self.state.ssts() if sst.global_seq is not None]
         known += [record.seq for record in self.state.ingest_records]
         return min((one for one in known if one > seq), default=None)
 
     def ingested(self, seq: int) -> IngestedRows:
-        """The rows of the ingest of that number."""
+        """The rows of the ingest of that sequence number."""
         return self.ingest(seq, [sst for sst in self.state.ssts() if sst.min_seq <= seq <= sst.max_seq])
 
     def ingest(self, seq: int, ssts: Sequence[SstRef]) -> IngestedRows:
-        """The rows of that number, all of which are in ``ssts``."""
+        """The rows of that sequence number, all of which are in ``ssts``."""
         return IngestedRows(seq, ssts, self.open, self.span)
 
     def open(self, sst: SstRef) -> SstReader:

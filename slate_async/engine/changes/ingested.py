@@ -1,7 +1,7 @@
 """The rows of one ingest, part by part. They share one sequence number and were never in the log.
 
 They come SST by SST in the order of their keys, so an ingest of any size takes little memory. After a compaction they
-stand among others; then they are looked for there, by their number.
+stand among others; then they are looked for there, by that.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ READ_BYTES = 1 << 20
 
 
 class IngestedRows:
-    """See the module docstring. ``ssts`` may hold rows of number ``seq``, of which those are given whose keys are in
-    ``span``. A call that fails may be made again."""
+    """See the module docstring. ``ssts`` may hold rows of sequence number ``seq``, of which those are given whose keys
+    are in ``span``. A call that fails may be made again."""
 
     def __init__(
         self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader], span: KeyRange = EVERY_KEY

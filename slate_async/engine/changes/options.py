@@ -13,7 +13,7 @@ from slate_async.errors import InvalidError
 FromSeq: TypeAlias = int | Literal["now"] | None
 Initial: TypeAlias = Literal["snapshot", "error"]
 SORT_MEMORY_BYTES = 64 << 20
-"""Rows of SSTs are put in the order of their numbers so many bytes at a time in memory."""
+"""Rows of SSTs are put in the order of their sequence numbers so many bytes at a time in memory."""
 SORT_SPILL_BYTES = 1 << 30
 """So many bytes of others are put in order on disk meanwhile."""
 

@@ -1,7 +1,7 @@
 """Where rows in the order of their sequence numbers may be cut, and whether any is missing. Pure.
 
 Every row has a sequence number of its own and a `WriteBatch` is a range of them, but for the rows of an ingest, which
-share one number. The rows of a `WriteBatch` were written in one millisecond, by one log object. So a cut where the
+share one. The rows of a `WriteBatch` were written in one millisecond, by one log object. So a cut where the
 write time changes, or where a log object ends, never tears one.
 """
 
@@ -32,15 +32,15 @@ def up_to(rows: Columns, seq: int) -> Columns:
 
 
 def in_order(rows: Columns) -> Columns:
-    """``rows`` by their numbers; those of one number as they are."""
+    """``rows`` by their sequence numbers; those that share one as they are."""
     return rows.take(np.argsort(rows.seqs, kind="stable"))
 
 
 def check_gapless(rows: Columns, after: int, *, shared_until: int, skipped: Iterable[SkippedSeqs], source: str) -> None:
-    """Raise `CorruptionError` naming ``source`` unless ``rows`` follow number ``after`` without a gap.
+    """Raise `CorruptionError` naming ``source`` unless ``rows`` follow sequence number ``after`` without a gap.
 
-    shared_until: numbers up to here may be shared by rows: those of ingests
-    skipped: numbers that no row has"""
+    shared_until: sequence numbers up to here may be shared by rows: those of ingests
+    skipped: sequence numbers that no row has"""
     if not len(rows):
         return
     seqs = np.concatenate((np.array([after], np.int64), rows.seqs.astype(np.int64)))
@@ -57,7 +57,8 @@ def check_gapless(rows: Columns, after: int, *, shared_until: int, skipped: Iter
 
 
 def last_cut(rows: Columns) -> int:
-    """The last place where sorted ``rows`` may be cut, and none of a number is left behind; 0 if there is none."""
+    """The last place where sorted ``rows`` may be cut, and none of a sequence number is left behind; 0 if there is
+    none."""
     changes = np.flatnonzero((rows.create_ms[1:] != rows.create_ms[:-1]) & (rows.seqs[1:] != rows.seqs[:-1]))
     return int(changes[-1]) + 1 if len(changes) else 0
 

@@ -38,7 +38,8 @@ class FeedContext:
 
 
 class Batch(NamedTuple):
-    """``done``: with it, all rows up to there were given; less than its last number while more rows share that."""
+    """``done``: with it, all rows up to there were given; less than its last sequence number while more rows share
+    that."""
 
     rows: Columns
     done: int

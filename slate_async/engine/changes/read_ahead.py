@@ -1,7 +1,7 @@
-"""Rows of SSTs that were put in the order of their numbers beyond what was asked for, kept for the next call.
+"""Rows of SSTs that were put in the order of their sequence numbers beyond what was asked for, kept for the next call.
 
-To find a range of numbers in SSTs that were compacted, all of them are read, however short it is. So a process that
-reads one short range after another, in calls of their own, keeps what each has found besides.
+To find a range of sequence numbers in SSTs that were compacted, all of them are read, however short it is. So a process
+that reads one short range after another, in calls of their own, keeps what each has found besides.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ SEEN_BYTES = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class SeqSource:
-    """Rows with numbers from ``min_seq`` to ``max_seq``, inclusive. ``open`` reads them, in any order; its iterator has
-    an ``aclose``."""
+    """Rows with sequence numbers from ``min_seq`` to ``max_seq``, inclusive. ``open`` reads them, in any order; its
+    iterator has an ``aclose``."""
 
     min_seq: int
     max_seq: int
@@ -42,7 +42,7 @@ class SeqSource:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """All rows of a range that ends at ``end``, in the order of their numbers. ``None`` if there are none.
+    """All rows of a range that ends at ``end``, in the order of their sequence numbers. ``None`` if there are none.
 
     rest: has the rows behind it, if they were kept"""
 
@@ -148,7 +148,7 @@ class _Kept:
         self.newest = max(self.newest, int(part.seqs.max()))
 
     async def _make_room(self) -> None:
-        """Put the highest numbers on disk, or give them up, so that the rest has room; at least one number stays."""
+        """Put the highest sequence numbers on disk, or give them up, so that the rest has room; at least one stays."""
         rest = await self._runtime.offload.run(self._shrink)
         if rest is None:
             return
@@ -160,7 +160,7 @@ class _Kept:
         self.last = min(self.last, self._spill.until)
 
     def _shrink(self) -> Columns | None:
-        """Let the lowest numbers that have room stay, in order; the others, in order."""
+        """Let the lowest sequence numbers that have room stay, in order; the others, in order."""
         rows = in_order(concat(self._parts))
         fitting = max(1, int(np.searchsorted(np.cumsum(_sizes(rows)), self._room, side="right")))
         stop = int(np.searchsorted(rows.seqs, rows.seqs[fitting - 1], side="right")) if len(rows) else 0

@@ -149,7 +149,7 @@ class ChangeSource:
             raise CorruptionError(f"its SSTs do not hold row {end} of the change feed", object_name=name)
 
     async def _read_ingest(self, ingest: IngestedRows) -> Piece:
-        """The next part of it; with the last one, its number is done."""
+        """The next part of it; with the last one, its sequence number is done."""
         parts = await ingest.next()
         self._ingest = None if ingest.over else ingest
         if ingest.over:
@@ -229,7 +229,8 @@ class ChangeSource:
         return True
 
     def _ingest_after(self, seq: int, head: ManifestState) -> tuple[SstRef, ...]:
-        """The SSTs of the ingest whose number comes next, as they were applied; empty if no ingest comes next."""
+        """The SSTs of the ingest whose sequence number comes next, as they were applied; empty if no ingest comes
+        next."""
         if head.ingest_seq <= seq:
             return ()
         kept = None if self.subscription is None else head.checkpoint(self.subscription.id)
@@ -292,5 +293,5 @@ class ChangeSource:
 
 
 def _is_next(state: ManifestState, seq: int, after: int) -> bool:
-    """Whether no row can have a number between ``after`` and ``seq``."""
+    """Whether no row can have a sequence number between ``after`` and ``seq``."""
     return seq > after and state.rows_up_to(seq) == state.rows_up_to(after) + 1

@@ -2,7 +2,7 @@
 
 A run is what did not fit at one time, in order, cut into chunks; a chunk is a block as SSTs have it, so what comes back
 is checked. Runs are in one file that has no name and goes with the process. They are read by the chunk, in the order of
-the chunks' lowest numbers: all rows below the number that the next chunk begins with are in memory then.
+the chunks' lowest sequence numbers: all rows below the one that the next chunk begins with are in memory then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILE = "a temporary file of sorted changes"
 
 
 class Chunk(NamedTuple):
-    """Rows in the file. ``first``: their lowest number; ``size``: bytes."""
+    """Rows in the file. ``first``: their lowest sequence number; ``size``: bytes."""
 
     first: int
     offset: int
@@ -40,7 +40,7 @@ class Spill:
     """See the module docstring. Runs are added, of rows up to `until`; then ranges are taken.
 
     sort_memory_bytes: of a range
-    sort_spill_bytes: what is kept on disk, about; of more, the highest numbers are given up
+    sort_spill_bytes: what is kept on disk, about; of more, the highest sequence numbers are given up
     """
 
     def __init__(self, until: int, sort_memory_bytes: int, sort_spill_bytes: int, runtime: Runtime) -> None:
@@ -143,8 +143,8 @@ class Spill:
         return rows.slice(0, stop) if stop else None
 
     async def close(self) -> None:
-        """Give the disk back. Else that is done when this is garbage, by whoever collects it: a large file takes
-        milliseconds."""
+        """Give the disk back. Else that is done when this is garbage, by the thread that collects it: a large file
+        takes milliseconds."""
         if self._file is not None:
             await self._runtime.blocking.run(self._file.close)
 

@@ -197,7 +197,7 @@ class Subscription:
             pass
         except UnavailableError as error:
             logger.warning("%s: a change feed's subscription could not be %s: %s", self._path, what, error)
-        except SlateError as error:  # its feed finds out, and says so to whoever reads it
+        except SlateError as error:  # its feed finds out, and its consumer with it
             logger.info("%s: a change feed's subscription could not be %s: %s", self._path, what, error)
 
     async def anew(self, seq: int) -> tuple[ManifestState, FeedMark]:

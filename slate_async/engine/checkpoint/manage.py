@@ -1,7 +1,7 @@
 """Users' checkpoints: made, lengthened, deleted, listed. Each is one edit of the manifest; the rest checks arguments.
 
 Those that writers, readers and clones made for themselves are theirs, and are left alone unless force is asked for. A
-change feed's hold by name is a user's to delete.
+change feed's subscription with a name is a user's to delete.
 """
 
 from __future__ import annotations

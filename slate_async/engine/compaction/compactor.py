@@ -74,7 +74,7 @@ class Compactor:
     of: the database and the store id that were looked at
     head: the newest state known; ``log_due``: whether a look at the log (without a WAL) may find something
     committed: called after every state a compaction made
-    interval_s: between looks at the head; ``None``: whoever looks at it calls `notify`
+    interval_s: between looks at the head; ``None``: the owner calls `notify`
     auto_compaction: whether to compact without being asked
     """
 
@@ -141,7 +141,7 @@ class Compactor:
         return any(not request.done.done() for request in self._requests)
 
     def refuse(self, failure: Callable[[], SlateError]) -> None:
-        """Whoever waits for a compaction gets an error that ``failure`` makes."""
+        """Fail every request for a compaction with an error that ``failure`` makes."""
         requests = list(self._requests)
         self._requests.clear()
         for request in requests:
@@ -172,7 +172,7 @@ class Compactor:
         """Claim the role unless it is held, and compact: for ever, or ``while_asked``, until nobody waits for one.
 
         Raises `FencedError`, `CorruptionError`, `InternalError`, and what `claim` raises. What it ran has ended by
-        then; whoever compacts next resumes it."""
+        then; the next compactor resumes it."""
         if not self.epoch:
             await self.claim()
         try:

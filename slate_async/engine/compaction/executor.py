@@ -76,6 +76,6 @@ class Executor(Protocol):
     """Runs ranges. A cancelled or failed run leaves nothing but objects nobody names, which the collector takes."""
 
     async def run(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
-        """Merge the range and upload its output; ``progress`` is told of what is done so far, now and then.
+        """Merge the range and upload its output; ``progress`` is called with what is done so far, now and then.
 
         Raises `CorruptionError`, `ObjectNotFoundError`, `UnavailableError`, `InternalError`."""

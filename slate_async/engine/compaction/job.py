@@ -1,7 +1,7 @@
 """One registered compaction, from its inputs to its commit.
 
 Ordering rule: a range's output is uploaded before it is noted in the manifest, and all ranges are noted before, or in,
-the commit that puts them in their inputs' place. So whoever resumes it does no range again that was noted.
+the commit that puts them in their inputs' place. So a compactor that resumes it does no range again that was noted.
 """
 
 from __future__ import annotations

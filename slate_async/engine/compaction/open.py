@@ -53,7 +53,7 @@ async def open_compaction(
     context: DatabaseContext, supervisor: Supervisor, *, auto_compaction: bool, executor: Executor | None = None
 ) -> OpenedCompactor:
     """See `Environment.open_compactor`."""
-    Compression.of(context.settings.compression)  # an extra that is missing is told now
+    Compression.of(context.settings.compression)  # an extra that is missing is an error now
     driver = context.driver(supervisor)
     register: Register | None = None
     try:

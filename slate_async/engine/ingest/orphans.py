@@ -36,7 +36,7 @@ async def ingest_objects(
     named = {sst.location: sst.global_seq is not None for sst in state.ssts() if sst.database_id is None}
     asked: list[ObjectInfo] = []
 
-    async def told() -> AsyncIterator[IngestObject]:
+    async def found() -> AsyncIterator[IngestObject]:
         heads = await map_bounded(lambda info: _head(store, info.key), asked, READS_IN_PARALLEL)
         for info in heads:
             job = None if info is None else info.metadata.get(JOB)
@@ -48,11 +48,11 @@ async def ingest_objects(
             continue
         asked.append(info)
         if len(asked) == READS_IN_PARALLEL:
-            async for one in told():
+            async for one in found():
                 yield one
             asked = []
     if asked:
-        async for one in told():
+        async for one in found():
             yield one
 
 

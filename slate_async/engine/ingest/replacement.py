@@ -3,7 +3,7 @@
 Its checkpoint keeps what was there then. A task answers for the range from its first key to its last: the old keys in
 there become tombstones between its rows, as the new rows lie on a merge's top. What lies between the ranges of tasks,
 before the first and after the last belongs to whoever commits. So all SSTs of the job are one sorted sequence, applied
-under one number, and for readers, time travel and the change feed the replacement is an ingest like any other.
+under one sequence number, and for readers, time travel and the change feed the replacement is an ingest like any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tasks are told, and what they tell: plain values that survive JSON and pickle."""
+"""What tasks are given, and the results they report: plain values that survive JSON and pickle."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def references(spec: IngestSpec, ssts: Sequence[IngestedSst]) -> tuple[SstRef, .
             raise InvalidError(
                 f"{one.location} was not made by a task of ingest {spec.job_id!r}", outcome="not_applied"
             )
-    told = {one.object_id: one for one in ssts}  # a task's message may come twice
-    ordered = sorted(told.values(), key=lambda one: one.first_key)
+    by_id = {one.object_id: one for one in ssts}  # a task's message may come twice
+    ordered = sorted(by_id.values(), key=lambda one: one.first_key)
     return tuple(SstRef(**{name: getattr(sst, name) for name in _STORED}) for sst in ordered)
 
 

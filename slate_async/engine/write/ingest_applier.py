@@ -208,7 +208,7 @@ class IngestApplier:
             if record.id in edit.ids and record.seq > before:
                 self.stats.applied += 1
                 self.stats.rows += record.rows
-                logger.info("ingest %s was applied: %d rows as number %d", record.id, record.rows, record.seq)
+                logger.info("ingest %s was applied: %d rows as sequence number %d", record.id, record.rows, record.seq)
 
     # ---- without a WAL
 

@@ -82,7 +82,7 @@ CheckpointOwner = Literal["user", "writer", "reader", "clone", "feed", "ingest"]
 
 @dataclass(frozen=True, slots=True)
 class FeedMark:
-    """Where a change feed stands whose checkpoint holds what it has not delivered.
+    """Where a change feed stands whose subscription retains what it has not delivered.
 
     seq: rows up to here are not needed any more
     log_seq: every row above it is in the log from ``log_position`` on; rows between ``seq`` and it are in the SSTs of

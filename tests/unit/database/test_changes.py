@@ -132,7 +132,7 @@ async def test_with_retention_it_stays_exact(kind: Kind) -> None:
 
 @KIND
 async def test_what_an_open_feed_has_not_delivered_stays(kind: Kind) -> None:
-    """Compaction drops older versions, and a collector the log; the feed reads on in what it holds."""
+    """Compaction drops older versions, and a collector the log; the feed reads on in what it retains."""
 
     store = memory_store()
     async with open_db(store, kind) as db:

@@ -6,8 +6,8 @@ happens; *applied* by the writer, in one step with everything written before, un
 has ended a record stays, the mark of every edit of it: one of the last `MAX_RECORDS` of batches of streams, or of the
 last `MAX_RECORDS` of others, whose name alone says that they are done.
 
-Rule 30: only the owner of the writer's epoch orders data. So a commit gives no number, and a pending ingest is read by
-nobody.
+Rule 30: only the owner of the writer's epoch orders data. So a commit gives no sequence number, and a pending ingest is
+read by nobody.
 """
 
 from __future__ import annotations
@@ -313,11 +313,11 @@ def without_registered(state: ManifestState, now_ms: int) -> ManifestState:
 
 @dataclass(frozen=True, slots=True)
 class ApplyIngests:
-    """Rule 30: the writer lets pending ingests in, under ``first_seq`` and the numbers after it, in one step with
-    everything that was written before; nothing is written meanwhile, so the next row comes after the state's
+    """Rule 30: the writer lets pending ingests in, under ``first_seq`` and the sequence numbers after it, in one step
+    with everything that was written before; nothing is written meanwhile, so the next row comes after the state's
     ``last_seq``.
 
-    ids: the jobs, in the order of their numbers; one that was aborted meanwhile takes none
+    ids: the jobs, in the order of their sequence numbers; one that was aborted meanwhile takes none
     flush: the L0 flush of what is left in memory; ``log``: without a WAL. One of them, or neither if nothing is left
     now_ms: the write time of the rows; it does not go back
     """

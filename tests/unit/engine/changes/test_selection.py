@@ -54,8 +54,8 @@ def tables(rng: random.Random, count: int, rows_per_ms: int) -> list[Table]:
     return [Table(rows_of(part, rows_per_ms)) for part in (seqs[: count // 3], seqs[count // 3 :], later)]
 
 
-async def in_stretches(found: list[Table], last: int, room: int, spill: int) -> list[list[int]]:
-    stretches: list[list[int]] = []
+async def in_ranges(found: list[Table], last: int, room: int, spill: int) -> list[list[int]]:
+    ranges: list[list[int]] = []
     after, rest = 0, None
     while after < last:
         if rest is not None and not rest.over:
@@ -65,9 +65,9 @@ async def in_stretches(found: list[Table], last: int, room: int, spill: int) -> 
             selected = await select([one.source for one in found], after, last, room, spill, runtime())
             rows, after, rest = selected.rows, selected.end, selected.rest
         if rows is not None:
-            stretches.append([int(seq) for seq in rows.seqs])
-            assert rows.keys.to_pylist() == [b"%05d" % seq for seq in stretches[-1]]
-    return stretches
+            ranges.append([int(seq) for seq in rows.seqs])
+            assert rows.keys.to_pylist() == [b"%05d" % seq for seq in ranges[-1]]
+    return ranges
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -78,11 +78,11 @@ async def test_all_rows_come_once_in_order_and_no_write_is_torn(
     seed: int, rows_per_ms: int, spill_rows: int, room_rows: int
 ) -> None:
     found = tables(random.Random(seed), 300, rows_per_ms)
-    stretches = await in_stretches(found, 349, room_rows * ROW_BYTES, spill_rows * ROW_BYTES)
-    assert [seq for stretch in stretches for seq in stretch] == list(range(1, 350))
+    ranges = await in_ranges(found, 349, room_rows * ROW_BYTES, spill_rows * ROW_BYTES)
+    assert [seq for one in ranges for seq in one] == list(range(1, 350))
     if room_rows < 10_000 and rows_per_ms < 1_000:
-        assert len(stretches) > 3
-        ends = [stretch[-1] for stretch in stretches[:-1]]
+        assert len(ranges) > 3
+        ends = [one[-1] for one in ranges[:-1]]
         assert all((end + 1) % rows_per_ms == 0 for end in ends), "where the time changes"
 
 
@@ -90,7 +90,7 @@ async def test_what_fits_on_disk_is_read_once_and_more_as_often_as_needed() -> N
     reads = {}
     for spill_rows in (0, 200, 10_000):
         found = tables(random.Random(1), 1_000, 1)
-        await in_stretches(found, 1_049, 20 * ROW_BYTES, spill_rows * 2 * ROW_BYTES)
+        await in_ranges(found, 1_049, 20 * ROW_BYTES, spill_rows * 2 * ROW_BYTES)
         reads[spill_rows] = found[0].reads
     assert reads[10_000] == 1
     assert 3 <= reads[200] < reads[0] / 3
@@ -117,8 +117,8 @@ async def test_without_room_on_disk_all_is_read_again(
 
     monkeypatch.setattr(os, "pwrite", full)
     found = tables(random.Random(2), 300, 1)
-    stretches = await in_stretches(found, 349, 30 * ROW_BYTES, 10_000 * ROW_BYTES)
-    assert [seq for stretch in stretches for seq in stretch] == list(range(1, 350))
+    ranges = await in_ranges(found, 349, 30 * ROW_BYTES, 10_000 * ROW_BYTES)
+    assert [seq for one in ranges for seq in one] == list(range(1, 350))
     assert found[0].reads > 3
     assert "without a disk" in caplog.text
 
