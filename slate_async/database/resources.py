@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
 from metastores.factories import parse_metastore
 from metastores.protocol import MetaStoreFactory
 from metastores.runtime import MetaRuntime
+from slate_async.engine.stored_database import StoredDatabase, open_stored
 from slate_async.errors import InvalidError
 from slate_async.metastore_errors import translating
 from slate_async.objectstore.parents import ParentStores
@@ -18,8 +20,10 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.url import StoreURL, open_store, parse_url
+from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.shared import Shared, Taken
+from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 
 Path: TypeAlias = str | os.PathLike[str] | ObjectStore
@@ -107,6 +111,20 @@ class Clients:
         clock, rng = self._runtime.clock, self._runtime.rng
         named = {name: RetryingStore(store, clock, rng, policy) for name, store in self._named.items()}
         return ParentStores(own, named, lambda url: self._client(url, settings, taken))
+
+    @asynccontextmanager
+    async def stored_at(
+        self, path: str, settings: Settings, metastore: str | MetaStoreFactory | None, supervisor: Supervisor
+    ) -> AsyncIterator[StoredDatabase]:
+        """The database at ``path``, with clients that are given back at the end."""
+        taken = Taken()
+        try:
+            factory = self.factory(metastore, settings, taken)
+            store, name = self.store_at(path, settings, metastore, taken)
+            async with open_stored(name, store, factory, supervisor, self._runtime, settings) as database:
+                yield database
+        finally:
+            await run_to_completion(taken.give_back())
 
     def end(self) -> None:
         """Make no client any more; those in use are closed by their users."""
