@@ -106,12 +106,12 @@ async def listed(session: Session) -> int:
     async with session.administering() as admin:
         found = await admin.checkpoints.list()
     if session.output.as_json:
-        for one in found:
-            session.output.json(fields_of(one))
+        for checkpoint in found:
+            session.output.json(fields_of(checkpoint))
         return OK
     columns = ("id", "name", "owner", "version", "made", "expires")
     now = SystemClock().now_ms() / 1000
-    session.output.table("checkpoints", columns, [_row(one, now) for one in found])
+    session.output.table("checkpoints", columns, [_row(checkpoint, now) for checkpoint in found])
     return OK
 
 

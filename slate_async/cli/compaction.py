@@ -74,7 +74,7 @@ async def compact(session: Session, wanted: CompactRequest, where: ExecutorReque
 async def _logged_rows(session: Session) -> int:
     async with session.administering() as admin:
         log = await admin.inspect.log()
-    return sum(one.rows or 0 for one in log.objects if one.status == "valid")
+    return sum(logged.rows or 0 for logged in log.objects if logged.status == "valid")
 
 
 class Progressing:

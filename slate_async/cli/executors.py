@@ -33,7 +33,7 @@ class ExecutorRequest:
         """Spark's settings by name. Raises `InvalidError`."""
         if self.name is not ExecutorName.SPARK and (self.master is not None or self.spark_conf):
             raise InvalidError("--master and --spark-conf belong to --executor spark")
-        pairs = [one.partition("=") for one in self.spark_conf]
+        pairs = [option.partition("=") for option in self.spark_conf]
         for name, sign, _ in pairs:
             if not name or not sign:
                 raise InvalidError("--spark-conf is NAME=VALUE, as spark-submit's --conf")

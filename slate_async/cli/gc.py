@@ -108,10 +108,10 @@ def deeds(report: GcReport) -> list[str]:
 
 def _list_objects(session: Session, path: str, report: GcReport) -> None:
     if session.output.as_json:
-        for one in report.objects:
-            session.output.json({"path": path, **asdict(one)})
+        for garbage in report.objects:
+            session.output.json({"path": path, **asdict(garbage)})
     else:
-        rows = [(one.key, str(one.size), one.why) for one in report.objects]
+        rows = [(garbage.key, str(garbage.size), garbage.why) for garbage in report.objects]
         session.output.table(path, ("object", "bytes", "why it would go"), rows)
 
 
@@ -123,10 +123,10 @@ def summary(path: str, report: GcReport) -> dict[str, Any]:
         "objects": len(report.objects),
         "deleted_bytes": report.deleted_bytes,
         "manifest_versions": report.manifest_versions,
-        "expired_checkpoints": [str(one) for one in report.expired_checkpoints],
+        "expired_checkpoints": [str(checkpoint) for checkpoint in report.expired_checkpoints],
         "waiting": report.waiting,
-        "blocked_by": [str(one) for one in report.blocked_by],
-        "evicted": [str(one) for one in report.evicted],
+        "blocked_by": [str(blocking) for blocking in report.blocked_by],
+        "evicted": [str(compaction) for compaction in report.evicted],
         "truncated": report.truncated,
         "detached": report.detached,
         "removed": report.removed,

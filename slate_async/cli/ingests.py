@@ -135,11 +135,11 @@ async def listed(session: Session) -> int:
     async with session.administering() as admin:
         found = await admin.ingests.list()
     if session.output.as_json:
-        for one in found:
-            session.output.json(_fields(one))
+        for info in found:
+            session.output.json(_fields(info))
         return OK
     columns = ("job", "state", "rows", "seq", "since")
-    rows = [_row(one) for one in found]
+    rows = [_row(info) for info in found]
     session.output.table("ingests", columns, rows)
     return OK
 
@@ -147,12 +147,12 @@ async def listed(session: Session) -> int:
 async def orphans(session: Session, job_id: str | None, *, every: bool) -> int:
     """Show objects, one a line."""
     async with session.administering() as admin:
-        found = [one for one in await admin.ingests.objects(job_id) if every or not one.named]
+        found = [info for info in await admin.ingests.objects(job_id) if every or not info.named]
     if session.output.as_json:
-        for one in found:
-            session.output.json(asdict(one))
+        for info in found:
+            session.output.json(asdict(info))
         return OK
-    rows = [(one.key, one.job_id, f"{one.size:,}", "in use" if one.named else "-") for one in found]
+    rows = [(info.key, info.job_id, f"{info.size:,}", "in use" if info.named else "-") for info in found]
     session.output.table("objects of ingests", ("object", "job", "bytes", "named"), rows)
     return OK
 

@@ -115,7 +115,7 @@ async def show_log(session: Session) -> int:
     del shown["objects"]
     session.output.fields("log", shown)
     columns = ("position", "epoch", "kind", "rows", "sequence numbers", "bytes", "status", "object")
-    session.output.table("objects", columns, [_log_row(one) for one in found.objects])
+    session.output.table("objects", columns, [_log_row(logged) for logged in found.objects])
     return OK
 
 
@@ -145,7 +145,7 @@ async def show_sst(session: Session, wanted: str, encoding: Encoding) -> int:
         shown["named"] = "no: the newest manifest version does not name it"
     session.output.fields("sst", shown)
     columns = ("block", "first key", "rows", "offset", "stored bytes", "raw bytes", "codec")
-    rows = [_block_row(number, one, encoding, session.output) for number, one in enumerate(found.blocks)]
+    rows = [_block_row(number, block, encoding, session.output) for number, block in enumerate(found.blocks)]
     session.output.table("blocks", columns, rows)
     return OK
 
@@ -161,11 +161,11 @@ async def show_runs(session: Session, encoding: Encoding) -> int:
     async with session.administering() as admin:
         found = await admin.inspect.runs()
     if session.output.as_json:
-        shown = [{**plain(one, encoding), "tombstone_share": round(one.tombstone_share, 4)} for one in found]
+        shown = [{**plain(run, encoding), "tombstone_share": round(run.tombstone_share, 4)} for run in found]
         session.output.json({"runs": shown})
         return OK
     columns = ("level", "run", "SSTs", "bytes", "rows", "tombstones", "sequence numbers", "first key", "last key")
-    session.output.table("runs", columns, [_run_row(one, encoding, session.output) for one in found])
+    session.output.table("runs", columns, [_run_row(run, encoding, session.output) for run in found])
     return OK
 
 

@@ -107,14 +107,16 @@ def _show(output: Output, report: VerifyReport) -> None:
         output.json({**asdict(report), "clean": report.clean})
         return
     alike: dict[str, list[Finding]] = {}
-    for one in report.notes:
-        alike.setdefault(one.what, []).append(one)
+    for note in report.notes:
+        alike.setdefault(note.what, []).append(note)
     for what, notes in alike.items():
         output.note(f"{_named(notes)}: {what}")
     if report.clean:
         output.note("all good: nothing is wrong")
     if report.findings:
-        output.table("what is wrong", ("object", "byte", "what"), [_finding_row(one) for one in report.findings])
+        output.table(
+            "what is wrong", ("object", "byte", "what"), [_finding_row(finding) for finding in report.findings]
+        )
     counts = {name: value for name, value in asdict(report).items() if name not in ("findings", "notes")}
     output.fields("verified", {**counts, "findings": len(report.findings), "notes": len(report.notes)})
 
@@ -123,7 +125,7 @@ def _named(notes: Sequence[Finding]) -> str:
     """The object that ``notes`` are about; of several the first one, how many more, and how large they are together."""
     if len(notes) == 1:
         return notes[0].object_name
-    nbytes = sum(one.size or 0 for one in notes)
+    nbytes = sum(note.size or 0 for note in notes)
     return f"{notes[0].object_name} and {len(notes) - 1} more" + (f" ({nbytes} bytes together)" if nbytes else "")
 
 

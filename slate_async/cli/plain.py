@@ -19,15 +19,15 @@ KEYS = frozenset(("first_key", "last_key"))
 def plain(value: Any, encoding: Encoding) -> Any:
     """``value`` as dicts, lists, numbers and texts. Fields of newer releases are shown among the others."""
     if is_dataclass(value):
-        return _named({one.name: getattr(value, one.name) for one in fields(value)}, encoding)
+        return _named({field.name: getattr(value, field.name) for field in fields(value)}, encoding)
     if isinstance(value, msgspec.Struct):
         return _named({name: getattr(value, name) for name in value.__struct_fields__}, encoding)
     if hasattr(value, "_asdict"):
         return _named(value._asdict(), encoding)
     if isinstance(value, Mapping):
-        return {str(name): plain(one, encoding) for name, one in value.items()}
+        return {str(name): plain(item, encoding) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one, encoding) for one in value]
+        return [plain(item, encoding) for item in value]
     if isinstance(value, Enum) and isinstance(value, int):
         return value.name.lower()
     if isinstance(value, bytes):

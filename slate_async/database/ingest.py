@@ -154,8 +154,8 @@ class IngestJob(Handle):
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``."""
         return {
             "ingest.ssts": len(self._job.written),
-            "ingest.rows": sum(one.rows for one in self._job.written),
-            "ingest.written_bytes": sum(one.size for one in self._job.written),
+            "ingest.rows": sum(sst.rows for sst in self._job.written),
+            "ingest.written_bytes": sum(sst.size for sst in self._job.written),
             **shared_counters(self._context, self._driver, None),
         }
 

@@ -37,7 +37,7 @@ class Ingests:
         failed, which a garbage collector deletes when the job has ended. Asks the store about each."""
         self._guard.check()
         state = await self._guard.while_open(self._driver.existing(self._context.name))
-        return [one async for one in ingest_objects(self._context.store, state, job_id)]
+        return [stored async for stored in ingest_objects(self._context.store, state, job_id)]
 
     async def forget_app(self, app_id: str) -> None:
         """Forget the last batch of a stream that has ended; a batch of it would be taken again."""

@@ -125,7 +125,7 @@ def explain(error: ValidationError, given: Mapping[str, object], fields: Iterabl
 def _named(name: str, given: Mapping[str, object]) -> str:
     """A setting as whoever set it calls it."""
     variable = ENV_PREFIX + name.upper()
-    found = next((one for one in os.environ if one.upper() == variable and os.environ[one]), None)
+    found = next((known for known in os.environ if known.upper() == variable and os.environ[known]), None)
     return name if found is None or name in given else f"{name} (of environment variable {found})"
 
 

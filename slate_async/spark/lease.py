@@ -83,7 +83,7 @@ async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> Async
 async def _lengthen(environment: slate.Environment, lease: Lease, until_s: float) -> None:
     """If the checkpoint would go before ``until_s``, seconds since the epoch."""
     async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
-        found = [one for one in await admin.checkpoints.list() if one.id == lease.checkpoint]
+        found = [held for held in await admin.checkpoints.list() if held.id == lease.checkpoint]
         if not found or (found[0].expire_time is not None and found[0].expire_time <= until_s):
             await admin.checkpoints.refresh(lease.checkpoint, lease.lifetime_s)
 

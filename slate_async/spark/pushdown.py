@@ -45,8 +45,8 @@ def narrowed(span: KeyRange, filters: Sequence[Filter]) -> KeyRange:
     """The smallest range that holds all keys of ``span`` which pass ``filters``; of a list of keys, what lies between
     the first and the last, too."""
     start, end = span
-    for one in filters:
-        low, high = _bounds(one)
+    for condition in filters:
+        low, high = _bounds(condition)
         start = low if start is None else start if low is None else max(start, low)
         end = high if end is None else end if high is None else min(end, high)
     return KeyRange(start, end)

@@ -78,7 +78,7 @@ class BatchWriter(DataSourceArrowWriter):
 
         async def abort(environment: slate.Environment) -> None:
             async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-                if any(one.job_id == job_id for one in await admin.ingests.list()):
+                if any(info.job_id == job_id for info in await admin.ingests.list()):
                     await admin.ingests.abort(job_id, unless_committed=True)
 
         try:

@@ -73,7 +73,7 @@ class History:
         """The lowest sequence number above ``seq`` that is known to be an ingest's."""
         known = [sst.global_seq for sst in self.state.ssts() if sst.global_seq is not None]
         known += [record.seq for record in self.state.ingest_records]
-        return min((one for one in known if one > seq), default=None)
+        return min((later for later in known if later > seq), default=None)
 
     def ingested(self, seq: int) -> IngestedRows:
         """The rows of the ingest of that sequence number."""

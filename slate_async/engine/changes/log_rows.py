@@ -56,8 +56,8 @@ class LogRows:
             return await map_bounded(self._sorted, await self._fitting(objects, room), SSTS_IN_PARALLEL)
         most, of = self._ssts.cache.decoding.capacity_bytes, self._database_id
         read: list[LoggedRows] = []
-        for one in objects:
-            read.append(self._placed(one, await decode_rows(one, of, self._offload, most)))
+        for logged in objects:
+            read.append(self._placed(logged, await decode_rows(logged, of, self._offload, most)))
             room -= read[-1].rows.nbytes
             if room <= 0:
                 break
@@ -65,16 +65,16 @@ class LogRows:
 
     async def _fitting(self, objects: Sequence[LogObject], room: int) -> list[tuple[LogObject, SstReader]]:
         """The first of the objects, one at least, whose rows hold no more than ``room``."""
-        for one in objects:
-            check_kind(one, ObjectKind.SST)
-        readers = [self._ssts.open_log(one.key, one.size, one.header.object_id) for one in objects]
+        for logged in objects:
+            check_kind(logged, ObjectKind.SST)
+        readers = [self._ssts.open_log(logged.key, logged.size, logged.header.object_id) for logged in objects]
         fitting: list[tuple[LogObject, SstReader]] = []
         metas = await map_bounded(SstReader.load, readers, SSTS_IN_PARALLEL)
-        for one, reader, meta in zip(objects, readers, metas, strict=True):
+        for logged, reader, meta in zip(objects, readers, metas, strict=True):
             room -= meta.stats.raw_block_bytes
             if fitting and room < 0:
                 break
-            fitting.append((one, reader))
+            fitting.append((logged, reader))
         return fitting
 
     async def _sorted(self, opened: tuple[LogObject, SstReader]) -> LoggedRows:

@@ -44,7 +44,7 @@ def check_gapless(rows: Columns, after: int, *, shared_until: int, skipped: Iter
     if not len(rows):
         return
     seqs = np.concatenate((np.array([after], np.int64), rows.seqs.astype(np.int64)))
-    steps = np.diff(seqs - sum(np.clip(seqs - one.first + 1, 0, one.last - one.first + 1) for one in skipped))
+    steps = np.diff(seqs - sum(np.clip(seqs - span.first + 1, 0, span.last - span.first + 1) for span in skipped))
     wrong = (steps != 1) & ~((steps == 0) & (rows.seqs <= shared_until))
     wrong[0] |= steps[0] != 1
     if wrong.any():

@@ -154,4 +154,4 @@ async def _read(source: ChangeSource, until: int, max_rows: int, offload: Offloa
     batches = cut() if rows <= INLINE_ROWS else await offload.run(cut)
     end = min(piece.end, until)
     ends = [*(int(batch.seqs[0]) - 1 for batch in batches[1:]), end]  # before the next one begins
-    return _Read([Batch(*one) for one in zip(batches, ends, strict=False)], end, piece.more)
+    return _Read([Batch(*cut) for cut in zip(batches, ends, strict=False)], end, piece.more)

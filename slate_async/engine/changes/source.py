@@ -218,7 +218,7 @@ class ChangeSource:
         seq = self.seq
         if self._ingest_after(seq, head):
             return True
-        fresh = [one.rows for one in read if int(one.rows.seqs[-1]) > seq]
+        fresh = [logged.rows for logged in read if int(logged.rows.seqs[-1]) > seq]
         if fresh:
             gap = not _is_next(head, int(above(fresh[0], seq).seqs[0]), seq)
         else:
@@ -242,16 +242,16 @@ class ChangeSource:
         parts: list[Columns] = []
         positions: list[LogPosition] = []
         seq, end = self.seq, chunk.end
-        for one in read:
-            rows = above(one.rows, seq)
+        for logged in read:
+            rows = above(logged.rows, seq)
             if len(rows) and self._ingest_after(seq, head):
                 end = positions[-1].position if positions else self.position
                 break
-            check_gapless(rows, seq, shared_until=0, skipped=head.skipped or (), source=one.key)
+            check_gapless(rows, seq, shared_until=0, skipped=head.skipped or (), source=logged.key)
             if len(rows):
                 parts.append(rows)
                 seq = int(rows.seqs[-1])
-            positions.append(LogPosition(max(seq, int(one.rows.seqs[-1])), one.end))
+            positions.append(LogPosition(max(seq, int(logged.rows.seqs[-1])), logged.end))
         ingest = self._ingest_after(seq, head)
         self.seq, self.position = seq, end
         self._ingest = self._reading.history(head).ingest(ingest[0].global_seq or 0, ingest) if ingest else None

@@ -56,9 +56,9 @@ async def _still_there(driver: ManifestDriver, checkpoint: Checkpoint) -> None:
 def _all_present(
     wanted: Sequence[tuple[int, str]], found: Sequence[LogObject | None], checkpoint: Checkpoint
 ) -> list[LogObject]:
-    present = [one for one in found if one is not None]
+    present = [logged for logged in found if logged is not None]
     if len(present) < len(wanted):
-        key = next(key for (_, key), one in zip(wanted, found, strict=True) if one is None)
+        key = next(key for (_, key), logged in zip(wanted, found, strict=True) if logged is None)
         raise CorruptionError(f"is missing, though checkpoint {checkpoint.id} holds it", object_name=key)
     return present
 
@@ -66,14 +66,14 @@ def _all_present(
 def _contiguous(state: ManifestState, present: Sequence[LogObject]) -> list[LogObject]:
     """Rule 12: objects of an epoch below one seen at a lower position, or below ``log_floor``, are a zombie's."""
     walk = ContiguousWalk(state.log_start, state.log_floor)
-    valid = [one for one in present if walk.offer(one.id, one.header.writer_epoch) is Verdict.VALID]
-    return [one for one in valid if one.header.kind is not ObjectKind.FENCE]
+    valid = [logged for logged in present if walk.offer(logged.id, logged.header.writer_epoch) is Verdict.VALID]
+    return [logged for logged in valid if logged.header.kind is not ObjectKind.FENCE]
 
 
 def _by_epoch(present: Sequence[LogObject], wanted: Sequence[tuple[int, str]]) -> list[LogObject]:
     """The name says whose each object must be."""
-    for one, (_, key) in zip(present, wanted, strict=True):
+    for logged, (_, key) in zip(present, wanted, strict=True):
         named = parse_epoch_prefixed(key)[0]
-        if one.header.writer_epoch != named:
-            raise CorruptionError(f"made by epoch {one.header.writer_epoch}", object_name=key)
+        if logged.header.writer_epoch != named:
+            raise CorruptionError(f"made by epoch {logged.header.writer_epoch}", object_name=key)
     return list(present)

@@ -113,7 +113,7 @@ async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force
 
 async def listed(driver: ManifestDriver, path: str) -> list[CheckpointInfo]:
     """All checkpoints, whoever's, expired ones that were not collected yet included; in the order they were made."""
-    return [CheckpointInfo.of(one) for one in (await driver.existing(path)).checkpoints]
+    return [CheckpointInfo.of(checkpoint) for checkpoint in (await driver.existing(path)).checkpoints]
 
 
 def _end(now_ms: int, lifetime: Duration | None) -> int | None:

@@ -46,13 +46,13 @@ async def _free_versions(database: StoredDatabase, state: ManifestState) -> froz
     if names_foreign(state):
         return None
     free: set[VersionRef] = set()
-    for ref in dict.fromkeys(one.ref for one in state.checkpoints):
+    for ref in dict.fromkeys(checkpoint.ref for checkpoint in state.checkpoints):
         version = await database.driver.read(ref)
         if version is not None and names_foreign(version):
             return None
         if version is not None:
             free.add(ref)
-        elif any(one.ref == ref for one in (await database.head()).checkpoints):
+        elif any(checkpoint.ref == ref for checkpoint in (await database.head()).checkpoints):
             return None  # it is damaged, and may have named anything
     return frozenset(free)
 

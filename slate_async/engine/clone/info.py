@@ -26,5 +26,5 @@ class CloneInfo:
     @classmethod
     def of(cls, path: str, parent: str, state: ManifestState) -> Self:
         """What ``state``, of the clone at ``path``, says."""
-        held = next((one.checkpoint_id for one in state.parents if one.checkpoint_id is not None), None)
+        held = next((entry.checkpoint_id for entry in state.parents if entry.checkpoint_id is not None), None)
         return cls(path, state.database_id, parent, held)

@@ -100,7 +100,7 @@ async def _begin(
         state = await create_first(first, target.driver, target.store, target.metadata, target.name, ids)
     if state.destroyed_at_ms is not None:
         raise InvalidError(f"{target.name} holds what is left of a destroyed database; a clone needs a path of its own")
-    begun = next((one for one in state.parents if one.checkpoint_id is not None), None)
+    begun = next((entry for entry in state.parents if entry.checkpoint_id is not None), None)
     if begun is None or begun.detached:
         raise InvalidError(f"there is a database at {target.name} already; choose another path for the clone")
     if (begun.path, begun.database_id) != (parent.name, source.database_id):
@@ -134,7 +134,7 @@ def _same_source(begun: UUID | None, source: ManifestState, checkpoint: UUID | s
         return begun == checkpoint
     if begun == uuid_of(checkpoint):
         return True
-    return any(one.id == begun and one.name == checkpoint for one in source.checkpoints)
+    return any(held.id == begun and held.name == checkpoint for held in source.checkpoints)
 
 
 # ---- steps 5 to 8
@@ -224,7 +224,7 @@ async def _clean_up(
 async def _settled(parent: StoredDatabase, origin: Parent, finished: ManifestState) -> ManifestState:
     """``finished``, with no checkpoint in the parent that it does not know of: one may have been made here after
     another maker's clone was detached."""
-    if not any(one.checkpoint_id == origin.checkpoint_id for one in finished.parents):
+    if not any(entry.checkpoint_id == origin.checkpoint_id for entry in finished.parents):
         await _unpin(parent, origin)
     return finished
 

@@ -323,7 +323,7 @@ class Compactor:
         if found is None:
             raise ConflictError("an input that was planned on is gone", outcome="not_applied")
         end = spec.log_end
-        logged = () if end is None else tuple((one.ref,) for one in log if one.position <= end)
+        logged = () if end is None else tuple((sst.ref,) for sst in log if sst.position <= end)
         return (*logged, *found)
 
     # ---- running

@@ -15,6 +15,6 @@ def keep_above(state: ManifestState, now_ms: int, log: Sequence[LogSst] = ()) ->
     the highest known to be written at or before the horizon; below `ManifestState.history_floor` versions are lost
     already, and keeping some of them would help nobody."""
     if not state.retention_ms:
-        return max([state.last_seq, *(one.ref.max_seq for one in log)])
+        return max([state.last_seq, *(sst.ref.max_seq for sst in log)])
     old = [sample.seq for sample in state.seq_times if sample.time_ms <= now_ms - state.retention_ms]
     return max([state.history_floor, *old])

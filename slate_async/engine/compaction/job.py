@@ -65,7 +65,7 @@ class Job:
         self.compaction = compaction
         self._rows_total = 0
         self._merged: dict[int, MergeCounts] = {}
-        self._finished = dict.fromkeys(one.index for one in compaction.finished)
+        self._finished = dict.fromkeys(part.index for part in compaction.finished)
         self._kept_back: list[RangeOutput] = []
 
     async def run(self) -> bool:
@@ -103,7 +103,7 @@ class Job:
             if look.end != log_end or look.state.log_start != begin:
                 raise ConflictError(f"the log of compaction {wanted.id} is gone", outcome="not_applied")
             state, taken = look.state, look.taken
-            ssts = tuple((one.ref,) for one in reversed(look.ssts))
+            ssts = tuple((sst.ref,) for sst in reversed(look.ssts))
         found = Inputs.of(wanted).find(state)
         if found is None or not can_go_on(state, wanted):  # or a flush has taken what it was to take of the log
             raise ConflictError(f"an input of compaction {wanted.id} is gone", outcome="not_applied")

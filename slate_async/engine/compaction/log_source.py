@@ -116,7 +116,7 @@ class LogSource:
         new = [(log_id, key) for log_id, key in wanted if key not in self._known]
         if not new:
             return
-        objects = [one for one in await self._reader.read_many(new) if one is not None]
+        objects = [logged for logged in await self._reader.read_many(new) if logged is not None]
         for one, known in zip(objects, await map_bounded(self._open, objects, READS_IN_PARALLEL), strict=True):
             if known is not None:
                 self._known[one.key] = known
@@ -150,7 +150,7 @@ class LogSource:
                 raise CorruptionError(f"a {known.header.kind.name} where an SST belongs", object_name=key, offset=10)
             ssts.append(LogSst(position, known.ref))
             tick = max(tick, known.last_tick_ms)
-        last_seq = max((one.ref.max_seq for one in ssts), default=0)
-        expire = min((one.ref.min_expire_ms for one in ssts if one.ref.min_expire_ms is not None), default=None)
+        last_seq = max((sst.ref.max_seq for sst in ssts), default=0)
+        expire = min((sst.ref.min_expire_ms for sst in ssts if sst.ref.min_expire_ms is not None), default=None)
         taken = LogTaken(state.log_start, walk.floor, last_seq, tick, expire)
         return LogLook(state, walk.next_id - 1, tuple(ssts), taken)

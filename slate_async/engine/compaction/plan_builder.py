@@ -77,7 +77,7 @@ class PlanBuilder:
         self.leaving: dict[bytes, int] = {}
         """Reserved SSTs and the levels they go to."""
         self._log = tuple(log)
-        self.top: tuple[tuple[SstRef, ...], ...] = (*((one.ref,) for one in log), *l0_units(state.l0))
+        self.top: tuple[tuple[SstRef, ...], ...] = (*((sst.ref,) for sst in log), *l0_units(state.l0))
         """The sorted sources that overlap each other, newest first: SSTs of the log, then those of L0. An ingest of
         many SSTs is one of them."""
         self._place = {run.id: index for index, run in enumerate(state.runs)}

@@ -69,7 +69,7 @@ class ReaderPins:
     def watch(self, view: ReadView) -> None:
         """``view`` is what reads get from now on; it was made of the state that `cover` returned last."""
         if self._current is not None:
-            self._current.views = [*(one for one in self._current.views if one.pinned), view]
+            self._current.views = [*(pinned for pinned in self._current.views if pinned.pinned), view]
 
     def may_wait(self, head: ManifestState) -> bool:
         """Whether ``head`` needs a checkpoint that the current one is too young to give way to: many readers that make
@@ -95,7 +95,7 @@ class ReaderPins:
         for _ in range(ATTEMPTS):
             made_id = self._runtime.ids.uuid()
             now = self._runtime.clock.now_ms()
-            self._let_go([one for one in self._older if not one.read_from])
+            self._let_go([pin for pin in self._older if not pin.read_from])
             gone = tuple(self._unwanted)
             self._unwanted[made_id] = None
             edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=gone)
@@ -115,18 +115,18 @@ class ReaderPins:
     async def upkeep(self) -> None:
         """Lengthen or remove what has lived for half of its time. Raises `UnavailableError`."""
         now = self._runtime.clock.now_ms()
-        due = [one for one in self._held() if one.expire_ms - now < self._lifetime_ms / 2]
-        idle = [one for one in due if one is not self._current and not one.read_from]
+        due = [pin for pin in self._held() if pin.expire_ms - now < self._lifetime_ms / 2]
+        idle = [pin for pin in due if pin is not self._current and not pin.read_from]
         if idle:
             self._let_go(idle)
             await self._remove()
-        for one in due:
-            if one not in idle:
-                await self._refresh(one, now)
+        for pin in due:
+            if pin not in idle:
+                await self._refresh(pin, now)
 
     def _let_go(self, idle: Sequence[_Held]) -> None:
-        self._older = [one for one in self._older if one not in idle]
-        self._unwanted.update((one.id, None) for one in idle)
+        self._older = [pin for pin in self._older if pin not in idle]
+        self._unwanted.update((pin.id, None) for pin in idle)
 
     async def _remove(self) -> None:
         """Remove what is not wanted, if there is any."""
@@ -145,9 +145,9 @@ class ReaderPins:
             self.refreshed += 1
 
     def _look_for_lost(self, head: ManifestState) -> None:
-        for one in self._held():
-            if head.checkpoint(one.id) is None:
-                self._lose(one, "it is not in the manifest any more")
+        for pin in self._held():
+            if head.checkpoint(pin.id) is None:
+                self._lose(pin, "it is not in the manifest any more")
 
     def _lose(self, one: _Held, why: str) -> None:
         """Somebody removed the checkpoint, or it expired while this process slept: the next `cover` makes another."""

@@ -101,7 +101,7 @@ class ReaderState:
     @property
     def memtables(self) -> list[Memtable]:
         """Tables of replayed rows, newest first."""
-        return [self._active.table, *(one.table for one in reversed(self._frozen))]
+        return [self._active.table, *(frozen.table for frozen in reversed(self._frozen))]
 
     @property
     def log_sst_count(self) -> int:
@@ -116,7 +116,7 @@ class ReaderState:
     @property
     def samples(self) -> list[SeqTime]:
         """When rows of the log were written, by its SSTs, ascending."""
-        return [one.written for one in reversed(self._log_ssts)]
+        return [sst.written for sst in reversed(self._log_ssts)]
 
     # ---- the log
 
@@ -126,8 +126,8 @@ class ReaderState:
         May be cancelled, and called again with what follows the position then. Raises `CorruptionError`,
         `MissingError` for a log object that is an SST and is gone, `UnavailableError`."""
         if self.manifest.wal_enabled:
-            for one in objects:
-                await self._load(one)
+            for logged in objects:
+                await self._load(logged)
         elif objects:
             await self._add_ssts(objects)
         self.position = end
@@ -153,16 +153,16 @@ class ReaderState:
 
     async def _add_ssts(self, objects: Sequence[LogObject]) -> None:
         """The objects are SSTs: load what says which rows they have, then show them all."""
-        for one in objects:
-            check_kind(one, ObjectKind.SST)
-        readers = [self._opener.open_log(one.key, one.size, one.header.object_id) for one in objects]
+        for logged in objects:
+            check_kind(logged, ObjectKind.SST)
+        readers = [self._opener.open_log(logged.key, logged.size, logged.header.object_id) for logged in objects]
         metas = await map_bounded(SstReader.load, readers, READS_IN_PARALLEL)
-        for one, reader, meta in zip(objects, readers, metas, strict=True):
+        for logged, reader, meta in zip(objects, readers, metas, strict=True):
             stats = meta.stats
             table = Table(stats.first_key, stats.last_key, reader, stats.max_expire_ms is not None)
-            self._log_ssts.insert(0, _LogSst(one.id, table, SeqTime(stats.max_seq, stats.max_create_ms)))
+            self._log_ssts.insert(0, _LogSst(logged.id, table, SeqTime(stats.max_seq, stats.max_create_ms)))
             self.last_seq = max(self.last_seq, stats.max_seq)
-            self._count(one, stats.rows)
+            self._count(logged, stats.rows)
         self.view = self._new_view()
 
     def _rotate(self) -> None:
@@ -192,8 +192,8 @@ class ReaderState:
     def _purge(self, log_start: int) -> bool:
         """Drop what is below ``log_start``; whether anything went."""
         before = len(self._frozen), len(self._log_ssts), self._active
-        self._frozen = [one for one in self._frozen if one.last_position >= log_start]
-        self._log_ssts = [one for one in self._log_ssts if one.position >= log_start]
+        self._frozen = [frozen for frozen in self._frozen if frozen.last_position >= log_start]
+        self._log_ssts = [sst for sst in self._log_ssts if sst.position >= log_start]
         if self._active.last_position < log_start and len(self._active.table):
             self._active = _Replayed(Memtable(), log_start - 1)
         return before != (len(self._frozen), len(self._log_ssts), self._active)
@@ -206,7 +206,7 @@ class ReaderState:
 
     def _new_view(self) -> ReadView:
         l0, runs = self._sst_tables.levels(self.manifest)
-        log = [one.table for one in self._log_ssts]
+        log = [sst.table for sst in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)
         self._on_view(view)
         return view

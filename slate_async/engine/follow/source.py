@@ -37,7 +37,7 @@ class CheckpointSource:
         self.reader_state = reader_state
         self._checkpoint = checkpoint
         # A copy of a checkpoint names its source's version, which holds the one that was made with it.
-        made = [one.create_ms for one in reader_state.manifest.checkpoints if one.ref == checkpoint.ref]
+        made = [named.create_ms for named in reader_state.manifest.checkpoints if named.ref == checkpoint.ref]
         self._moment_ms = min(made, default=checkpoint.create_ms)
         self._driver = driver
 

@@ -93,12 +93,15 @@ class ContiguousTail:
         wanted, gap, more = await self._present(position.next_id)
         walk = ContiguousWalk(position.next_id, position.floor)
         objects: list[LogObject] = []
-        for one, (log_id, key) in zip(await self._reader.read_many(wanted) if wanted else (), wanted, strict=True):
-            if one is None:
+        for logged, (log_id, key) in zip(await self._reader.read_many(wanted) if wanted else (), wanted, strict=True):
+            if logged is None:
                 gap, more = Gap(log_id, key), False
                 break
-            if walk.offer(log_id, one.header.writer_epoch) is Verdict.VALID and one.header.kind is not ObjectKind.FENCE:
-                objects.append(one)
+            if (
+                walk.offer(log_id, logged.header.writer_epoch) is Verdict.VALID
+                and logged.header.kind is not ObjectKind.FENCE
+            ):
+                objects.append(logged)
         return Chunk(tuple(objects), Position(walk.next_id, walk.floor), gap, more)
 
     async def _present(self, first: int) -> tuple[list[tuple[int, str]], Gap | None, bool]:
@@ -154,14 +157,14 @@ class EpochPrefixedTail:
                 if owner is None:  # given up as compacted by a take-over
                     return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, f"log position {log_id}"))
                 wanted.append((log_id, epoch_key(owner, log_id)))
-            for one, (log_id, key) in zip(await self._reader.read_many(wanted), wanted, strict=True):
-                if one is None:
+            for logged, (log_id, key) in zip(await self._reader.read_many(wanted), wanted, strict=True):
+                if logged is None:
                     return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, key))
-                if one.header.writer_epoch != owner_of(log_id, ranges):
-                    raise CorruptionError(f"made by epoch {one.header.writer_epoch}", object_name=key)
-                objects.append(one)
-                nbytes += len(one.data)
-                next_id, floor = log_id + 1, max(floor, one.header.writer_epoch)
+                if logged.header.writer_epoch != owner_of(log_id, ranges):
+                    raise CorruptionError(f"made by epoch {logged.header.writer_epoch}", object_name=key)
+                objects.append(logged)
+                nbytes += len(logged.data)
+                next_id, floor = log_id + 1, max(floor, logged.header.writer_epoch)
         return Chunk(tuple(objects), Position(next_id, floor))
 
     async def more(self, position: Position) -> bool:

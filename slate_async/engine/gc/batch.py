@@ -58,8 +58,8 @@ class Batch:
         if not due:
             return
         if not self._dry_run:
-            await self._store.delete([one.key for one in due])
+            await self._store.delete([found.key for found in due])
         self._deleted += len(due)
-        self._deleted_bytes += sum(one.size for one in due)
+        self._deleted_bytes += sum(found.size for found in due)
         if self._on_progress is not None:
             self._on_progress(GcProgress(self._stage, self._deleted, self._deleted_bytes))

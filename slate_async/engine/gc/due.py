@@ -25,9 +25,13 @@ def made_garbage(before: ManifestState, after: ManifestState) -> bool:
         or after.last_run_id != before.last_run_id
         or len(after.l0) < len(before.l0)
         or _shape(after.runs) != _shape(before.runs)
-        or _gone((one.id for one in before.checkpoints), (one.id for one in after.checkpoints))
-        or _gone((one.id for one in before.compactions), (one.id for one in after.compactions))
-        or _gone((one.id for one in before.ingests), (one.id for one in after.ingests))
+        or _gone(
+            (checkpoint.id for checkpoint in before.checkpoints), (checkpoint.id for checkpoint in after.checkpoints)
+        )
+        or _gone(
+            (compaction.id for compaction in before.compactions), (compaction.id for compaction in after.compactions)
+        )
+        or _gone((ingest.id for ingest in before.ingests), (ingest.id for ingest in after.ingests))
     )
 
 
@@ -41,8 +45,10 @@ def _gone(before: Iterable[object], after: Iterable[object]) -> bool:
 
 def ended(state: ManifestState, before_ms: int) -> bool:
     """Whether something in ``state`` expired before then: it goes with the next round."""
-    jobs = (one.expire_ms for one in state.ingests if not one.pending)
-    return any(one.expired(before_ms) for one in state.checkpoints) or any(expire_ms <= before_ms for expire_ms in jobs)
+    jobs = (ingest.expire_ms for ingest in state.ingests if not ingest.pending)
+    return any(checkpoint.expired(before_ms) for checkpoint in state.checkpoints) or any(
+        expire_ms <= before_ms for expire_ms in jobs
+    )
 
 
 def held_back(state: ManifestState) -> bool:

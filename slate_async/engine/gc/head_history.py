@@ -42,7 +42,7 @@ def parse_sighting(key: str) -> Sighting | None:
 
 def newest_until(sightings: Sequence[Sighting], time_ms: int) -> Sighting:
     """The newest version that was seen at ``time_ms`` or before; `NEVER` if there is none."""
-    return max((one for one in sightings if one.seen_ms <= time_ms), default=NEVER)
+    return max((sighting for sighting in sightings if sighting.seen_ms <= time_ms), default=NEVER)
 
 
 class Changes(NamedTuple):
@@ -59,7 +59,10 @@ def revise(known: Sequence[Sighting], now: Sighting, *, min_age_ms: int, skew_ms
     if not waiting:
         return Changes(remove=tuple(known))
     aged = newest_until(known, now.seen_ms - min_age_ms)
-    kept = [one for one in known if one >= aged and one.seen_ms <= now.seen_ms + skew_ms]
-    seen_already = any(one.version == now.version for one in kept)
-    recent = any(one.seen_ms > now.seen_ms - min_age_ms // MOST for one in kept)
-    return Changes(add=() if seen_already or recent else (now,), remove=tuple(one for one in known if one not in kept))
+    kept = [sighting for sighting in known if sighting >= aged and sighting.seen_ms <= now.seen_ms + skew_ms]
+    seen_already = any(sighting.version == now.version for sighting in kept)
+    recent = any(sighting.seen_ms > now.seen_ms - min_age_ms // MOST for sighting in kept)
+    return Changes(
+        add=() if seen_already or recent else (now,),
+        remove=tuple(sighting for sighting in known if sighting not in kept),
+    )

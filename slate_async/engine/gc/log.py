@@ -56,7 +56,7 @@ class LogJudge:
     def __init__(self, state: ManifestState, keys: frozenset[str], register: WriterRegister | None) -> None:
         self._start = state.log_start
         self._contiguous = state.log_protocol == "contiguous"
-        self._held: Sequence[HeldLog] = tuple(held_log(one) for one in state.checkpoints)
+        self._held: Sequence[HeldLog] = tuple(held_log(checkpoint) for checkpoint in state.checkpoints)
         self._keys = keys
         self._register = register
 
@@ -66,7 +66,7 @@ class LogJudge:
         if place is None or info.size <= HEADER_BYTES or info.key in self._keys:
             return None
         epoch, log_id = place
-        if any(one.holds(log_id, epoch) for one in self._held):
+        if any(held.holds(log_id, epoch) for held in self._held):
             return None
         if log_id < self._start:
             return COMPACTED

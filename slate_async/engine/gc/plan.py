@@ -30,7 +30,7 @@ class UnnamedSst:
 
 def with_floor(edit: AdvanceGc, trial: ManifestState, aged: Sighting, unnamed: Sequence[UnnamedSst]) -> AdvanceGc:
     """``edit`` with a low-water mark that frees of ``unnamed`` what it can. ``trial``: the head with it applied."""
-    bases = [one.base_version for one in unnamed if one.base_version >= trial.sst_floor]
+    bases = [sst.base_version for sst in unnamed if sst.base_version >= trial.sst_floor]
     limit = min([aged.version, trial.version, *registered_bases(trial)])
     if any(base < limit for base in bases):
         return replace(edit, floor=limit)

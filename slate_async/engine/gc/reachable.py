@@ -48,7 +48,7 @@ class VersionGoneError(Exception):
 
 def living_versions(head: ManifestState) -> list[VersionRef]:
     """The versions that are read while ``head`` is the head: itself and those of its checkpoints."""
-    return list(dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]))
+    return list(dict.fromkeys([head.ref, *(checkpoint.ref for checkpoint in head.checkpoints)]))
 
 
 def finished_ssts(head: ManifestState) -> Iterator[SstRef]:
@@ -63,7 +63,7 @@ def pending_ssts(head: ManifestState) -> Iterator[SstRef]:
 
 def fed_ssts(head: ManifestState) -> Iterator[SstRef]:
     """The SSTs of ingests that change feeds have not delivered."""
-    return (sst for one in head.checkpoints if one.feed is not None for sst in one.feed.ingests)
+    return (sst for checkpoint in head.checkpoints if checkpoint.feed is not None for sst in checkpoint.feed.ingests)
 
 
 def waiting_ssts(head: ManifestState) -> Iterator[SstRef]:
@@ -108,9 +108,9 @@ class Reach:
             if ref not in self._known:
                 self._known[ref] = await self._read(ref)
         known = list(self._known.values())
-        bases = [one.base for one in known if one.base is not None]
+        bases = [held.base for held in known if held.base is not None]
         waiting = own_keys(waiting_ssts(state))
-        keys = await self._runtime.offload.run(lambda: waiting.union(*(one.keys for one in known)))
+        keys = await self._runtime.offload.run(lambda: waiting.union(*(held.keys for held in known)))
         return Reachable(keys, frozenset([*named, *bases]))
 
     async def _read(self, ref: VersionRef) -> _Kept:

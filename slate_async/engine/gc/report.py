@@ -85,4 +85,4 @@ class GcReport:
     @property
     def deleted_bytes(self) -> int:
         """Bytes of ``objects``."""
-        return sum(one.size for one in self.objects)
+        return sum(garbage.size for garbage in self.objects)

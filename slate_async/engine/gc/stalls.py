@@ -39,7 +39,9 @@ def parse_stall(key: str) -> Stall | None:
 def stands_since(known: Sequence[Stall], mark: str, now_ms: int, skew_ms: int) -> int:
     """When the work was first seen as ``mark`` says: now, unless it was noted. What is noted of a time that no clock
     can have reached is wrong."""
-    return min((one.seen_ms for one in known if one.mark == mark and one.seen_ms <= now_ms + skew_ms), default=now_ms)
+    return min(
+        (stall.seen_ms for stall in known if stall.mark == mark and stall.seen_ms <= now_ms + skew_ms), default=now_ms
+    )
 
 
 class StallChanges(NamedTuple):
@@ -52,7 +54,7 @@ class StallChanges(NamedTuple):
 def revise_stalls(known: Sequence[Stall], mark: str, now_ms: int, skew_ms: int) -> StallChanges:
     """What makes of ``known`` the one oldest note of ``mark``; none if that is empty."""
     wanted = {Stall(mark, stands_since(known, mark, now_ms, skew_ms)).key} if mark else set[str]()
-    there = [one.key for one in known]
+    there = [stall.key for stall in known]
     return StallChanges(
         add=tuple(key for key in wanted if key not in there), remove=tuple(key for key in there if key not in wanted)
     )

@@ -100,7 +100,7 @@ class _Judged:
     def waiting(self) -> int:
         """SSTs that nothing names and that are not below the low-water mark."""
         floor, keys = self.state.sst_floor, self.reachable.keys
-        return sum(one.base_version >= floor and one.key not in keys for one in self.unnamed)
+        return sum(sst.base_version >= floor and sst.key not in keys for sst in self.unnamed)
 
 
 class Sweeper:
@@ -163,7 +163,10 @@ class Sweeper:
                 return await self._judge_by(head, dry_run)
             except VersionGoneError as gone:
                 newest = await self._driver.load()
-                if newest is not None and gone.ref in [newest.ref, *(one.ref for one in newest.checkpoints)]:
+                if newest is not None and gone.ref in [
+                    newest.ref,
+                    *(checkpoint.ref for checkpoint in newest.checkpoints),
+                ]:
                     raise gone.as_corruption() from gone
         raise UnavailableError("other collectors overtook every attempt of this one; try again later")
 
@@ -226,9 +229,9 @@ class Sweeper:
 
     async def _sweep_ssts(self, judged: _Judged, batch: Batch) -> None:
         await batch.begin("ssts")
-        for one in judged.unnamed:
-            dead = one.base_version < judged.state.sst_floor and one.key not in judged.reachable.keys
-            if dead and not await batch.take(GarbageObject(one.key, one.size, UNNAMED)):
+        for sst in judged.unnamed:
+            dead = sst.base_version < judged.state.sst_floor and sst.key not in judged.reachable.keys
+            if dead and not await batch.take(GarbageObject(sst.key, sst.size, UNNAMED)):
                 break
         await batch.flush()
 
@@ -254,9 +257,9 @@ class Sweeper:
             waiting=judged.waiting > 0,
         )
         stalls = revise_stalls(_stalls(judged.notes), work_mark(judged.state), now_ms, limits.skew_ms)
-        for key in (*(one.key for one in heads.add), *stalls.add):
+        for key in (*(sighting.key for sighting in heads.add), *stalls.add):
             await self._store.put(key, b"")
-        if gone := [*(one.key for one in heads.remove), *stalls.remove]:
+        if gone := [*(sighting.key for sighting in heads.remove), *stalls.remove]:
             await self._store.delete(gone)
 
     async def _listed(self, prefix: str) -> AsyncIterator[ObjectInfo]:
@@ -290,7 +293,9 @@ def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry
         dry_run=dry_run,
         manifest_version=state.version,
         sst_floor=state.sst_floor,
-        expired_checkpoints=tuple(one.id for one in head.checkpoints if state.checkpoint(one.id) is None),
+        expired_checkpoints=tuple(
+            checkpoint.id for checkpoint in head.checkpoints if state.checkpoint(checkpoint.id) is None
+        ),
         manifest_versions=versions,
         objects=batch.taken,
         waiting=judged.waiting,
@@ -311,13 +316,13 @@ def _stalls(notes: Sequence[str]) -> list[Stall]:
 def _evicted(head: ManifestState, state: ManifestState) -> tuple[UUID, ...]:
     """What was registered in ``head``, if the role was taken from its compactor, and given to nobody, by ``state``."""
     taken = state.compactor_epoch > head.compactor_epoch and not state.compactor_token
-    return tuple(one.id for one in head.compactions) if taken else ()
+    return tuple(compaction.id for compaction in head.compactions) if taken else ()
 
 
 def _old_compactions(state: ManifestState, before_ms: int) -> tuple[BlockingCompaction, ...]:
     """Those registered before then: a compaction notes when it was begun, less the retention."""
     begun = [
-        BlockingCompaction(one.id, one.base_version, one.expired_at_ms + state.retention_ms)
-        for one in state.compactions
+        BlockingCompaction(compaction.id, compaction.base_version, compaction.expired_at_ms + state.retention_ms)
+        for compaction in state.compactions
     ]
-    return tuple(one for one in begun if one.since_ms < before_ms)
+    return tuple(stall for stall in begun if stall.since_ms < before_ms)

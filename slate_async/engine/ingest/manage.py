@@ -291,7 +291,7 @@ async def until_applied(
 
 def _batch_is_in(state: ManifestState, info: IngestInfo) -> bool:
     applied = None if info.app_id is None else applied_batch(state, info.app_id)
-    unreported = any(one.app_id == info.app_id and not one.shown for one in state.ingest_records)
+    unreported = any(record.app_id == info.app_id and not record.shown for record in state.ingest_records)
     return applied is not None and info.batch_id is not None and applied >= info.batch_id and not unreported
 
 

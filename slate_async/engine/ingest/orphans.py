@@ -48,12 +48,12 @@ async def ingest_objects(
             continue
         asked.append(info)
         if len(asked) == READS_IN_PARALLEL:
-            async for one in found():
-                yield one
+            async for stored in found():
+                yield stored
             asked = []
     if asked:
-        async for one in found():
-            yield one
+        async for stored in found():
+            yield stored
 
 
 async def _head(store: ObjectStore, key: str) -> ObjectInfo | None:

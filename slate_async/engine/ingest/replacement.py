@@ -128,9 +128,9 @@ def gaps(ssts: Iterable[IngestedSst]) -> list[Gap]:
     """What the tasks that wrote ``ssts`` do not answer for, in order. Ranges that overlap leave none between them; the
     commit refuses them."""
     ranges: dict[str, tuple[bytes, bytes]] = {}
-    for one in ssts:
-        first, last = ranges.get(one.part, (one.first_key, one.last_key))
-        ranges[one.part] = (min(first, one.first_key), max(last, one.last_key))
+    for sst in ssts:
+        first, last = ranges.get(sst.part, (sst.first_key, sst.last_key))
+        ranges[sst.part] = (min(first, sst.first_key), max(last, sst.last_key))
     if not ranges:
         return [(None, None)]
     firsts, lasts = zip(*sorted(ranges.values()), strict=True)

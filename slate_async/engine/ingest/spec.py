@@ -84,20 +84,20 @@ class IngestedSst:
 
 
 _BYTES = ("object_id", "first_key", "last_key")
-_STORED = [one.name for one in fields(IngestedSst) if one.name != "part"]
+_STORED = [field.name for field in fields(IngestedSst) if field.name != "part"]
 """What the manifest has of it."""
 
 
 def references(spec: IngestSpec, ssts: Sequence[IngestedSst]) -> tuple[SstRef, ...]:
     """``ssts`` of all tasks of a job, for the manifest, in key order. Raises `InvalidError` for another job's."""
-    for one in ssts:
-        name = parse_sst_key(one.location)
-        if name is None or name.base_version != spec.base_version or name.object_id != one.object_id:
+    for sst in ssts:
+        name = parse_sst_key(sst.location)
+        if name is None or name.base_version != spec.base_version or name.object_id != sst.object_id:
             raise InvalidError(
-                f"{one.location} was not made by a task of ingest {spec.job_id!r}", outcome="not_applied"
+                f"{sst.location} was not made by a task of ingest {spec.job_id!r}", outcome="not_applied"
             )
-    by_id = {one.object_id: one for one in ssts}  # a task's message may come twice
-    ordered = sorted(by_id.values(), key=lambda one: one.first_key)
+    by_id = {sst.object_id: sst for sst in ssts}  # a task's message may come twice
+    ordered = sorted(by_id.values(), key=lambda sst: sst.first_key)
     return tuple(SstRef(**{name: getattr(sst, name) for name in _STORED}) for sst in ordered)
 
 
@@ -113,7 +113,7 @@ def _optional_id(text: str | None) -> UUID | None:
 
 def _from_json(text: str | bytes, cls: type[T], what: str, special: Mapping[str, Callable[[Any], object]]) -> T:
     """``special``: fields that JSON has no type for, and how they are read."""
-    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     try:
         values = json.loads(text)
         if not isinstance(values, dict) or values.keys() != known:

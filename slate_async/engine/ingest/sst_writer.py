@@ -121,8 +121,8 @@ async def _each(batches: Batches) -> AsyncIterator[Arrow]:
     if isinstance(batches, pa.RecordBatch | pa.Table):  # which are iterable, too: by their columns
         yield batches
     elif isinstance(batches, AsyncIterable):
-        async for one in batches:
-            yield one
+        async for batch in batches:
+            yield batch
     else:
-        for one in batches:
-            yield one
+        for batch in batches:
+            yield batch

@@ -215,9 +215,9 @@ class HotRanges:
         if self.ranges[first - 1].end > made.start:
             first -= 1
         stop = bisect_left(self.starts, made.end, 1)
-        for one in self.ranges[first:stop]:
-            cache.forget(one)
-            self._forget(one)
+        for hot in self.ranges[first:stop]:
+            cache.forget(hot)
+            self._forget(hot)
         self.starts[first:stop] = [made.start]
         self.ranges[first:stop] = [made]
         self._nbytes += made.nbytes

@@ -53,7 +53,7 @@ async def _samples(
     runs = [await _sized(run, run.within(*span), yield_budget) for run in view.levels]
     total = total_bytes(run.ssts for run in runs)
     most = _count(total, target_bytes)
-    samples = [one.within(*span) for one in await sample(runs, most)] if most > 1 else []
+    samples = [drawn.within(*span) for drawn in await sample(runs, most)] if most > 1 else []
     return samples, total_bytes(samples) or total
 
 

@@ -131,7 +131,7 @@ def _checked(seq: int, newest: int) -> int:
 
 def _seq_at(state: ManifestState, samples: Sequence[SeqTime], view: ReadView, at_ms: int) -> int:
     """The highest number known to be written by then; exact where the rows of that time are in memory."""
-    known = [one.seq for one in samples if one.time_ms <= at_ms]
+    known = [sample.seq for sample in samples if sample.time_ms <= at_ms]
     in_memory = [table.seq_written_by(at_ms) for table in view.memtables]
     return max([seq_written_by(state, at_ms), *known, *in_memory])
 
@@ -141,9 +141,9 @@ def _time_of(state: ManifestState, samples: Sequence[SeqTime], view: ReadView, s
     for table in view.memtables:
         if len(table) and table.first_seq <= seq <= table.last_seq:
             return table.time_of(seq)
-    later = [one.time_ms for one in samples if one.seq >= seq]
+    later = [sample.time_ms for sample in samples if sample.seq >= seq]
     if seq <= state.last_seq:
         later.append(state.last_tick_ms)
         number = bisect_left(state.seq_times, seq, key=lambda one: one.seq)
-        later += [one.time_ms for one in state.seq_times[number : number + 1]]
+        later += [sample.time_ms for sample in state.seq_times[number : number + 1]]
     return min(later, default=now_ms)

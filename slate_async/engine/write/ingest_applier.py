@@ -182,7 +182,7 @@ class IngestApplier:
         await self._commit(replace(self._edit(), flush=flush))
 
     def _edit(self) -> ApplyIngests:
-        ids = tuple(one.id for one in pending_ingests(self._state.manifest))
+        ids = tuple(ingest.id for ingest in pending_ingests(self._state.manifest))
         return ApplyIngests(
             self._state.epoch, ids, self._sequencer.last_seq + 1, self._sequencer.tick(), log_floor=self._state.epoch
         )

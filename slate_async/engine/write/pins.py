@@ -65,7 +65,7 @@ class WriterPins:
         if (pin := self._pin_of(state)) is None or pin == self._current:
             return
         self._current, self._ssts = pin, SstNames(state)
-        there = [one.id for one in self._own(state)]
+        there = [checkpoint.id for checkpoint in self._own(state)]
         for gone in [held for held in self._held if held not in there]:
             self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
 
@@ -92,14 +92,18 @@ class WriterPins:
 
     def _pin_of(self, state: ManifestState) -> UUID | None:
         own = self._own(state)
-        exact = next((one.id for one in own if one.ref == state.ref), None)
+        exact = next((checkpoint.id for checkpoint in own if checkpoint.ref == state.ref), None)
         if exact is not None:
             return exact
-        held = any(one.id == self._current for one in own)
+        held = any(checkpoint.id == self._current for checkpoint in own)
         return self._current if held and SstNames(state).within(self._ssts) else None
 
     def _own(self, state: ManifestState) -> list[Checkpoint]:
-        return [one for one in state.checkpoints if one.owner == "writer" and one.epoch in self._epochs]
+        return [
+            checkpoint
+            for checkpoint in state.checkpoints
+            if checkpoint.owner == "writer" and checkpoint.epoch in self._epochs
+        ]
 
     async def pin(self, state: ManifestState) -> ManifestState:
         """``state``, or a later one, which a pin keeps. The caller holds `lock`.
@@ -124,7 +128,7 @@ class WriterPins:
 
     def idle(self, head: ManifestState) -> frozenset[UUID]:
         """Pins in ``head`` that nobody needs. They hold SSTs, so they go although nothing else is to be committed."""
-        return frozenset(one.id for one in self._own(head)) - self.kept()
+        return frozenset(checkpoint.id for checkpoint in self._own(head)) - self.kept()
 
     async def release(self, head: ManifestState) -> None:
         """Remove the idle ones. The caller holds `lock`."""
@@ -137,5 +141,5 @@ class WriterPins:
             self._over = True
             head = self._driver.head
             if head is not None and (own := self._own(head)):
-                ids = frozenset(one.id for one in own)
+                ids = frozenset(checkpoint.id for checkpoint in own)
                 await self._driver.commit(UnpinWriter(self.epoch, ids, log_end))

@@ -125,8 +125,8 @@ class Replayer:
             else:
                 if not np.any(joined.seqs[1:] <= joined.seqs[:-1]):
                     return await self._take(objects, joined)
-        for one in objects:
-            await self._take([one], rows_of(one, self._state.database_id, self._most_bytes))
+        for logged in objects:
+            await self._take([logged], rows_of(logged, self._state.database_id, self._most_bytes))
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
@@ -139,7 +139,7 @@ class Replayer:
         """What came of it, all of ``inherited``, in so many seconds. Raises `CorruptionError`, `UnavailableError`."""
         await self.drain()
         memtables, last_seq, tick = self._memtables, self._last_seq, self._tick
-        readers = [(one.id, self._open_sst(one)) for one in reversed(self._ssts)]
+        readers = [(sst.id, self._open_sst(sst)) for sst in reversed(self._ssts)]
         if readers:
             newest = (await readers[0][1].load()).stats
             last_seq, tick = max(last_seq, newest.max_seq), max(tick, newest.max_create_ms)
@@ -153,8 +153,8 @@ class Replayer:
 async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
     """``kept`` with all of its objects, replayed. Raises `CorruptionError`, `UnavailableError`."""
     replayer.begin(kept.state)
-    for one in kept.objects:
-        await replayer.add(one)
+    for logged in kept.objects:
+        await replayer.add(logged)
     return await replayer.finish(kept)
 
 

@@ -78,14 +78,18 @@ async def inspect_log(database: StoredDatabase) -> LogInspection:
 
 
 def _entries(state: ManifestState, register: WriterRegister | None, checked: Sequence[CheckedObject]) -> list[LogEntry]:
-    seen = [Seen(one.name, one.header.writer_epoch, one.header.kind) for one in checked if one.header is not None]
+    seen = [
+        Seen(logged.name, logged.header.writer_epoch, logged.header.kind)
+        for logged in checked
+        if logged.header is not None
+    ]
     statuses = iter(classify(state, register, seen))
     entries: list[LogEntry] = []
-    for one in checked:
-        status = next(statuses) if one.header is not None else None
-        if status is None and not one.findings:
+    for logged in checked:
+        status = next(statuses) if logged.header is not None else None
+        if status is None and not logged.findings:
             continue  # deleted since the listing
-        entries.append(_entry(one, status))
+        entries.append(_entry(logged, status))
     return entries
 
 

@@ -105,12 +105,12 @@ class SstCopier:
     async def _place(self, sst: SstRef, stored: Sequence[_Stored]) -> SstRef:
         source = self._opener.store_of(sst, self._parents)
         own = sst.database_id is None
-        for one in stored:
-            named = sst.object_id in self._named and self._named[sst.object_id].location == one.key
-            usable = one.size == sst.size and (named or one.base_version >= self._floor)
-            if usable and await self._same(source, sst, one.key, own=own):
+        for copy in stored:
+            named = sst.object_id in self._named and self._named[sst.object_id].location == copy.key
+            usable = copy.size == sst.size and (named or copy.base_version >= self._floor)
+            if usable and await self._same(source, sst, copy.key, own=own):
                 self.tally.kept += 1
-                return structs.replace(sst, location=one.key, database_id=None)
+                return structs.replace(sst, location=copy.key, database_id=None)
         key = sst_key(self._base, sst.object_id)
         await self._copy(source, sst, key)
         self.tally.copied += 1

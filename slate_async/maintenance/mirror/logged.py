@@ -55,10 +55,10 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
     replayed = await replay(kept, replayer)
     replayed.memtables.freeze()
     ssts: list[SstRef] = []
-    for one in reversed(() if state.wal_enabled else kept.objects):
-        check_kind(one, ObjectKind.SST)
-        stats = (await open_sst(one).load()).stats
-        ssts.append(stored_sst_ref(one.key, one.header.object_id, one.size, stats, one.header.writer_epoch))
+    for logged in reversed(() if state.wal_enabled else kept.objects):
+        check_kind(logged, ObjectKind.SST)
+        stats = (await open_sst(logged).load()).stats
+        ssts.append(stored_sst_ref(logged.key, logged.header.object_id, logged.size, stats, logged.header.writer_epoch))
     without_log = replace(
         state,
         log_start=last + 1,
@@ -73,7 +73,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
 
 def _floor(state: ManifestState, objects: Sequence[LogObject]) -> int:
     walk = ContiguousWalk(state.log_start, state.log_floor)
-    return max([walk.floor, *(one.header.writer_epoch for one in objects)])
+    return max([walk.floor, *(logged.header.writer_epoch for logged in objects)])
 
 
 async def write_tables(logged: Logged, target: StoredDatabase, base: int) -> list[SstRef]:

@@ -16,7 +16,7 @@ from slate_async.storage.manifest.state import ManifestState, Parent
 
 def held_parents(state: ManifestState) -> list[Parent]:
     """The direct parents that hold something for ``state``'s database."""
-    return [one for one in state.parents if not one.detached and one.checkpoint_id is not None]
+    return [parent for parent in state.parents if not parent.detached and parent.checkpoint_id is not None]
 
 
 async def lost_holds(database: StoredDatabase, open_stored: OpenStored) -> list[Finding]:

@@ -154,7 +154,7 @@ class LogCheck:
             return None
 
         looked = await map_bounded(look, list(wanted), IN_PARALLEL) if wanted else []
-        return findings + [one for one in looked if one is not None]
+        return findings + [finding for finding in looked if finding is not None]
 
     async def needed(self, present: frozenset[str]) -> frozenset[str]:
         """Keys that the state and its checkpoints need besides those listed."""
@@ -166,10 +166,10 @@ class LogCheck:
         state, wanted, findings = self._state, dict[str, str](), list[Finding]()
         end, owners = self._end(present)
         spans: list[tuple[str, int, int, Sequence[tuple[int, int]]]] = [("the head", state.log_start, end, owners)]
-        for one in state.checkpoints:
-            held, who = held_log(one), f"checkpoint {one.id}"
+        for checkpoint in state.checkpoints:
+            held, who = held_log(checkpoint), f"checkpoint {checkpoint.id}"
             if held.last is not None:
-                spans.append((who, held.first, held.last, one.log_ranges))
+                spans.append((who, held.first, held.last, checkpoint.log_ranges))
             else:  # whose the positions are that only a reader may still want, the register need not know
                 first = held.first if state.log_protocol == "contiguous" else max(held.first, state.log_held_from)
                 spans.append((who, first, end, owners))
@@ -203,10 +203,14 @@ class LogCheck:
     def order(self, objects: Sequence[CheckedObject]) -> list[Finding]:
         """What is wrong between objects: sequence numbers and epochs. ``objects`` in the order of positions."""
         seen = [
-            (one, Seen(one.name, one.header.writer_epoch, one.header.kind)) for one in objects if one.header is not None
+            (logged, Seen(logged.name, logged.header.writer_epoch, logged.header.kind))
+            for logged in objects
+            if logged.header is not None
         ]
         judged = zip(seen, classify(self._state, self._register, [two for _, two in seen]), strict=True)
-        valid = [one for (one, _), status in judged if status is LogObjectStatus.VALID and one.seqs is not None]
+        valid = [
+            logged for (logged, _), status in judged if status is LogObjectStatus.VALID and logged.seqs is not None
+        ]
         findings = [
             Finding(later.info.key, None, f"its rows do not come after those of {earlier.info.key}")
             for earlier, later in pairwise(valid)
@@ -214,8 +218,8 @@ class LogCheck:
         ]
         newest = self._state.writer_epoch
         return findings + [
-            Finding(one.info.key, None, f"is of writer epoch {two.epoch}, and the manifest knows of {newest}")
-            for one, two in seen
+            Finding(logged.info.key, None, f"is of writer epoch {two.epoch}, and the manifest knows of {newest}")
+            for logged, two in seen
             if two.epoch > newest
         ]
 

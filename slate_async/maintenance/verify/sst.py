@@ -100,7 +100,7 @@ async def _check(expected: ExpectedSst, offload: Offload, most_bytes: int, check
         await offload.run(lambda data=data, read=read: contents.add(data, read))  # type: ignore[misc]
     await offload.run(lambda: contents.finish(tail, header))
     checked.findings += contents.findings
-    checked.findings += [one for ref in expected.refs for one in _ref_against(ref, header, meta)]
+    checked.findings += [finding for ref in expected.refs for finding in _ref_against(ref, header, meta)]
     checked.blocks, checked.rows = len(meta.index), contents.rows
 
 
@@ -240,7 +240,7 @@ def _ref_against(ref: SstRef, header: ObjectHeader, meta: SstMeta) -> Iterator[F
 def differing(refs: Sequence[SstRef]) -> tuple[SstRef, ...]:
     """``refs`` without repetition."""
     found: list[SstRef] = []
-    for one in refs:
-        if one not in found:
-            found.append(one)
+    for ref in refs:
+        if ref not in found:
+            found.append(ref)
     return tuple(found)

@@ -35,7 +35,7 @@ def _wrong_sst(state: ManifestState, sst: SstRef) -> Iterator[str]:
         yield (
             f"{sst.location} has sequence numbers {sst.min_seq} to {sst.max_seq}; {state.last_seq} is the highest given"
         )
-    if sst.database_id is not None and all(one.database_id != sst.database_id for one in state.parents):
+    if sst.database_id is not None and all(parent.database_id != sst.database_id for parent in state.parents):
         yield f"{sst.location} is of database {sst.database_id}, which is not named as a parent"
 
 
@@ -63,30 +63,31 @@ def _wrong_levels(state: ManifestState) -> Iterator[str]:
     for kind, ids in (
         ("object id", [sst.object_id for sst in state.ssts()]),
         ("run", [run.id for run in state.runs]),
-        ("checkpoint", [one.id for one in state.checkpoints]),
-        ("compaction", [one.id for one in state.compactions]),
+        ("checkpoint", [checkpoint.id for checkpoint in state.checkpoints]),
+        ("compaction", [compaction.id for compaction in state.compactions]),
     ):
         if len(set(ids)) < len(ids):
             yield f"a {kind} is there twice"
 
 
 def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
-    for one in state.checkpoints:
-        if one.ref.version > state.version:
-            yield f"checkpoint {one.id} names version {one.ref.version}, which is not committed"
-        if one.log_start > state.log_start or (one.log_end is not None and one.log_end < one.log_start - 1):
-            yield f"checkpoint {one.id} needs log positions {one.log_start} to {one.log_end}, which cannot be"
-    bases = {one.replaces for one in state.ingests if not one.pending}
-    for one in state.checkpoints:
-        if one.owner == "ingest" and one.id not in bases:
-            yield f"checkpoint {one.id} is of an ingest that is not there"
-    there = {one.id for one in state.checkpoints}
+    for checkpoint in state.checkpoints:
+        version, start, end = checkpoint.ref.version, checkpoint.log_start, checkpoint.log_end
+        if version > state.version:
+            yield f"checkpoint {checkpoint.id} names version {version}, which is not committed"
+        if start > state.log_start or (end is not None and end < start - 1):
+            yield f"checkpoint {checkpoint.id} needs log positions {start} to {end}, which cannot be"
+    bases = {ingest.replaces for ingest in state.ingests if not ingest.pending}
+    for checkpoint in state.checkpoints:
+        if checkpoint.owner == "ingest" and checkpoint.id not in bases:
+            yield f"checkpoint {checkpoint.id} is of an ingest that is not there"
+    there = {checkpoint.id for checkpoint in state.checkpoints}
     for job in state.ingests:
         if job.replaces is not None and not job.pending and job.replaces not in there:
             yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which is gone: abort it"
     for kind, name, base in (
-        *(("compaction", str(one.id), one.base_version) for one in state.compactions),
-        *(("ingest", one.id, one.base_version) for one in state.ingests if not one.pending),
+        *(("compaction", str(compaction.id), compaction.base_version) for compaction in state.compactions),
+        *(("ingest", ingest.id, ingest.base_version) for ingest in state.ingests if not ingest.pending),
     ):
         if base < state.sst_floor:
             yield f"{kind} {name} began at version {base}, below the floor {state.sst_floor}"

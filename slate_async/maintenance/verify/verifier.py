@@ -108,14 +108,14 @@ class Verifier:
         self._findings += await damaged_beat(self._store)
         if self._findings:
             await self._still_here(head)
-        whole = [one for one in log if one.whole]
+        whole = [logged for logged in log if logged.whole]
         return VerifyReport(
             manifest_version=head.version,
             versions=len(self._versions),
             log_objects=len(whole),
             ssts=len(ssts),
-            blocks=sum(one.blocks for one in ssts) + sum(one.blocks for one in whole),
-            rows=sum(one.rows for one in ssts) + sum(one.rows for one in whole),
+            blocks=sum(sst.blocks for sst in ssts) + sum(checked.blocks for checked in whole),
+            rows=sum(sst.rows for sst in ssts) + sum(checked.rows for checked in whole),
             nbytes=self._done.nbytes,
             findings=tuple(dict.fromkeys(self._findings)),
             notes=tuple(self._notes),
@@ -205,7 +205,7 @@ class Verifier:
             self._notes += checked.notes
         held = await self._read(register)  # before the head: a claim is in the manifest first
         late = self._log_check(await self._database.head(), held, named)
-        present = frozenset(one.info.key for one in objects if one.header or one.findings)
+        present = frozenset(logged.info.key for logged in objects if logged.header or logged.findings)
         if missing := await late.missing(present):
             self._findings += await self._lost(missing, held, named, present)
         self._findings += await self._offload.run(lambda: late.order(objects))
@@ -222,14 +222,18 @@ class Verifier:
         """What of ``missing`` a head that is read now needs, too (rule 13)."""
         last = self._log_check(await self._database.head(), register, named)
         needed = await last.needed(present)
-        return [one for one in missing if one.object_name in needed or not one.object_name.startswith(LOG_PREFIX)]
+        return [
+            finding
+            for finding in missing
+            if finding.object_name in needed or not finding.object_name.startswith(LOG_PREFIX)
+        ]
 
     async def _read(self, register: Register | None) -> WriterRegister | None:
         cell = None if register is None else await translated(register.read())
         try:
             return None if cell is None else registers.decode(cell.value)
         except CorruptionError as error:
-            if all(one.object_name != REGISTER for one in self._findings):
+            if all(finding.object_name != REGISTER for finding in self._findings):
                 self._findings.append(finding_of(error))
             return None
 
@@ -269,7 +273,7 @@ class Verifier:
                 for database_id, key in gone
                 if (database_id, key) in still.refs
             ]
-        return [one for one in results if not one.missing]
+        return [result for result in results if not result.missing]
 
     async def _check_unnamed(self, head: ManifestState, named: _Named) -> None:
         """SSTs that no version read names: another database's are wrong here, the others a collector's matter."""

@@ -86,8 +86,8 @@ class LogReader:
 
         async def sized() -> AsyncGenerator[tuple[tuple[int, str, int], int]]:
             async with aclosing(wanted):
-                async for one in wanted:
-                    yield one, one[2] if self._whole else HEADER_BYTES
+                async for entry in wanted:
+                    yield entry, entry[2] if self._whole else HEADER_BYTES
 
         async def read(one: tuple[int, str, int]) -> tuple[int, str, LogObject | None]:
             log_id, key, size = one

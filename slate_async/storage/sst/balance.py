@@ -54,7 +54,7 @@ class SizedRun(NamedTuple):
 
 def total_bytes(samples: Iterable[Samples]) -> int:
     """Of all of ``samples``."""
-    return sum(int(one.nbytes.sum()) for one in samples)
+    return sum(int(drawn.nbytes.sum()) for drawn in samples)
 
 
 async def sized_run(
@@ -101,10 +101,10 @@ def _largest(sizes: Sequence[Sizes], count: int) -> list[tuple[int, int]]:
     count = min(count, MOST_INDEXES, len(joined))
     if count <= 0:
         return []
-    ends = np.cumsum([len(one) for one in sizes])
+    ends = np.cumsum([len(column) for column in sizes])
     chosen = np.sort(np.argpartition(joined, len(joined) - count)[-count:])
     numbers = np.searchsorted(ends, chosen, "right")
-    places = chosen - (ends - [len(one) for one in sizes])[numbers]
+    places = chosen - (ends - [len(column) for column in sizes])[numbers]
     return list(zip(numbers.tolist(), places.tolist(), strict=True))
 
 

@@ -51,7 +51,7 @@ class SstOpener:
             return self._store
         found = self._parents.get(sst.database_id)
         if found is None:
-            path = next((one.path for one in parents if one.database_id == sst.database_id), None)
+            path = next((parent.path for parent in parents if parent.database_id == sst.database_id), None)
             if path is None:
                 raise CorruptionError(
                     f"is of database {sst.database_id}, which the manifest does not name as a parent",

@@ -324,7 +324,7 @@ class SstReader:
         raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
 
         def decode() -> list[Columns]:
-            batches = [self._numbered(one) for one in decode_blocks(blocks, object_name=self.key)]
+            batches = [self._numbered(block) for block in decode_blocks(blocks, object_name=self.key)]
             if sum(map(len, batches)) != sum(index.rows[number] for number in numbers):
                 raise CorruptionError("blocks and index differ in rows", object_name=self.key, offset=first)
             return then(batches)
