@@ -99,7 +99,7 @@ def open_db(store: ObjectStore, kind: Kind = CONTIGUOUS, **settings: Any) -> sla
 
 async def abandon(db: slate.Db) -> None:
     """What a crash leaves: every task of ``db`` ends where it stands, and nothing more is written."""
-    db._polls.cancel(db._poll)
+    db._head.stop()
     await db._supervisor.close()
 
 

@@ -31,18 +31,15 @@ from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.open import Opened
+from slate_async.engine.write.polling import POLL_LIMIT_S, HeadPolling
 from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer, WriterHost
-from slate_async.errors import ClosedError, InvalidError, Outcome, SlateError, UnavailableError
-from slate_async.runtime.idle import IdlePoll
-from slate_async.runtime.polling import Poll
+from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.storage.log.extent import LogExtent
-from slate_async.storage.manifest.edits.protocol import DestroyedError, fenced
 from slate_async.types import DELETE, PUT, RowLimits
 
 logger = logging.getLogger(__name__)
-POLL_LIMIT_S = 10.0  # a poll without an answer then gives its turn back to the other databases
 
 
 class Db(Handle, Reads[WriterReads], HasFeeds):
@@ -54,9 +51,18 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
 
     def __init__(self, resources: HandleResources, opened: Opened) -> None:
         Handle.__init__(self, resources)
-        context, supervisor, polls = resources.context, resources.supervisor, resources.polls
-        reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._look_at_head)
-        Reads.__init__(self, reads)
+        context, supervisor = resources.context, resources.supervisor
+        self._reopening = Reopening(context, supervisor, {opened.writer.state.manifest.writer_token: None})
+        self._head = HeadPolling(
+            opened.writer,
+            opened.driver,
+            self._reopening,
+            resources.polls,
+            self._guard,
+            fail=self._fail,
+            polled=self._notify_compactor,
+        )
+        Reads.__init__(self, WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head))
         self._yield_budget = opened.writer.yield_budget
         self._driver = opened.driver
         self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
@@ -65,8 +71,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
-        self._reopening = Reopening(context, supervisor, {opened.writer.state.manifest.writer_token: None})
-        self._polls, self._polling, self._updates = polls, False, WriterUpdates(opened.writer)
+        self._updates = WriterUpdates(opened.writer)
         feeds = Feeds(
             context,
             opened.driver,
@@ -79,11 +84,10 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             check=self._check,
         )
         HasFeeds.__init__(self, feeds)
-        self._compaction = open_embedded(context, opened, self._poll_due)
+        self._compaction = open_embedded(context, opened, self._head.poll_due)
         self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
-        idle = IdlePoll(self._poll_due, lambda: self._sequencer.last_seq, opened.settings, context.runtime.clock)
-        self._poll: Poll = polls.register(idle.interval_s, idle.tick, self._fail)
+        self._head.start(opened.settings, context.runtime.clock)
 
     def _begin(self, writer: Writer) -> None:
         """Let it work, and the compactor beside it."""
@@ -195,7 +199,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
 
     async def _compact(self, manual: Manual) -> int:
         taken = await self._compaction.compactor.compact(manual)
-        await self._look_at_head()
+        await self._head.adopt_head()
         return taken
 
     # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
@@ -223,11 +227,14 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         are linearizable. Raises `FencedError`."""
         self._check()
         with about_a_read():
-            await self._look_at_head()
+            await self._head.adopt_head()
         self._check()
 
     def _describe_compactor(self) -> str:
         return self._compaction.compactor.describe()
+
+    def _notify_compactor(self) -> None:
+        self._compaction.compactor.notify()
 
     def _ssts_changed(self) -> None:
         self._compaction.compactor.notify()
@@ -262,42 +269,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             **shared_counters(self._context, self._driver, self._register),
         }
 
-    # ---- background
-
-    def _poll_due(self) -> None:
-        if self._polling or self._state != "open" or self._reopening.outage is not None:
-            return
-        self._polling = True
-        self._supervisor.spawn("manifest poll", self._polls.limited(self._poll_once))
-
-    async def _poll_once(self) -> None:
-        try:
-            with anyio.move_on_after(POLL_LIMIT_S) as limit:
-                await self._look_at_head(poll=True)
-            if limit.cancelled_caught:
-                logger.warning("%s: no answer to a poll of the manifest within %g s", self._name, POLL_LIMIT_S)
-        except self._reopening.passing as error:
-            logger.warning("%s: the manifest could not be polled: %s", self._name, error)
-        finally:
-            self._polling = False
-            self._compaction.compactor.notify()
-
-    async def _look_at_head(self, *, poll: bool = False) -> None:
-        """Read the head, or ``poll`` it (`ManifestDriver.poll`); stop if another writer owns it, adopt it if not."""
-        head = await (self._driver.poll() if poll else self._driver.load())
-        if head is None and self._reopening.outage is not None:
-            raise UnavailableError("the manifest is not there: the store is empty, or another one")
-        if head is None or not self._reopening.is_own(head):
-            cause = DestroyedError("its manifest is gone") if head is None else fenced(head, self._writer.epoch)
-            self._fail(cause)
-            raise cause
-        if self._state == "open" and self._reopening.outage is None:
-            try:
-                await self._writer.follow(head)
-            except ClosedError as error:
-                self._check()  # says why it closed
-                raise UnavailableError(f"the store is out of reach: {self._reopening.outage}") from error
-
     # ---- outages: see `Reopening`
 
     def _writer_failed(self, cause: BaseException) -> None:
@@ -318,9 +289,9 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             return
         opened.writer.succeed(self._writer)
         self._opened, self._writer, self._sequencer = opened, opened.writer, opened.writer.sequencer
-        self._reads.writer = opened.writer
+        self._reads.writer = self._head.writer = opened.writer
         self._reopening.outage = None
-        self._compaction = open_embedded(self._context, opened, self._poll_due, self._compaction)
+        self._compaction = open_embedded(self._context, opened, self._head.poll_due, self._compaction)
         self._updates.follow(self._writer)
         self._begin(self._writer)
         logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
@@ -329,7 +300,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
 
     def _ended(self, cause: BaseException | None) -> None:
         advise(self._name, cause)
-        self._polls.cancel(self._poll)
+        self._head.stop()
         self._writer.fail(cause)
         self._compaction.compactor.close(lambda: closed_failure(cause, "not_applied"))
         self._updates.notify()

@@ -36,7 +36,7 @@ def open_db(store: SlowStore, **settings: Any) -> slate.Opening[slate.Db]:
 
 async def kill(db: slate.Db) -> None:
     """What SIGKILL leaves."""
-    db._polls.cancel(db._poll)
+    db._head.stop()
     await db._supervisor.close()
 
 

@@ -64,7 +64,7 @@ async def poll_once(handle: slate.Db | slate.DbReader) -> None:
         assert handle._polling is not None
         await handle._polling.poll_once()
     else:
-        await handle._poll_once()
+        await handle._head.poll_once()
 
 
 async def polled(handle: slate.Db | slate.DbReader, store: CountingStore, times: int = 3) -> Counter[str]:
@@ -79,14 +79,14 @@ async def test_an_idle_writer_reads_the_next_version_and_lists_nothing() -> None
     store = CountingStore(memory_store())
     async with open_db(store) as db:
         await db.put(b"a", b"1")
-        await db._poll_once()
+        await db._head.poll_once()
         assert await polled(db, store) == {"get": 3}
 
 
 async def test_without_the_keep_an_idle_writer_lists() -> None:
     store = CountingStore(memory_store())
     async with open_db(store, version_keep_ms=0) as db:
-        await db._poll_once()
+        await db._head.poll_once()
         assert await polled(db, store) == {"list": 3}
 
 
@@ -138,7 +138,7 @@ async def test_a_reader_that_met_nothing_for_long_lists_once(monkeypatch: pytest
 async def test_confirm_lists_whatever_polls_do() -> None:
     store = CountingStore(memory_store())
     async with open_db(store) as db:
-        await db._poll_once()
+        await db._head.poll_once()
         await polled(db, store)
         store.asked.clear()
         await db.confirm()
@@ -174,7 +174,8 @@ def test_a_writer_that_may_not_poll_less_polls_at_each_tick() -> None:
 async def test_an_idle_writer_polls_as_often_as_its_settings_say() -> None:
     store = CountingStore(memory_store())
     async with open_db(store, manifest_poll_interval_ms=5, idle_poll_interval_ms=10_000) as db:
-        await until(lambda: db._poll.due > 0 and not db._polling, "the first poll")
+        head = db._head
+        await until(lambda: head.poll is not None and head.poll.due > 0 and not head.polling, "the first poll")
         await asyncio.sleep(0.05)
         store.asked.clear()
         await asyncio.sleep(0.1)
