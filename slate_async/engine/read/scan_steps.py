@@ -2,7 +2,7 @@
 
 | state | the next step gives | told by |
 |---|---|---|
-| first pages | a page of rows from memory and the block cache (`engine.read.short`) | `_pages` is not empty |
+| first pages | a page of rows from memory and the block cache (`engine.read.first_pages`) | `_pages` is not empty |
 | streams | rows of columns, from `RetryingRows` | `_pages` is empty |
 | all fetched | what is left of the last columns, then the end | `_all_fetched` |
 | refused | `InvalidError`, for good | `_refusal` |
@@ -29,10 +29,10 @@ from weakref import ref
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
+from slate_async.engine.read.first_pages import FirstRows, first_rows, first_rows_yielding
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.results import pairs_of, rows_of, rows_with
 from slate_async.engine.read.retrying_rows import RetryingRows, SamePoint
-from slate_async.engine.read.short import FirstRows, first_rows, first_rows_yielding
 from slate_async.engine.read.view import Pin
 from slate_async.errors import InvalidError
 from slate_async.runtime.yield_budget import YieldBudget

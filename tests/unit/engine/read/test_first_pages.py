@@ -9,8 +9,7 @@ import pytest
 
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import KeyRange, ReadView, Run, Scan
-from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.short import (
+from slate_async.engine.read.first_pages import (
     MOST_READ,
     MOST_SOURCES,
     REFILLS_AT_ONCE,
@@ -18,6 +17,7 @@ from slate_async.engine.read.short import (
     first_rows,
     first_rows_yielding,
 )
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.sources import Table
 from slate_async.errors import FencedError, InvalidError
 from slate_async.storage.memtable import Memtable
