@@ -263,7 +263,7 @@ def rows_of_a_first_page(pages: tuple[int, ...], left: int | None, span: KeyRang
         asked.append(count)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_steps, "first_rows", first_rows)
+        patch.setattr(scan_steps, "first_page", first_rows)
         assert steps._first_page_nowait() is None
     assert asked[-1] == steps._page_rows
 

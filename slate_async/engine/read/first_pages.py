@@ -1,4 +1,4 @@
-"""Short scans: the next rows of a range from what memory and the block cache hold, or can be read without waiting.
+"""The first pages of a scan: rows of a range from what memory and the block cache hold, or can be read without waiting.
 
 Streams, tasks and columns pay for themselves over hundreds of rows. A scan of a few rows asks every source for its
 first keys of the range instead, and is done if all of them can answer without waiting. Each is asked for its share of
@@ -36,15 +36,15 @@ SOURCES_PER_STEP = 4
 
 REFILLS_AT_ONCE = 3
 MOST_REFILLS = 64
-"""So often sources are asked again before a look is content with fewer rows; at once one block is read each time."""
+"""So often sources are asked again before a page is content with fewer rows; at once one block is read each time."""
 
-FirstRows: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
+FirstPage: TypeAlias = tuple[list[tuple[bytes, Any]], bytes | None]
 """Keys with their rows in scan order, and the last key looked at, ``None`` if nothing comes after it."""
 
 
-def first_rows(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstRows | None:
+def first_page(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool) -> FirstPage | None:
     """At most ``count`` live rows of ``span``, in ``reverse`` its last ones, the last one first; ``None`` if that takes
-    more than a look. A row is its value, with ``whole`` a `RowHit`.
+    waiting, or longer. A row is its value, with ``whole`` a `RowHit`.
 
     No rows before a last key: all that was met is hidden."""
     view, max_seq, now_ms = point
@@ -64,13 +64,13 @@ def first_rows(point: ReadPoint, span: KeyRange, count: int, reverse: bool, whol
         try:
             next(steps)
         except StopIteration as done:
-            return cast("FirstRows | None", done.value)
+            return cast("FirstPage | None", done.value)
 
 
-async def first_rows_yielding(
+async def first_page_yielding(
     point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool, yield_budget: YieldBudget
-) -> FirstRows | None:
-    """As `first_rows` where that takes more than a look: keys of memtables are put in order, indexes are loaded, and
+) -> FirstPage | None:
+    """As `first_page` where that takes longer: keys of memtables are put in order, indexes are loaded, and
     more blocks read, within the budget. ``None`` if the rows are not on this machine, or an object is missing.
 
     Raises `CorruptionError`, `UnavailableError`."""
@@ -94,7 +94,7 @@ async def first_rows_yielding(
             next(steps)
         except StopIteration as done:
             del held
-            return cast("FirstRows | None", done.value)
+            return cast("FirstPage | None", done.value)
         if yield_budget.exhausted():
             await yield_budget.yield_now()
 
@@ -116,8 +116,8 @@ def _sources(view: ReadView) -> list[tuple[int, Memtable | Run]]:
 
 def _steps(
     point: ReadPoint, span: KeyRange, count: int, reverse: bool, whole: bool, *, at_once: bool
-) -> Generator[None, None, FirstRows | None]:
-    """`first_rows` in steps of some sources each, which may read `MOST_READ` blocks; ``at_once``: all together may read
+) -> Generator[None, None, FirstPage | None]:
+    """`first_page` in steps of some sources each, which may read `MOST_READ` blocks; ``at_once``: all together may read
     little more."""
     view, max_seq, now_ms = point
     sources = _sources(view)
@@ -153,7 +153,7 @@ def _steps(
     return found, bound
 
 
-def _merged(newest_first: Sequence[RowPage], count: int, reverse: bool) -> FirstRows:
+def _merged(newest_first: Sequence[RowPage], count: int, reverse: bool) -> FirstPage:
     """The newest row of each key, up to where a page stops that has not ended."""
     if len(newest_first) == 1:
         pairs, hides, ended = newest_first[0]

@@ -29,7 +29,7 @@ from weakref import ref
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
-from slate_async.engine.read.first_pages import FirstRows, first_rows, first_rows_yielding
+from slate_async.engine.read.first_pages import FirstPage, first_page, first_page_yielding
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.results import pairs_of, rows_of, rows_with
 from slate_async.engine.read.retrying_rows import RetryingRows, SamePoint
@@ -161,18 +161,18 @@ class ScanSteps:
         count = pages[0] if left is None or left > FIRST_PAGES[-1] else left
         self._check_owner()
         try:
-            found = first_rows(self._point, self._ahead, count, self.reverse, False)
+            found = first_page(self._point, self._ahead, count, self.reverse, False)
         except BaseException:
             self._refuse()
             raise
         return None if found is None else self._go_on(found)
 
     async def _first_page(self, whole: bool) -> list[tuple[bytes, Any]] | None:
-        """As `_first_page_nowait`, if they are on this machine; with ``whole`` as `first_rows` has it."""
+        """As `_first_page_nowait`, if they are on this machine; with ``whole`` as `first_page` has it."""
         while count := self._page_rows:
             self._check_owner()
             try:
-                found = await first_rows_yielding(
+                found = await first_page_yielding(
                     self._point, self._ahead, count, self.reverse, whole, self._yield_budget
                 )
             except BaseException:
@@ -195,7 +195,7 @@ class ScanSteps:
             return 0
         return pages[0] if left is None or left > FIRST_PAGES[-1] else left
 
-    def _go_on(self, found: FirstRows) -> list[tuple[bytes, Any]] | None:
+    def _go_on(self, found: FirstPage) -> list[tuple[bytes, Any]] | None:
         """The rows of a page; go on behind them."""
         pages, left, span = self._pages, self.left, self._ahead
         pairs, last_key = found

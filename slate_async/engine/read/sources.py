@@ -64,7 +64,7 @@ class TableSource(Protocol):
     ) -> RowPage | None:
         """The first keys of ``[start, end)`` in scan order, at most ``count`` of them, as a reader up to ``max_seq``
         sees them at ``now_ms``, with values or ``whole`` rows; none only if there are none. ``None`` when that is not
-        in memory, or takes longer than a look. ``reading``: so many blocks may be read without waiting."""
+        in memory, or takes longer than a page should. ``reading``: so many blocks may be read without waiting."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> AsyncIterator[Columns]:
         """All versions of the keys in ``[start, end)``, sorted; in reverse the batches come from the end, the rows
@@ -181,7 +181,7 @@ class Run:
             page = source.first_rows(start, end, count, max_seq, now_ms, reverse, whole, reading)
             if page is None:
                 return None
-            reading = 0  # the next table is for another look
+            reading = 0  # the next table is for another page
             if page[0]:
                 more = number > numbers.start if reverse else number + 1 < numbers.stop
                 return (*page[:2], False) if more else page

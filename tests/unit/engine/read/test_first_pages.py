@@ -13,9 +13,9 @@ from slate_async.engine.read.first_pages import (
     MOST_READ,
     MOST_SOURCES,
     REFILLS_AT_ONCE,
-    FirstRows,
-    first_rows,
-    first_rows_yielding,
+    FirstPage,
+    first_page,
+    first_page_yielding,
 )
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.sources import Table
@@ -61,8 +61,8 @@ def view_of(memtables: list[Memtable], levels: list[Run]) -> ReadView:
     return ReadView(memtables, [], levels, yield_budget=exhausted_budget())
 
 
-def first(view: ReadView, count: int) -> FirstRows | None:
-    return first_rows(ReadPoint(view, MAX_SEQ, 0), ALL, count, False, False)
+def first(view: ReadView, count: int) -> FirstPage | None:
+    return first_page(ReadPoint(view, MAX_SEQ, 0), ALL, count, False, False)
 
 
 def scan_of(
@@ -176,7 +176,7 @@ def test_a_source_with_more_than_its_share_is_asked_again_and_then_for_more(reve
     sources = [Asked(part) for part in rows]
     view = view_of([], [Run((Table(b"", b"9", source),)) for source in sources])
     for _ in range(3):
-        found = first_rows(ReadPoint(view, MAX_SEQ, 0), ALL, 100, reverse, False)
+        found = first_page(ReadPoint(view, MAX_SEQ, 0), ALL, 100, reverse, False)
         assert found is not None
         assert [int(key) for key, _ in found[0]] == list(range(999, 899, -1) if reverse else range(100))
     many, few, _ = (source.asked for source in sources)
@@ -199,7 +199,7 @@ async def test_more_levels_than_one_look_may_read_are_read_in_turns(monkeypatch:
 async def test_a_missing_object_is_left_to_the_streams() -> None:
     bad = Table(b"a", b"z", FakeTable([Version(b"b", b"", 1)], fails=MissingError("is missing", object_name="x")))
     point = ReadPoint(ReadView([], [bad], [], yield_budget=exhausted_budget()), MAX_SEQ, 0)
-    assert await first_rows_yielding(point, ALL, 5, False, False, exhausted_budget()) is None
+    assert await first_page_yielding(point, ALL, 5, False, False, exhausted_budget()) is None
     assert (await aiter_failure(scan_of(point.view))).object_name == "x"
 
 
