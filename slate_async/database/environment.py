@@ -17,6 +17,7 @@ from slate_async.arguments import check_arguments
 from slate_async.codec.arrays import prepare
 from slate_async.database.handle import Handle, HandleResources, close_all
 from slate_async.database.opener import Opener
+from slate_async.database.opening import require_loop
 from slate_async.database.resources import Clients, Path, root_of
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.stored_database import StoredDatabase
@@ -182,14 +183,6 @@ class Environment(Opener):
             logger.error(
                 "closing an Environment failed too, while another error was on its way: %s", failure, exc_info=bug
             )
-
-
-def require_loop() -> None:
-    """Raise `InvalidError` outside of an asyncio event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError as error:
-        raise InvalidError("a database is opened on asyncio (uvloop included); trio is not supported") from error
 
 
 async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaitable[None]]) -> None:

@@ -7,11 +7,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import Duration, check_arguments, check_reader_arguments, check_standby
+from slate_async.arguments import Duration
 from slate_async.database.admin import Admin
 from slate_async.database.compactor import DbCompactor
 from slate_async.database.db import Db
-from slate_async.database.environment import Environment, require_loop
+from slate_async.database.environment import Environment
 from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.handle import Handle
 from slate_async.database.ingest import DAY_S, IngestJob, IngestTask
@@ -20,10 +20,8 @@ from slate_async.database.reader import DbReader
 from slate_async.database.resources import Path
 from slate_async.engine.compaction.executor import Executor
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.spec import IngestSpec
 from slate_async.errors import InvalidError
-from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.protocol import Runtime
 from slate_async.settings import Settings
 
@@ -43,8 +41,6 @@ def open_database(
     runtime: Runtime | None = None,
 ) -> Opening[Db]:
     """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
-    check_arguments(path, metastore, settings, create, properties, name)
-    check_standby(standby)
     return opening_in(
         environment,
         runtime,
@@ -73,7 +69,6 @@ def open_compactor(
     runtime: Runtime | None = None,
 ) -> Opening[DbCompactor]:
     """Open a compactor, in ``environment`` or a private one. See `Environment.open_compactor`."""
-    check_arguments(path, metastore, settings, True, None, name)
     return opening_in(
         environment,
         runtime,
@@ -99,7 +94,6 @@ def open_admin(
     runtime: Runtime | None = None,
 ) -> Opening[Admin]:
     """The administration of a database, in ``environment`` or a private one. See `Environment.open_admin`."""
-    check_arguments(path, metastore, settings, False, None, name)
     return opening_in(
         environment,
         runtime,
@@ -118,7 +112,6 @@ def open_gc(
     runtime: Runtime | None = None,
 ) -> Opening[GarbageCollector]:
     """Open a garbage collector, in ``environment`` or a private one. See `Environment.open_gc`."""
-    check_arguments(path, metastore, settings, True, None, name)
     return opening_in(
         environment,
         runtime,
@@ -140,9 +133,6 @@ def open_ingest(
     runtime: Runtime | None = None,
 ) -> Opening[IngestJob]:
     """Begin a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest`."""
-    check_arguments(path, metastore, settings, create, None, name)
-    if job_id is not None:
-        check_job(job_id)
     return opening_in(
         environment,
         runtime,
@@ -170,7 +160,6 @@ def open_ingest_task(
     runtime: Runtime | None = None,
 ) -> Opening[IngestTask]:
     """A task of a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest_task`."""
-    check_arguments(path, metastore, settings, False, None, name)
     known = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
     return opening_in(
         environment,
@@ -191,8 +180,6 @@ def open_reader(
     runtime: Runtime | None = None,
 ) -> Opening[DbReader]:
     """Open a database to read it, in ``environment`` or a private one. See `Environment.open_reader`."""
-    check_arguments(path, metastore, settings, False, None, name)
-    check_reader_arguments(checkpoint, pin)
     return opening_in(
         environment,
         runtime,
@@ -206,20 +193,9 @@ def opening_in(
     environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[H]]
 ) -> Opening[H]:
     """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
-    if environment is not None:
-        if runtime is not None:
-            raise InvalidError("runtime= goes with a private Environment; the one given has its own")
-        return begin(environment)
-
-    async def start() -> H:
-        require_loop()
+    if environment is None:
         private = Environment(runtime=runtime)
-        try:
-            handle = await begin(private)
-        except BaseException:
-            await run_to_completion(private.close())
-            raise
-        handle._on_closed(private.close)
-        return handle
-
-    return Opening(start)
+        return begin(private)._ending(private.close)
+    if runtime is not None:
+        raise InvalidError("runtime= goes with a private Environment; the one given has its own")
+    return begin(environment)

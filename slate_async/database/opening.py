@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from slate_async.database.handle import Handle
 from slate_async.errors import InvalidError
+from slate_async.runtime.concurrent import run_to_completion
 
 H = TypeVar("H", bound=Handle)
 
@@ -20,6 +22,23 @@ class Opening(Generic[H]):
         self._start = start
         self._used = False
         self._handle: H | None = None
+
+    def _ending(self, close: Callable[[], Coroutine[Any, Any, None]]) -> Self:
+        """The same, which ends with ``close``: after what it opens has closed, or failed to open."""
+        start = self._start
+
+        async def begin() -> H:
+            require_loop()
+            try:
+                handle = await start()
+            except BaseException:
+                await run_to_completion(close())
+                raise
+            handle._on_closed(close)
+            return handle
+
+        self._start = begin
+        return self
 
     def __await__(self) -> Generator[object, None, H]:
         return self._once().__await__()
@@ -46,3 +65,11 @@ class Opening(Generic[H]):
     ) -> None:
         if self._handle is not None:
             await self._handle.__aexit__(kind, error, traceback)
+
+
+def require_loop() -> None:
+    """Raise `InvalidError` outside of an asyncio event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise InvalidError("a database is opened on asyncio (uvloop included); trio is not supported") from error

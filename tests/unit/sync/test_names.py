@@ -60,5 +60,10 @@ def test_a_function_has_the_arguments_of_its_engine(name: str) -> None:
     assert arguments(getattr(slate.sync, name)) == arguments(getattr(slate, name))
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_environment_opens_with_the_same_arguments(name: str) -> None:
+    assert arguments(getattr(slate.Environment, name)) == arguments(getattr(slate, name))
+
+
 def test_an_environment_has_the_arguments_of_its_engine() -> None:
     assert arguments(slate.sync.Environment) == arguments(slate.Environment)
