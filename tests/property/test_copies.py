@@ -201,8 +201,7 @@ def whether_calls_are_served(state: str) -> None:
 def reads_of(view: ReadView, last_seq: int, durable_seq: int, guard: LoopGuard) -> WriterReads:
     """Reads of a writer that has nothing but this view."""
     writer: Any = SimpleNamespace(
-        view=view,
-        durable_seq=durable_seq,
+        state=SimpleNamespace(view=view, durable_seq=durable_seq),
         sequencer=SimpleNamespace(last_seq=last_seq),
         yield_budget=exhausted_budget(),
     )
