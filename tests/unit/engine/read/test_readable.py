@@ -26,7 +26,6 @@ def test_same_parameters(kind: type, name: str) -> None:
     [
         (slate.Db.snapshot, slate.DbReader.snapshot),
         (slate.Db.as_of, slate.DbReader.as_of),
-        (slate.Db.checkpoints.create, slate.Admin.checkpoints.create),
     ],
 )
 def test_what_two_offer_is_called_alike(one: Callable[..., object], other: Callable[..., object]) -> None:
