@@ -82,7 +82,7 @@ async def select(
 
 
 async def _fill(kept: _Kept, sources: Sequence[SeqSource], after: int) -> None:
-    for source in sorted(sources, key=lambda one: one.min_seq):
+    for source in sorted(sources, key=lambda source: source.min_seq):
         if source.max_seq <= after or source.min_seq > kept.last:
             continue
         if kept.full and kept.newest < source.min_seq:

@@ -201,16 +201,16 @@ def check_same(info: IngestInfo, batch: tuple[str, int] | None) -> None:
 async def check_there(driver: ManifestDriver, store: ObjectStore, job_id: str, ssts: Sequence[IngestedSst]) -> None:
     """Raise `InvalidError` unless ``ssts`` of tasks elsewhere are in ``store``: what is committed must be there."""
 
-    async def check(one: IngestedSst) -> None:
+    async def check(sst: IngestedSst) -> None:
         try:
-            size = (await store.head(one.location)).size
+            size = (await store.head(sst.location)).size
         except ObjectNotFoundError:
             size = -1
-        if size == one.size or (await info(driver, job_id)).state != "registered":
+        if size == sst.size or (await info(driver, job_id)).state != "registered":
             return  # of one that has ended, only what was committed stays
-        found = "not there" if size < 0 else f"{size} bytes long, not {one.size}"
+        found = "not there" if size < 0 else f"{size} bytes long, not {sst.size}"
         raise InvalidError(
-            f"{one.location}, which a task of ingest {job_id!r} has written, is {found}: the database's path must mean"
+            f"{sst.location}, which a task of ingest {job_id!r} has written, is {found}: the database's path must mean"
             " the same place for its tasks and its driver",
             outcome="not_applied",
         )

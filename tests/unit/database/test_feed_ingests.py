@@ -112,7 +112,7 @@ async def test_ingests_are_read_from_ssts_compacted_or_not(kind: Kind) -> None:
 
 
 @KIND
-async def test_a_reader_that_holds_nothing_sees_ingests(kind: Kind) -> None:
+async def test_a_reader_that_retains_nothing_sees_ingests(kind: Kind) -> None:
     store = memory_store()
     async with open_db(store, kind) as db:
         await db.put(b"a", b"1")

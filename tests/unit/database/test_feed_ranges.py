@@ -153,7 +153,7 @@ async def test_without_the_subscription_there_is_no_part() -> None:
                 await read_range(store, feed.position, 1)
 
 
-async def test_a_feed_that_holds_nothing_has_no_place() -> None:
+async def test_a_feed_that_retains_nothing_has_no_position() -> None:
     async with open_db(memory_store()) as db:
         feed = db.changes()
         with pytest.raises(slate.InvalidError, match="once it has begun"):
