@@ -1,14 +1,11 @@
-"""`Db`: one open database, as its writer. The public face of the engine; wiring only. see `Handle` for its life."""
+"""`Db`: one open database, as its writer. The public face of the engine; wiring only. See `Handle` for its life."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
 from typing import Any
-
-import anyio
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.changes import HasFeeds
@@ -22,7 +19,7 @@ from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
 from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.clone.embedded_gc import EmbeddedGc
-from slate_async.engine.compaction.manual import Manual
+from slate_async.engine.compaction.manual import Manual, flush_and_compact
 from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.failures import about_a_read
@@ -31,7 +28,7 @@ from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
 from slate_async.engine.write.open import Opened
-from slate_async.engine.write.polling import POLL_LIMIT_S, HeadPolling
+from slate_async.engine.write.polling import HeadPolling
 from slate_async.engine.write.reads import WriterReads
 from slate_async.engine.write.reopen import Reopening
 from slate_async.engine.write.writer import Writer, WriterHost
@@ -156,52 +153,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             self._check()
             await self._writer.flush(l0=l0)
 
-    async def compact(
-        self,
-        *,
-        full: bool = False,
-        start: BytesLike | None = None,
-        end: BytesLike | None = None,
-        level: int | None = None,
-        progress: EventSink | None = None,
-    ) -> int:
-        """Flush to L0 and compact now; how many compactions and moves that took.
-
-        full: everything into one run; ``start``, ``end``: whatever holds keys of ``[start, end)``; ``level``: all of
-        one level into the next, 0 is L0; none of them: what is due
-        progress: called with each `CompactionEvent` meanwhile
-
-        A compactor elsewhere is fenced. May be cancelled: what was begun goes on. Raises `FencedError` if another
-        compactor takes over, `InvalidError` for a level that does not exist."""
-        self._check()
-        first, stop = (None if bound is None else key_bytes(bound) for bound in (start, end))
-        manual = Manual(full, first, stop, level)
-        remove = self._compaction.listeners.add(progress or (lambda event: None))
-        try:
-            return await self._flush_to_compact() + await self._compact(manual)
-        finally:
-            remove()
-
-    async def _flush_to_compact(self) -> int:
-        """Flush to L0, and make room in L0 for that as often as it takes: nobody else may do so."""
-        flushing = self._supervisor.spawn("flush to compact", self._writer.flush(l0=True), critical=False)
-        taken = 0
-        while not flushing.done():
-            stalled = asyncio.ensure_future(self._writer.pressure.stalled.wait())
-            try:
-                await asyncio.wait([flushing, stalled], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                stalled.cancel()
-            if not flushing.done():
-                taken += await self._compact(Manual())
-        flushing.result()
-        return taken
-
-    async def _compact(self, manual: Manual) -> int:
-        taken = await self._compaction.compactor.compact(manual)
-        await self._head.adopt_head()
-        return taken
-
     # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
@@ -229,6 +180,39 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         with about_a_read():
             await self._head.adopt_head()
         self._check()
+
+    # ---- compaction, and what parts ask of the handle
+
+    async def compact(
+        self,
+        *,
+        full: bool = False,
+        start: BytesLike | None = None,
+        end: BytesLike | None = None,
+        level: int | None = None,
+        progress: EventSink | None = None,
+    ) -> int:
+        """Flush to L0 and compact now; how many compactions and moves that took.
+
+        full: everything into one run; ``start``, ``end``: whatever holds keys of ``[start, end)``; ``level``: all of
+        one level into the next, 0 is L0; none of them: what is due
+        progress: called with each `CompactionEvent` meanwhile
+
+        A compactor elsewhere is fenced. May be cancelled: what was begun goes on. Raises `FencedError` if another
+        compactor takes over, `InvalidError` for a level that does not exist."""
+        self._check()
+        first, stop = (None if bound is None else key_bytes(bound) for bound in (start, end))
+        manual = Manual(full, first, stop, level)
+        remove = self._compaction.listeners.add(progress or (lambda event: None))
+        try:
+            return await flush_and_compact(manual, self._writer, self._supervisor, self._compact)
+        finally:
+            remove()
+
+    async def _compact(self, manual: Manual) -> int:
+        taken = await self._compaction.compactor.compact(manual)
+        await self._head.adopt_head()
+        return taken
 
     def _describe_compactor(self) -> str:
         return self._compaction.compactor.describe()
@@ -313,17 +297,9 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
                 await self._writer.make_durable()
             await self._writer.shorten_log()
             await self._close_feeds()
-            await self._let_pins_go()
+            await self._writer.pins.close_at_the_end(self._writer.state.published_end, self._name)
         if (unreported := self._unreported()) is not None:
             raise unreported
-
-    async def _let_pins_go(self) -> None:
-        """So that collectors need not wait for the next writer. Not worth a failure, nor a long wait."""
-        try:
-            with anyio.move_on_after(POLL_LIMIT_S):
-                await self._writer.pins.close(self._writer.state.published_end)
-        except SlateError as error:
-            logger.info("%s: this writer's checkpoints stay until the next one opens: %s", self._name, error)
 
     def _unreported(self) -> SlateError | None:
         return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_unreported else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from slate_async.engine.compaction.planner import plan, plan_full, plan_level, plan_range
 from slate_async.engine.compaction.spec import CompactionSpec, LogSst, PlannerConfig
+from slate_async.engine.write.writer import Writer
 from slate_async.errors import InvalidError
+from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.state import ManifestState
 
 
@@ -49,3 +52,22 @@ class Manual:
     def until_rest(self) -> bool:
         """Whether it goes on until nothing is due."""
         return not self.full and self.start is None and self.end is None and self.level is None
+
+
+async def flush_and_compact(
+    manual: Manual, writer: Writer, supervisor: Supervisor, compact: Callable[[Manual], Awaitable[int]]
+) -> int:
+    """Flush to L0, then ``compact``; how many compactions and moves that took. It makes room in L0 for the flush as
+    often as that takes: nobody else may do so."""
+    flushing = supervisor.spawn("flush to compact", writer.flush(l0=True), critical=False)
+    taken = 0
+    while not flushing.done():
+        stalled = asyncio.ensure_future(writer.pressure.stalled.wait())
+        try:
+            await asyncio.wait([flushing, stalled], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stalled.cancel()
+        if not flushing.done():
+            taken += await compact(Manual())
+    flushing.result()
+    return taken + await compact(manual)

@@ -12,10 +12,13 @@ set of pins are made one at a time under `lock`, adoption included, because each
 from __future__ import annotations
 
 import asyncio
+import logging
 from uuid import UUID
 
+import anyio
+
 from slate_async.engine.read.view import ReadView
-from slate_async.errors import UnavailableError
+from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.protocol import Runtime
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
@@ -23,6 +26,9 @@ from slate_async.storage.manifest.edits.writer import PinWriter, UnpinWriter, Wr
 from slate_async.storage.manifest.sst_names import SstNames
 from slate_async.storage.manifest.state import Checkpoint, ManifestState
 
+logger = logging.getLogger(__name__)
+CLOSE_LIMIT_S = 10.0
+"""Closing waits no longer for the pins to be removed; the next writer removes them."""
 PIN_ATTEMPTS = 16
 """How often a state that somebody changed in the same moment as it was pinned is pinned anew."""
 
@@ -134,6 +140,15 @@ class WriterPins:
         """Remove the idle ones. The caller holds `lock`."""
         if idle := self.idle(head):
             await self._driver.commit(DeleteCheckpoints(idle))
+
+    async def close_at_the_end(self, log_end: int, name: str) -> None:
+        """`close`, so that collectors need not wait for the next writer of the database ``name``. Not worth a failure,
+        nor a long wait."""
+        try:
+            with anyio.move_on_after(CLOSE_LIMIT_S):
+                await self.close(log_end)
+        except SlateError as error:
+            logger.info("%s: this writer's checkpoints stay until the next one opens: %s", name, error)
 
     async def close(self, log_end: int) -> None:
         """Remove every pin of this writer, which reads no more and has acknowledged the log up to ``log_end``."""
