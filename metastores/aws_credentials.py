@@ -1,6 +1,6 @@
 """What the AWS SDKs raise and the services answer when credentials that were good once are renewed too late.
 
-Rule: whoever gave the credentials renews them, so it is waited for, as for a server that is down. Nothing was applied:
+Rule: the source of the credentials renews them, so it is waited for, as for a server that is down. Nothing was applied:
 the service refused the request, or it was never sent.
 """
 

@@ -209,7 +209,7 @@ class DynamoBodies:
 
     async def _leave_note(self) -> None:
         """Say in the folder which table and region have the head: by a conditional write, and by reading it back, for
-        what is there decides, whoever wrote it. Raises `MetaStoreInvalidError` if that is another place."""
+        what is there decides, whichever process wrote it. Raises `MetaStoreInvalidError` if that is another place."""
         note = (await self._note()).encode()
         try:
             with writing(f"creating {names.ELSEWHERE}"):

@@ -26,7 +26,7 @@ THROTTLED = frozenset(
 )
 """Answers that say the write was not applied, for the load on the table, and may be sent again."""
 WRITE_CONFLICT = "ReplicatedWriteConflictException"
-"""A write of another region at the same moment: not applied, and may be sent again."""
+"""A write of another region at the same time: not applied, and may be sent again."""
 SET_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _CREDENTIALS = re.compile(r"Signature|Token|UnrecognizedClient|AccessKeyId|AuthFailure|AccessDenied|NotAuthorized")
 _XML_CODE = re.compile(r"<Code>([^<]*)</Code>")

@@ -32,7 +32,7 @@ async def delete_items(table: DynamoTable, keys: Sequence[Json], stats: MetaStat
 
 
 async def erase(place: DynamoPlace, stats: MetaStats) -> None:
-    """Delete all items of a database, its head first: whoever commits then finds none. Called again it goes on.
+    """Delete all items of a database, its head first: a later commit finds none. Called again it goes on.
     Raises `MetaStoreError`."""
     table, _, _ = await place.to_write()
     await delete_items(table, [place.key(HEAD_ITEM)], stats)

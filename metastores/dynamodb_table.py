@@ -1,7 +1,7 @@
 """One DynamoDB table: a shared lazy client, retries of our own, errors translated at the edge.
 
 Invariant: the SDK sends every request once (its retries are off, and the HTTP client never repeats a POST), so
-whoever sends a conditional write knows what may have happened to it. What this module repeats by itself is:
+the sender of a conditional write knows what may have happened to it. What this module repeats by itself is:
 
 * reads, listings and unconditional writes, after any error that may pass;
 * conditional writes only after an answer that certainly refused them unjudged: throttling, a concurrent write in

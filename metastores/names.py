@@ -3,7 +3,7 @@
 ::
 
     manifest/{version:020}.manifest      a version by put-if-absent
-    manifest/boundary/{version:020}      deletion boundary: versions below it may be gone
+    manifest/boundary/{version:020}      deletion boundary: versions below it may be deleted
     manifest/{version:020}.{token}       a body, committed once a head names it
     manifest/current                     the head of those bodies, as an object
     manifest/dynamodb                    note: the DynamoDB table and region with the head

@@ -3,7 +3,7 @@ store they may be built over.
 
 A conditional write ends in one of **three** outcomes:
 
-* `Committed` - it is in, and at the moment of return nothing newer was lost because of it;
+* `Committed` - it is in, and when the call returns nothing newer was lost because of it;
 * `Conflict` - it is certainly not in and never will be;
 * `Unknown` - it may be in, may come in later, or may have been in and been superseded since.
 
@@ -91,7 +91,7 @@ class Register(Protocol):
 class MetaStore(Protocol):
     """An append-only sequence of versioned records, numbered from 1, of which the newest is the *head*.
 
-    `commit` wins iff the head is ``ref.version - 1`` at that moment. Versions below the head may be deleted;
+    `commit` wins iff the head is ``ref.version - 1`` at that time. Versions below the head may be deleted;
     the head never is."""
 
     async def latest(self) -> Record | None:
@@ -138,7 +138,7 @@ class Probed(Protocol):
     ``isinstance``."""
 
     async def unchanged(self, ref: VersionRef) -> bool:
-        """Whether ``ref``, the head when it was last read, certainly was the head at some moment of this call.
+        """Whether ``ref``, the head when it was last read, certainly was the head at some time during this call.
         ``False`` says nothing: read `MetaStore.latest`.
 
         Rests on how long collectors keep versions, by their clocks: for polls only, never for a decision."""
@@ -166,7 +166,7 @@ class ConditionalObjects(Protocol):
 
     Conditional writes are sent once: a ``None`` answer is definite.
 
-    Errors: what the store, the network or a deadline did is told by an exception that has an attribute ``outcome``
+    Errors: what the store, the network or a deadline did is said by an exception that has an attribute ``outcome``
     (``"not_applied"``, ``"unknown"`` or, for a read, ``None``), by an `OSError` (`TimeoutError` and `ConnectionError`
     are ones) or by a `metastores.errors.MetaStoreError`. One that is a `ValueError`, too, says that the call or the
     configuration was wrong, one with an attribute ``object_name`` that stored bytes are. After a conditional write
@@ -188,7 +188,7 @@ class ConditionalObjects(Protocol):
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ListedObject]:
         """Keys with the prefix, greater than ``start_after``, in byte order, strongly consistent: a page shows the
-        store as it was at one moment, and pages follow each other in time."""
+        store as it was at one time, and pages follow each other in time."""
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove; missing keys are no error."""

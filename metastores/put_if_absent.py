@@ -83,7 +83,7 @@ class PutIfAbsentMetaStore:
         self._runtime = MetaRuntime() if runtime is None else runtime
         self._seen: Seen | None = None
         self._seen_at = float("-inf")
-        """A moment of the monotonic clock at or before which ``_seen`` was the head last."""
+        """A time of the monotonic clock at or before which ``_seen`` was the head last."""
         self._tokens: dict[int, tuple[str, str]] = {}
         self.stats = MetaStats()
 
@@ -257,7 +257,7 @@ class PutIfAbsentMetaStore:
     # Their parts.
 
     async def _confirm(self, ref: VersionRef, payload: bytes, etag: str, began: float = float("-inf")) -> CommitOutcome:
-        """``began``: a moment before which the version was not there, if that is known."""
+        """``began``: a time before which the version was not there, if that is known."""
         try:
             allowed = await self._boundary_allows(ref.version)
         except MetaStoreError as error:
@@ -284,7 +284,7 @@ class PutIfAbsentMetaStore:
         return Conflict(found)
 
     def _see(self, record: Record, etag: str, since: float = float("-inf")) -> None:
-        """``since``: a moment before which no newer version was there."""
+        """``since``: a time before which no newer version was there."""
         if self._seen is None or self._seen.record.ref.version <= record.ref.version:
             same = self._seen is not None and self._seen.record.ref == record.ref
             self._seen_at = max(self._seen_at, since) if same else since

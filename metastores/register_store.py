@@ -44,7 +44,7 @@ class Head:
 
 class RegisterMetaStore:
     """`MetaStore` over ``register`` and ``bodies``. ``stats`` counts its outcomes and repeated readings, and what
-    else whoever passed it counts there; the register's own counts are not in it."""
+    else its caller counts there; the register's own counts are not in it."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ class MetaRuntime:
     """Sleeping, clocks, randomness and names of one factory or metastore, and how long it waits for a server.
 
     rng: for pauses, and for names when there is no ``token``; then it must not be seeded alike in two processes
-    token: draws 32 lower-case hex digits nobody else will draw; who won a conditional write is told by them
+    token: draws 32 lower-case hex digits nobody else will draw; they say who won a conditional write
     request_timeout: seconds for one request
     deadline: seconds for one read or unconditional write with all its repetitions
     version_keep_ms: how long collectors leave a manifest version alone, however soon it is superseded; 0: not at all
@@ -50,11 +50,11 @@ class MetaRuntime:
         self._now_ms = now_ms
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never going back; 0 without a clock."""
+        """Seconds since an arbitrary time, never going back; 0 without a clock."""
         return 0.0 if self._monotonic is None else self._monotonic()
 
     def kept_since_ms(self) -> int | None:
-        """What was written after this moment is kept; ``None`` if nothing is for its age."""
+        """What was written after this time is kept; ``None`` if nothing is for its age."""
         return None if not self.version_keep_ms or self._now_ms is None else self._now_ms() - self.version_keep_ms
 
     def token(self) -> str:

@@ -27,7 +27,7 @@ class MetaStats:
     throttles: int = 0
     """Requests the backend refused for its load (DynamoDB; an object store's client counts its own)."""
     write_conflicts: int = 0
-    """Requests refused unjudged for a write of another region at the same moment (DynamoDB)."""
+    """Requests refused unjudged for a write of another region at the same time (DynamoDB)."""
     retries: int = 0
     """Requests and readings repeated by the metastore itself (an object store's client counts its own)."""
 

@@ -1,6 +1,6 @@
 """An object store in a dict.
 
-Invariant: what a write does, it does at one moment, exactly by its condition, and no operation suspends.
+Invariant: what a write does, it does in one step, exactly by its condition, and no operation suspends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from metastores.protocol import ListedObject, StoredObject
 
 
 class MemoryObjects:
-    """`ConditionalObjects` in a dict. As with S3, equal bytes have equal etags: no write is told from another by it."""
+    """`ConditionalObjects` in a dict. As with S3, equal bytes have equal etags: it does not distinguish writes."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -45,21 +45,21 @@ class MemoryObjects:
             self.objects.pop(key, None)
 
     def write(self, key: str, data: bytes) -> str:
-        """The effect of `put`, at this moment."""
+        """The effect of `put`, now."""
         self.objects[key] = bytes(data)
         return _etag(data)
 
     def create_now(self, key: str, data: bytes) -> str | None:
-        """The effect of `create`, at this moment."""
+        """The effect of `create`, now."""
         return None if key in self.objects else self.write(key, data)
 
     def replace_now(self, key: str, data: bytes, etag: str) -> str | None:
-        """The effect of `replace`, at this moment."""
+        """The effect of `replace`, now."""
         current = self.objects.get(key)
         return self.write(key, data) if current is not None and _etag(current) == etag else None
 
     def list_now(self, prefix: str, start_after: str = "") -> Sequence[ListedObject]:
-        """The effect of `list`, at this moment."""
+        """The effect of `list`, now."""
         keys = sorted(key for key in self.objects if key.startswith(prefix) and key > start_after)
         return [ListedObject(key, _etag(self.objects[key])) for key in keys]
 

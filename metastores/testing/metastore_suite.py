@@ -207,7 +207,7 @@ class MetaStoreSuite:
         await asyncio.gather(write(), read(), remove())
 
     async def test_delete(self) -> None:
-        """Deleted versions are gone, others stay; the head and above cannot be deleted; deleting again is fine."""
+        """Deleted versions are not there, others stay; the head and above cannot be deleted; deleting again is fine."""
         first, second = await self.make_metastores(2)
         refs = [await commit(first, version, b"%d" % version) for version in range(1, 7)]
         await second.delete([])
@@ -222,7 +222,7 @@ class MetaStoreSuite:
         assert await first.latest() == Record(refs[5], b"6")
 
     async def test_a_sleeper_wins_no_deleted_version(self) -> None:
-        """A committer that slept while its version was taken and deleted is never told that it committed."""
+        """A committer that slept while its version was taken and deleted never hears that it committed."""
         sleeper, other = await self.make_metastores(2)
         await commit(other, 1, b"1")
         assert await sleeper.latest() is not None
@@ -237,7 +237,7 @@ class MetaStoreSuite:
 
     async def test_the_boundary_stops_a_sleeping_committer(self) -> None:
         """A committer stopped in the middle of its commit, while its version is taken and deleted, wakes up and is
-        never told that it committed; the head stays, and what it left behind can be collected."""
+        never hears that it committed; the head stays, and what it left behind can be collected."""
         wire = Wire()
         sleeper, other = await self.make_wired_metastores([wire, Wire()])
         await commit(other, 1, b"1")
@@ -270,7 +270,7 @@ class MetaStoreSuite:
             assert await handle.latest() == Record(refs[-1], b"5")
 
     async def test_collect(self) -> None:
-        """Collecting keeps the head, what is retained and what is newer than it was told, and nothing else."""
+        """Collecting keeps the head, what is retained and what is newer than what it was given, and nothing else."""
         first, second = await self.make_metastores(2)
         refs = [await commit(first, version, b"%d" % version) for version in range(1, 8)]
         assert await second.collect([refs[1]], as_of=refs[4], dry_run=True) == 3

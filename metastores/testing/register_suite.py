@@ -169,7 +169,7 @@ class RegisterSuite:
 
     async def test_a_sleeper_writes_over_nobody(self) -> None:
         """A writer stopped before its request is sent does not commit over what came meanwhile; one stopped before
-        it hears the answer is never told that it lost."""
+        the answer arrives is never said to have lost."""
         for fate in (Fate.ASLEEP_BEFORE, Fate.ASLEEP_AFTER):
             wire = Wire()
             sleeper, other = await self.make_wired_registers([wire, Wire()])

@@ -1,7 +1,7 @@
 """A folder of an object store, seen as an object store of its own.
 
 Keys gain the folder on the way in and lose it on the way out. Errors name the whole key, which is what a person
-looks for. Closing the view does nothing: the store belongs to whoever opened it.
+looks for. Closing the view does nothing: the store belongs to the caller that opened it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ObjectExistsError(ConflictError):
 
 
 class ObjectChangedError(ConflictError):
-    """`Match` lost: the object has another etag or is gone; nothing was written."""
+    """`Match` lost: the object has another etag or was deleted; nothing was written."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the object at {key!r} changed or is gone", outcome="not_applied")

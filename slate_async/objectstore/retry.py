@@ -5,7 +5,7 @@ puts pass through untouched, exactly once: repeating one could meet its own succ
 is cut off after a while of its own, so that a request that went nowhere leaves time for another, and at the deadline;
 an attempt cut off is `UnavailableError`, with outcome "unknown" for a conditional put.
 
-Conditional puts are repeated by whoever can tell what became of the last one. Their failures in a row are counted
+Conditional puts are repeated by the caller that knows what became of the last one. Their failures in a row are counted
 here all the same, so that the log hears of a store that answers none of them.
 """
 
@@ -46,7 +46,7 @@ LISTED_AT_ONCE = 1_000
 """What S3 answers to one request; so many keys count as one."""
 MOST_ATTEMPTS = 1_000
 WARN_AFTER_FAILURES = 3
-"""An operation that failed so often in a row is told to the log, once, while it goes on trying."""
+"""An operation that failed so often in a row is logged, once, while it goes on trying."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A store of which a `Contact` is told whether SSTs are read, and objects written, with an answer.
+"""A store that tells a `Contact` whether SSTs are read, and objects written, with an answer.
 
-Conditional puts are not watched here: one that fails is repeated by whoever can tell what became of it, and watched
-there. Neither are lists and deletes, for which nobody waits.
+Conditional puts are not watched here: one that fails is repeated by the caller that knows what became of it, and
+watched there. Neither are lists and deletes, for which nobody waits.
 """
 
 from __future__ import annotations

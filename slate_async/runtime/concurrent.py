@@ -60,7 +60,7 @@ async def map_bounded(
 ) -> list[B]:
     """``[await function(item) for item in items]``, up to ``limit`` at a time, results in order.
 
-    staggered: the first ones begin one in each turn of the loop, for whoever has time and holds nobody else up
+    staggered: the first ones begin one in each turn of the loop, for callers that have time and hold nobody else up
     The first failure cancels the rest and is raised as it is (not in a group)."""
     if len(items) == 1:
         return [await function(items[0])]
@@ -92,7 +92,7 @@ async def ahead(
     limit: int,
     budget: int,
 ) -> AsyncGenerator[B]:
-    """``await function(item)`` for each of ``items``, in order, begun ahead of whoever takes the results: up to
+    """``await function(item)`` for each of ``items``, in order, begun ahead of the caller that takes the results: up to
     ``limit`` at a time, and no further one once those that are not taken yet weigh ``budget``, or are `KEPT` times
     ``limit``. So one that is slow holds up those that follow it no sooner than that.
 
@@ -121,8 +121,8 @@ async def ahead(
 class _Window(Generic[A, B]):
     """What `ahead` has listed and begun.
 
-    Whoever ends a piece of work begins the next one in the same step. So what is done with the results takes its time
-    while requests are under way, and not between one lot of them and the next."""
+    A worker that ends a piece of work begins the next one in the same step. So what is done with the results takes its
+    time while requests are under way, and not between one lot of them and the next."""
 
     def __init__(self, function: Callable[[A], Coroutine[Any, Any, B]], limit: int, budget: int) -> None:
         self._function = function
@@ -186,7 +186,7 @@ class _Window(Generic[A, B]):
         return self._begun[0][0] if self._begun else None
 
     def taken(self) -> None:
-        """Whoever took the oldest one is done with it."""
+        """The caller that took the oldest one is done with it."""
         self._weight -= self._begun.popleft()[1]
         self._employ()
 
@@ -196,7 +196,7 @@ class _Window(Generic[A, B]):
         workers = [worker for worker in self._workers if not worker.done()]
         for worker in workers:
             worker.cancel()
-        if workers:  # else no turn of the loop is lost: who takes a log over races whoever writes it
+        if workers:  # else no turn of the loop is lost: a takeover races the log's writer
             await asyncio.gather(*workers, return_exceptions=True)
         for result, _ in self._begun:
             if not result.cancel() and not result.cancelled():  # of a worker that never started; or a failure

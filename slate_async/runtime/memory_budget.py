@@ -1,11 +1,11 @@
 """`MemoryBudget`: memory that is asked for before it is allocated.
 
-Compressed bytes say nothing of what becomes of them: 70 KB may be a gigabyte. So whoever decompresses asks for as much
-as will come out, which the bytes say themselves, and waits until there is room.
+Compressed bytes say nothing of what becomes of them: 70 KB may be a gigabyte. So a caller that decompresses asks for as
+much as will come out, which the bytes say themselves, and waits until there is room.
 
 Ordering rule: first come, first served, so a large block is not overtaken for ever by small ones. Invariant: at most
-``capacity_bytes`` are held; what is greater by itself is refused. Whoever holds some asks for no more, so nobody waits
-for itself.
+``capacity_bytes`` are held; what is greater by itself is refused. A caller that holds some asks for no more, so nobody
+waits for itself.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ SPREAD = 0.1
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """One registered poll. ``poke`` is called when it is due; it must not block. ``lost`` is told why it ended by
+    """One registered poll. ``poke`` is called when it is due; it must not block. ``lost`` is called with the reason why
+    it ended by
     itself: ``poke`` raised, or the timer failed."""
 
     interval_s: float

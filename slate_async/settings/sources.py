@@ -123,7 +123,7 @@ def explain(error: ValidationError, given: Mapping[str, object], fields: Iterabl
 
 
 def _named(name: str, given: Mapping[str, object]) -> str:
-    """A setting as whoever set it calls it."""
+    """A setting as its source calls it."""
     variable = ENV_PREFIX + name.upper()
     found = next((known for known in os.environ if known.upper() == variable and os.environ[known]), None)
     return name if found is None or name in given else f"{name} (of environment variable {found})"

@@ -21,7 +21,7 @@ class Readable(Protocol):
         """The value of ``key``, ``None`` if it is not there."""
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
-        """The values of ``keys``, in their order, all of one moment."""
+        """The values of ``keys``, in their order, all as of one time."""
 
     def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:
         """The value with its sequence number and times."""
@@ -62,7 +62,7 @@ class Reads:
         return self._loop.run(self._reads.get, key, durable=durable)
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> list[bytes | None]:
-        """The values of ``keys`` in their order, all of one moment; for one wait."""
+        """The values of ``keys`` in their order, all as of one time; for one wait."""
         return self._loop.run(self._reads.get_many, keys, durable=durable)
 
     def get_row(self, key: BytesLike, *, durable: bool = False) -> Row | None:

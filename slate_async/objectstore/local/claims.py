@@ -2,11 +2,11 @@
 
 To replace the version with etag E of a file by a prepared temporary file T, a writer makes a *claim*: the symbolic
 link ``%cas/{E}.{n}`` that points to T, where n is one above every claim on E there. Then it compares the file's
-etag with E, and if it is E renames T over the file. Whoever finds an older claim on E either waits for it or breaks
-it by removing its T: the rename of the broken claim's owner then fails, at whatever time it wakes up.
+etag with E, and if it is E renames T over the file. A writer that finds an older claim on E either waits for it or
+breaks it by removing its T: the rename of the broken claim's owner then fails, at whatever time it wakes up.
 
 Why it is exclusive. A version is left only by a rename under a claim on its etag or by `remove_file`. A claim is
-made only after the temporary files of all older claims on E are gone; so at most the newest claim can still rename,
+made only after the temporary files of all older claims on E are removed; so at most the newest claim can still rename,
 and what it compared still holds when it does. A claim on E is removed only by one who has seen that the file no
 longer carries E; etags never come back, so numbers of claims that matter never repeat.
 
@@ -15,8 +15,8 @@ compared before is broken or has renamed already, and then the removal is done a
 no file.
 
 A remover may die between those steps and leave a claim whose owner compared before and has yet to rename. So
-whoever creates an object first breaks every claim that names its place (`clear_place`): such an owner wakes up to a
-broken claim, not on top of the newcomer. What is left takes another creation of the same object, a claim on it and
+a writer that creates an object first breaks every claim that names its place (`clear_place`): such an owner wakes up to
+a broken claim, not on top of the newcomer. What is left takes another creation of the same object, a claim on it and
 a second remover that dies, all between that look and the newcomer's link.
 """
 
@@ -103,7 +103,7 @@ class Claims:
         return removed
 
     def clear_place(self, path: Path) -> None:
-        """Break the claims that name ``path``, where there is no file: what they compared is gone."""
+        """Break the claims that name ``path``, where there is no file: what they compared is not there any more."""
         place = path.relative_to(self._root).as_posix()
         for claim in self._names():
             temporary, claimed = self._target_of(claim)
@@ -122,7 +122,7 @@ class Claims:
         self._forget(etag)
 
     def remove_settled(self) -> None:
-        """Remove claims on versions that are gone, which crashed writers left behind."""
+        """Remove claims on versions that are not there any more, which crashed writers left behind."""
         for name in self._names():
             temporary, place = self._target_of(name)
             if temporary is None or os.path.lexists(temporary):
@@ -146,7 +146,7 @@ class Claims:
             return []
 
     def _temporary_of(self, claim: str) -> Path | None:
-        """Where the claim's temporary file would be; ``None`` if the claim has gone meanwhile."""
+        """Where the claim's temporary file would be; ``None`` if the claim was removed meanwhile."""
         return self._target_of(claim)[0]
 
     def _target_of(self, claim: str) -> tuple[Path | None, str]:

@@ -1,6 +1,6 @@
 """What an error of the file system means to the caller of the store, in words that name the folder.
 
-Whatever waiting does not mend (a path that is no folder, no permission) is `InvalidError`: it is told at once, not
+Whatever waiting does not mend (a path that is no folder, no permission) is `InvalidError`: it is raised at once, not
 tried again for a minute. A full or failing disk, a folder that vanished while it was open (an outage until it is back),
 and whatever is not known here, is `UnavailableError`. Looks at the path to say what is in the way, so call it off the
 event loop.

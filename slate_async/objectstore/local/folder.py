@@ -5,9 +5,9 @@ Ordering rule of a put: temporary file written and synced -> named (link, or ren
 their parents before the first name in them counts. A refused put, and a read, count as reports of what they met: the
 folder is synced before them, too (`unsynced`).
 
-Invariant: a folder that objects were seen in is never made again. If it is gone, or empty, it was moved away or its
-disk is not mounted, and what is missed there says nothing of the objects: `FolderGoneError`. This owner's place in it
-is taken again once objects are found in it again.
+Invariant: a folder that objects were seen in is never created anew. If it is missing, or empty, it was moved away or
+its disk is not mounted, and what is missed there says nothing of the objects: `FolderGoneError`. This owner's place in
+it is taken again once objects are found in it again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Folder:
         self._claims.remove_settled()
 
     def _refuse_gone(self) -> None:
-        """Raise `FolderGoneError` if the folder is gone, or empty, though objects were seen in it."""
+        """Raise `FolderGoneError` if the folder is missing, or empty, though objects were seen in it."""
         if not self._seen:
             return
         try:
@@ -146,7 +146,7 @@ class Folder:
 
         Raises `ObjectExistsError`, `ObjectChangedError`, or `OSError`. Unless DONE, the file has no name yet: after
         BUSY, and CHANGED (only of an overwrite), the temporary file is still there and this may be called again;
-        after BROKEN it is gone."""
+        after BROKEN it was removed."""
         path = path_of(self._root, key)
         with self._unsynced.naming(path):
             verdict = self._name(temporary, path, mode, break_others)

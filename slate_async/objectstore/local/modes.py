@@ -12,7 +12,7 @@ UMASK = "umask"
 @dataclass(frozen=True, slots=True)
 class Modes:
     """The permissions of what is made. ``files``: those of files, exactly; folders have them and may be entered by
-    whoever may read. ``None``: what the process's umask leaves of everything."""
+    everyone who may read. ``None``: what the process's umask leaves of everything."""
 
     files: int | None = 0o600
 

@@ -4,8 +4,8 @@ The event loop never waits for a disk: operations run on worker threads (`runtim
 in its thread to a whole object or to none. Reading alone changes nothing in the folder.
 
 Limits: the file system must have atomic hard links, symbolic links and renames, and `flock` that ends with its
-process. After a loss of power, an object of another process that was only read, and met by no put, may be gone if that
-process was not told of its success.
+process. After a loss of power, an object of another process that was only read, and met by no put, may be lost if that
+process did not hear of its success.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class LocalStore:
             raise translated(error, self._root, outcome, opening=opening) from error
 
     async def _open_for_writing(self) -> None:
-        """Once per store, whoever of the first writers is cancelled; after a failure the next writer tries again, and
+        """Once per store, whichever of the first writers is cancelled; after a failure the next writer tries again, and
         once the folder, which had vanished, was found again."""
         opening = self._opening
         failed = opening is not None and opening.done() and (opening.cancelled() or opening.exception() is not None)
@@ -211,7 +211,7 @@ class LocalStore:
             await self._run(partial(self._folder.remove, names[first : first + DELETE_BATCH_KEYS]))
 
     async def close(self) -> None:
-        """Give up this store's place in the folder; no error if that is gone. Idempotent."""
+        """Give up this store's place in the folder; no error if that was deleted. Idempotent."""
         if not self._closed:
             self._closed = True
             self._open_files.close()

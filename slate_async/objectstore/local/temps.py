@@ -3,7 +3,7 @@
 ``%tmp/{owner}.{n}`` belongs to one open store, the owner, which holds a lock on ``%tmp/{owner}.lock`` for as long
 as it lives. The kernel lets go of the lock when the process ends, however it ends, and not when it is merely
 stopped; so a file whose owner's lock can be taken is nobody's and is removed. Nothing rests on that for safety: an
-operation whose temporary file has gone fails and says so.
+operation whose temporary file was removed fails and says so.
 """
 
 from __future__ import annotations

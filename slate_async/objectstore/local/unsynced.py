@@ -1,8 +1,8 @@
 """Names that were made and may not survive a loss of power yet, because their folder is not synced.
 
-Invariant: nobody is told that an object is there before its name is durable. Between naming a file and syncing its
-folder there is a moment, and after a sync that failed there is no end to it. In both the object can be seen: by a put
-that meets it and reports a conflict, by a read after a put that was given up. So whoever answers from such a name syncs
+Invariant: nobody hears that an object is there before its name is durable. Between naming a file and syncing its
+folder there is a short time, and after a sync that failed there is no end to it. In both the object can be seen: by a
+put that meets it and reports a conflict, by a read after a put that was given up. So an answer from such a name syncs
 the folder first. Names that other processes make are theirs to sync; a put that meets one syncs it, too.
 """
 

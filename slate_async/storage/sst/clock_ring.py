@@ -15,7 +15,7 @@ SECOND_CHANCES = 64
 
 
 class Kept(Protocol):
-    """Something in a ring. ``nbytes`` does not change; whoever uses it sets ``used``, the ring takes that back."""
+    """Something in a ring. ``nbytes`` does not change; its user sets ``used``, the ring takes that back."""
 
     nbytes: int
     used: bool

@@ -27,7 +27,7 @@ class SstOpener:
     """Opens the SSTs of one database.
 
     store: the database's own folder
-    neighbour: the folder of another database, by its path; raises `InvalidError` if that cannot be told
+    neighbour: the folder of another database, by its path; raises `InvalidError` if that is not known
     """
 
     def __init__(

@@ -8,8 +8,8 @@ and end with it, also when it is dropped.
 
 What is read ahead of more than the cache can hold goes past it, many blocks decoded as one: keeping it would push
 out what others come back to, and by the end of such a scan its own beginning. Otherwise blocks of which every reader
-sees every row come as they are, and others are joined from the second read on, because whoever has to pick rows out of
-columns pays for every batch.
+sees every row come as they are, and others are joined from the second read on, because a caller that has to pick rows
+out of columns pays for every batch.
 """
 
 from __future__ import annotations
