@@ -6,7 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
-from tests.tidy import code, contracts, copies, text, versions
+from tests.tidy import code, contracts, copies, text, versions, words
 from tests.tidy.findings import Finding, Source, project_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +19,7 @@ def check(root: Path) -> list[Finding]:
         findings += _of_one(source, root)
     findings += text.decisions(sources)
     findings += contracts.complete(root)
+    findings += words.banned(sources, root)
     findings += copies.originals(sources)
     findings += versions.installed(root)
     findings += versions.one_python(root)
@@ -32,6 +33,7 @@ def _of_one(source: Source, root: Path) -> list[Finding]:
     if source.path.endswith(".py"):
         tree = ast.parse(source.text, source.path)
         findings += [*code.size(source, tree), *code.docstrings(source, tree), *code.outside_world(source, tree)]
+        findings += code.loop_names(source, tree)
     return findings
 
 

@@ -53,6 +53,17 @@ def docstrings(source: Source, tree: ast.Module) -> Iterator[Finding]:
             yield Finding(source.path, node.lineno, f"{node.name} has no docstring")
 
 
+def loop_names(source: Source, tree: ast.Module) -> Iterator[Finding]:
+    """A loop variable of a module that ships is called for what it runs over."""
+    if not source.is_product:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            target = node.target
+            if isinstance(target, ast.Name) and target.id == "one":
+                yield Finding(source.path, target.lineno, "a loop variable is called one; give it its noun")
+
+
 def outside_world(source: Source, tree: ast.Module) -> Iterator[Finding]:
     """Time, chance, names and threads come from ``runtime`` alone, or the simulator could not replay a run."""
     if not source.is_product or source.path.startswith(RUNTIME):

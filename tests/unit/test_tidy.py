@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import code, copies, text, versions
+from tests.tidy import code, copies, text, versions, words
 from tests.tidy.findings import Finding, Source
 
 PRODUCT = "slate_async/engine/read/scan.py"
@@ -207,3 +207,34 @@ def test_a_copy_lies_in_a_function() -> None:
         )
         == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "findings"),
+    [
+        ("for one in ssts:\n    pass", 1),
+        ("found = [one for one in ssts]", 1),
+        ("async def f():\n    async for one in ssts:\n        pass", 1),
+        ("for sst in ssts:\n    pass\nfor one, other in pairs:\n    pass", 0),
+    ],
+)
+def test_loop_variables_are_called_for_what_they_run_over(program: str, findings: int) -> None:
+    assert len(_of_code(code.loop_names, program)) == findings
+    assert _of_code(code.loop_names, program, "tests/unit/test_time.py") == []
+
+
+def test_banned_words_may_only_become_fewer(tmp_path: Path) -> None:
+    (tmp_path / "tests/tidy").mkdir(parents=True)
+    (tmp_path / words.TABLE).write_text(words.written({PRODUCT: 2, "docs/guide/reads.md": 1}))
+
+    def findings(path: str, text: str) -> list[str]:
+        return [finding.path for finding in words.banned([Source(path, text)], tmp_path)]
+
+    assert findings(PRODUCT, "# Whoever asks is told") == []
+    assert findings(PRODUCT, "# whoever asks") == []
+    assert findings(PRODUCT, "# Whoever asks is told at\nhand") == [PRODUCT]
+    assert findings("docs/guide/writes.md", "a moment") == ["docs/guide/writes.md"]
+    assert findings("docs/guide/writes.md", "moments, a foretold bygone") == []
+    assert findings("docs/decisions/0001-x.md", "made again, gone") == []
+    assert findings("tests/unit/test_time.py", "gone") == []
+    assert words.table(tmp_path) == {PRODUCT: 2, "docs/guide/reads.md": 1}
