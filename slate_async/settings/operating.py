@@ -13,7 +13,7 @@ class OperationSettings(BaseSettings):
     manifest_poll_interval_ms: int = setting(
         1_000,
         unit="milliseconds",
-        what="How often the manifest is read for what others changed and for a newer writer, and how long a take-over"
+        what="How often the manifest is read for what others changed and for a newer writer, and how long a takeover"
         " that keeps losing log ids to a busy writer waits for it to notice.",
         why="One cheap read a second. A fenced writer may answer stale reads for this long; it never acknowledges,"
         " whatever the value.",
@@ -72,7 +72,7 @@ class OperationSettings(BaseSettings):
     log_gap_wait_ms: int = setting(
         0,
         unit="milliseconds",
-        what="How long a take-over of an epoch-prefixed log waits for missing objects above the last committed one.",
+        what="How long a takeover of an epoch-prefixed log waits for missing objects above the last committed one.",
         why="Nothing acknowledged as committed is up there; wait only if flushed writes are worth a slower opening.",
         ge=0,
         le=DAY_MS,

@@ -30,7 +30,7 @@ class WriteSettings(BaseSettings):
         "committed",
         unit="name, committed or flushed",
         what="What a durable write waits for: committed (nothing acknowledged is ever lost) or flushed (uploaded;"
-        " a take-over may lose it; epoch_prefixed only).",
+        " a takeover may lose it; epoch_prefixed only).",
         why="Losing an acknowledged write must be asked for, never met by accident.",
     )
     max_unflushed_bytes: int = setting(
@@ -90,9 +90,9 @@ class WriteSettings(BaseSettings):
     flush_parallelism: int = setting(
         4,
         unit="flushes",
-        what="Log objects in flight at once. A later take-over writes as many fence objects as the largest value"
+        what="Log objects in flight at once. A later takeover writes as many fence objects as the largest value"
         " a database was ever opened with.",
-        why="Four hide the latency of one store; each more makes every later take-over longer.",
+        why="Four hide the latency of one store; each more makes every later takeover longer.",
         ge=1,
         le=64,
     )

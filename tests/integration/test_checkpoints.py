@@ -1,4 +1,4 @@
-"""Checkpoints on real servers: made by a writer and beside one, kept through take-overs, read by another client."""
+"""Checkpoints on real servers: made by a writer and beside one, kept through takeovers, read by another client."""
 
 from __future__ import annotations
 

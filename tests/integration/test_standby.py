@@ -13,7 +13,7 @@ from tests.integration.test_kill import acknowledged, check
 HEARTBEAT_MS = 1_500
 """Three of them are longer than a busy machine keeps a process waiting."""
 BOUND_S = 60.0
-"""A take-over is a matter of a poll, or of three heartbeats; the rest is a busy machine."""
+"""A takeover is a matter of a poll, or of three heartbeats; the rest is a busy machine."""
 ENOUGH = 20
 
 

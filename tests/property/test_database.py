@@ -2,7 +2,7 @@
 shows what the list says.
 
 Hypothesis drives one database of each kind, small enough that a few writes cross memtables, log objects, L0 SSTs
-and blocks. Time is virtual. After a crash or a take-over the writes that survive must be a prefix of those made, and
+and blocks. Time is virtual. After a crash or a takeover the writes that survive must be a prefix of those made, and
 hold all that were acknowledged.
 """
 

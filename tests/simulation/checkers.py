@@ -9,7 +9,7 @@ check_holes            a writer's survivors are the first of its writes, none mi
 check_order            every view is a prefix of the final order; one sequence number a write, one write a number
 check_values           contended keys hold what the writes in the view say: nothing lost, nothing resurrected
 check_epochs           one live epoch: epochs are unique, acknowledgements never go back to an older one, and a
-                       take-over inherits whatever any earlier epoch acknowledged
+                       takeover inherits whatever any earlier epoch acknowledged
 check_linearizable     confirmed reads and acknowledged writes of each key have one order
 check_snapshots        a snapshot never changes
 check_moments          a view as of a sequence number shows everything up to it, and nothing else

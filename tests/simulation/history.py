@@ -22,7 +22,7 @@ class Kind(Enum):
     DURABLE = "durable"
     """Durable rows only: a prefix of the final order."""
     MEMORY = "memory"
-    """Durable rows, then own rows that a take-over may undo."""
+    """Durable rows, then own rows that a takeover may undo."""
     FINAL = "final"
     """The end of the history, after everything settled."""
 

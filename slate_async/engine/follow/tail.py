@@ -154,7 +154,7 @@ class EpochPrefixedTail:
             wanted: list[tuple[int, str]] = []
             for log_id in range(next_id, min(last + 1, next_id + READS_IN_PARALLEL)):
                 owner = owner_of(log_id, ranges)
-                if owner is None:  # given up as compacted by a take-over
+                if owner is None:  # given up as compacted by a takeover
                     return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, f"log position {log_id}"))
                 wanted.append((log_id, epoch_key(owner, log_id)))
             for logged, (log_id, key) in zip(await self._reader.read_many(wanted), wanted, strict=True):

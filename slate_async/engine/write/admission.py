@@ -2,7 +2,7 @@
 
 Invariant: ``used <= limit``, except that a request larger than the limit is admitted when nothing else is in. While
 ``full()``, for another reason than bytes, nobody is admitted, either; that ends with a release.
-Reserved bytes are released by whoever flushes them, or by the waiter that was cancelled after it was let in.
+Reserved bytes are released by the flush of their rows, or by the waiter that was cancelled after it was let in.
 """
 
 from __future__ import annotations

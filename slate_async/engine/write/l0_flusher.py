@@ -53,7 +53,7 @@ class WriteTime(Protocol):
 
 
 class L0Flusher:
-    """One task. ``turn``: whoever flushes holds it.
+    """One task. ``turn``: the task that flushes holds it.
 
     written: when the newest row was written
     pressure: lets it wait until L0 may have one more SST"""

@@ -1,8 +1,8 @@
 """Opening a database as its writer: find or create the manifest, claim the epoch, take the log over, replay.
 
 Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an SST, the log's end, the register -> claim
--> fence -> replay -> read the head again. Who cannot serve claims nothing, so an opening that fails has fenced nobody;
-nothing is served before the end.
+-> fence -> replay -> read the head again. A writer that cannot serve claims nothing, so an opening that fails fenced
+nobody; nothing is served before the end.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ async def _open(
 
 
 def _check_replayable(settings: Settings) -> None:
-    """What this writer puts in a log object, whoever opens the database next with the same settings can decode."""
+    """What this writer puts in a log object, the next writer with the same settings can decode."""
     least = max(2 * settings.max_value_bytes, 4 * settings.flush_bytes)
     if settings.decode_memory_bytes < least:
         raise ConfigError(
@@ -185,7 +185,7 @@ def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, inst
 async def _checked(
     context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
 ) -> _Checked:
-    """Everything that can be checked without claiming: nobody is fenced by whoever could not serve."""
+    """Everything that can be checked without claiming: a writer that could not serve fences nobody."""
     state, found = await find_or_create(context, driver, create=create, properties=properties)
     follow_database(context.settings, state)
     check_usable(state)
@@ -314,7 +314,7 @@ async def _pass_fences(
 ) -> tuple[Inherited, Replayed]:
     """After a log without rows in which older writers' fences lie before ours: let it start behind all of them, so that
     no number of openings makes the next one read more. SSTs among many fences move to L0 as they are. With other rows,
-    that is done by whoever takes them out of the log."""
+    that is done by the flush or compaction that takes them out of the log."""
     state, end, token = inherited.state, inherited.next_id - 1, claimed.writer_token
     fences = end + 1 - state.log_start - len(inherited.objects)
     if not inherited.objects:

@@ -2,8 +2,8 @@
 
 Invariant (rule 20): every SST that a view of this writer names is named by a manifest version that one of its
 checkpoints keeps, from before the view is made until nobody reads from it. So a scan may take longer than anything
-else, and whoever compacts and collects meanwhile, none of its SSTs goes. The same checkpoint's ``log_start`` keeps the
-log objects that are SSTs themselves.
+else, and whatever compactors and collectors do meanwhile, none of its SSTs goes. The same checkpoint's
+``log_start`` keeps the log objects that are SSTs themselves.
 
 Ordering rule: commit the checkpoint -> adopt the state that commit made -> make views of it. Commits that change the
 set of pins are made one at a time under `lock`, adoption included, because each removes what no view needs.
@@ -76,7 +76,7 @@ class WriterPins:
             self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
 
     def kept(self) -> frozenset[UUID]:
-        """Pins that views need, or may: whoever begins to read now reads under the current one."""
+        """Pins that views need, or may: a read that begins now reads under the current one."""
         reading = {pin: [view for view in views if view.pinned] for pin, views in self._held.items()}
         self._held = {pin: views for pin, views in reading.items() if views}
         before = frozenset[UUID]() if self._before is None else self._before.kept()

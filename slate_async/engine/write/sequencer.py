@@ -38,7 +38,7 @@ class Sequencer:
 
     last_seq, tick_ms: sequence number and write time of the newest row
     batches: how many were applied
-    most_bytes: what a log object may take once it is decoded: whoever opens the database next must read it
+    most_bytes: what a log object may take once it is decoded: the next writer must read it
     skip_bytes: a larger value becomes a table of its own; flush_bytes: as many wake the flusher before it is due
     """
 
@@ -136,7 +136,7 @@ class Sequencer:
 
     def _begin(self, nbytes: int, large: bool, rows: int = 1) -> None:
         """Rows of ``nbytes`` come next: into a table of their own, or into the log object before them if its format
-        holds all of it, and so does the memory of whoever reads it."""
+        holds all of it, and so does the memory of its readers."""
         if large:
             self._memtables.freeze()
             return

@@ -33,7 +33,7 @@ async def stand_by(
     """Wait until no writer lives, then claim and recover the database of ``context``; see `open_writer`.
 
     While the store does not answer it goes on waiting, its own takeover included. May be cancelled. Raises what
-    `open_writer` raises, but neither `FencedError`: whoever is first is waited for, nor `UnavailableError`."""
+    `open_writer` raises, but neither `FencedError`: it waits for the writer that was first, nor `UnavailableError`."""
     watch = _Watch(context)
     while True:
         free = await watch.until_free(supervisor, create=create)

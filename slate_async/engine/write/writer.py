@@ -165,7 +165,7 @@ class Writer:
     # ---- wiring
 
     def _connect(self) -> None:
-        """Who hears of what, in this order. `start` connects the database that the writer works for."""
+        """Connect the listeners of each signal, in this order; `start` connects the open database."""
         signals = self.signals
         signals.connect(
             rows_added=[self.flusher.notify],

@@ -20,7 +20,7 @@ from tests.simulation.scenarios.protocol import Scenario
 
 
 def forget_what_is_held(self: EpochPrefixedLog, claimed: ManifestState) -> int:
-    """A take-over drops what is compacted, retained or not."""
+    """A takeover drops what is compacted, retained or not."""
     return claimed.log_start
 
 
@@ -97,7 +97,7 @@ FEED_SWITCHES: Sequence[Switch] = (
     Switch(
         "feed-ranges",
         "feeds",
-        "a take-over forgets whose the positions are that feeds retain",
+        "a takeover forgets whose the positions are that feeds retain",
         (Patch(EpochPrefixedLog, "_held_from", forget_what_is_held),),
         within=40,
         stage=_feed(protocol="epoch_prefixed", feeds=3),

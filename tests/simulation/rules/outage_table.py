@@ -82,7 +82,7 @@ OUTAGE_SWITCHES: Sequence[Switch] = (
     Switch(
         "outage-undone",
         "outage",
-        "what the take-over did not find stays in older snapshots",
+        "what the takeover did not find stays in older snapshots",
         (Patch(Writer, "undo_above", nothing),),
         within=50,
         stage=OUTAGE,

@@ -159,7 +159,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "10-narrow",
         "10",
-        "a take-over fences one id",
+        "a takeover fences one id",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         within=40,
         stage=_SCRIPTS["stuck-put"],
@@ -167,7 +167,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "10-narrow-blind",
         "10",
-        "a take-over fences one id, and a live writer takes an older one's object at its id for its own",
+        "a takeover fences one id, and a live writer takes an older one's object at its id for its own",
         (Patch(ContiguousLog, "_widen_fence", instead.narrow_fence),),
         within=40,
         stage=_SCRIPTS["stuck-put"],
@@ -297,7 +297,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "16-order",
         "16",
-        "a take-over takes the register before it claims in the manifest",
+        "a takeover takes the register before it claims in the manifest",
         (
             Patch(ManifestDriver, "commit", instead.plan_claim),
             Patch(EpochPrefixedLog, "take_over", instead.register_first),
@@ -308,7 +308,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "16-start",
         "16",
-        "a take-over starts behind what it inherits, wherever the log starts, and a flush runs ahead of the log",
+        "a takeover starts behind what it inherits, wherever the log starts, and a flush runs ahead of the log",
         (Patch(WriterRegister, "claim", instead.start_behind_inherited),),
         within=20,
         stage=_SCRIPTS["flush-ahead-then-crash"],
@@ -318,7 +318,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "17-inherit",
         "17",
-        "a take-over does not look for objects past last_written",
+        "a takeover does not look for objects past last_written",
         (Patch(EpochPrefixedLog, "_end_of", instead.end_at_last_written),),
         {**EPOCHS, "ack": "flushed", "crashes": 0.7, "lives": 2},
         within=300,
@@ -336,7 +336,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "19-acknowledged-epochs",
         "19",
-        "the same, durable reads know, and a take-over starts behind what it inherits, wherever the log starts",
+        "the same, durable reads know, and a takeover starts behind what it inherits, wherever the log starts",
         (UNACKNOWLEDGED,),
         within=20,
         stage=_SCRIPTS["flush-ahead-then-crash"],

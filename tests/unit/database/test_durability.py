@@ -135,7 +135,7 @@ async def test_a_failed_object_fails_all_later_ones(kind: Kind) -> None:
     async with open_db(store, kind) as again:
         found = await contents(again)
         assert found[b"0"] == b"v"
-        # an object after the failed one is out, or, where a take-over inherits it, behind nothing missing
+        # an object after the failed one is out, or, where a takeover inherits it, behind nothing missing
         assert b"2" not in found
 
 

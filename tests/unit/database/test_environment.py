@@ -84,7 +84,7 @@ async def test_closing_it_closes_its_databases(tmp_path: Path) -> None:
 
 
 async def test_another_event_loop_is_refused_at_opening(tmp_path: Path) -> None:
-    """Its databases would be polled by nobody, and show stale values for ever after a take-over."""
+    """Its databases would be polled by nobody, and show stale values for ever after a takeover."""
     async with slate.Environment() as env:
         async with env.open(tmp_path / "one"):
 

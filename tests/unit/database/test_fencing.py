@@ -179,7 +179,7 @@ async def _opened(store: slate.environment.Path, kind: Kind) -> slate.Db:
 
 
 async def test_writers_that_take_over_from_each_other_lose_nothing(kind: Kind) -> None:
-    """A chain of take-overs while the one before still writes: what each acknowledged is in the last."""
+    """A chain of takeovers while the one before still writes: what each acknowledged is in the last."""
     store = memory_store()
     acknowledged: dict[bytes, bytes] = {}
 

@@ -1,6 +1,6 @@
 """Who tried to open the database when: what decides which acknowledgements of level ``flushed`` are promises.
 
-A flushed write lies in the store, every earlier one too, when it is acknowledged. A take-over that begins later lists
+A flushed write lies in the store, every earlier one too, when it is acknowledged. A takeover that begins later lists
 it and inherits it; one that was under way may have listed before. So the acknowledgement is a promise if every other
 opening so far ended before this writer's began, or made a writer of a lower epoch.
 """

@@ -26,7 +26,7 @@ LONGEST = 2
 
 
 async def passed_windows(stage: Stage) -> None:
-    """A put of a writer into the window of each of 150 take-overs, long after the log's start went past it."""
+    """A put of a writer into the window of each of 150 takeovers, long after the log's start went past it."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     await _empty_log(stage, owner)
@@ -203,7 +203,7 @@ async def _empty_log(stage: Stage, owner: Session) -> None:
 
 
 async def _check_short(stage: Stage, more: int = 0) -> None:
-    """The next opening reads no more than one take-over leaves, and ``more``."""
+    """The next opening reads no more than one takeover leaves, and ``more``."""
     head = await stage.head()
     left = [info for info in await stage.listed(PREFIX) if parse_contiguous(info.key) >= head.log_start]
     if len(left) > LONGEST * head.fence_width + more:

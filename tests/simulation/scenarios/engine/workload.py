@@ -78,7 +78,7 @@ class Session:
         durable = kind is not Kind.MEMORY
         before = self._memory_stands()
         if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
-            kind = Kind.MEMORY  # a take-over may undo what was flushed
+            kind = Kind.MEMORY  # a takeover may undo what was flushed
         try:
             with self._reading():
                 async with self.db.snapshot(durable=durable) as snapshot:

@@ -47,7 +47,7 @@ async def test_later_writes_and_take_overs_do_not_show(kind: Kind) -> None:
 
 
 async def test_epochs_that_the_register_forgot_are_still_found(kind: Kind) -> None:
-    """Compaction takes the log, take-overs close epochs and drop those at or below its start, a collector comes: the
+    """Compaction takes the log, takeovers close epochs and drop those at or below its start, a collector comes: the
     checkpoint names its own epochs."""
     store = memory_store()
     await write_rows(store, kind, 0)

@@ -13,7 +13,7 @@ from tests.engine import ManualClock, settle, starts, until
 
 
 class MonotonicClock(ManualClock):
-    """Its monotonic time moves only when told, too."""
+    """Its monotonic time moves only when it is turned, too."""
 
     seconds = 0.0
 

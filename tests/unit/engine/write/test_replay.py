@@ -131,7 +131,7 @@ def of_an_unknown_kind(log_id: int) -> LogObject:
 
 
 async def test_rows_that_are_no_rows_are_named_among_those_decoded_together() -> None:
-    """Its checksums hold: whoever wrote it was wrong."""
+    """Its checksums hold: its writer was wrong."""
     made = replayer()
     for one in (log_object(1, rows_of(1, [b"a"])), of_an_unknown_kind(2), log_object(3, rows_of(3, [b"c"]))):
         await made.add(one)

@@ -1,4 +1,4 @@
-"""Who hears of what in a writer, order included, and that a signal is connected once."""
+"""Which listeners hear of what in a writer, order included, and that a signal is connected once."""
 
 from __future__ import annotations
 

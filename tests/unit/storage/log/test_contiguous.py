@@ -1,4 +1,4 @@
-"""The contiguous log itself over objects laid out by hand: take-overs, and the six ways a put may end."""
+"""The contiguous log itself over objects laid out by hand: takeovers, and the six ways a put may end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def epochs(shelf: Shelf) -> dict[int, str]:
     return found
 
 
-# ---- take-over
+# ---- takeover
 
 
 async def test_an_empty_log_is_fenced_from_its_start(shelf: Shelf) -> None:

@@ -1,4 +1,4 @@
-"""The epoch-prefixed log itself over objects and a register laid out by hand: take-overs, puts, publishing."""
+"""The epoch-prefixed log itself over objects and a register laid out by hand: takeovers, puts, publishing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def held(shelf: Shelf, ranges: Sequence[tuple[int, int] | tuple[int, int, int]],
     return register
 
 
-# ---- take-over
+# ---- takeover
 
 
 async def test_the_first_writer_begins_at_one(shelf: Shelf) -> None:
