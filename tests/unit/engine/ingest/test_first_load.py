@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slate_async as slate
-from slate_async.database import ingest as ingesting
+from slate_async.engine.ingest import driver as ingesting
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, abandon, memory_store, open_db, runtime
 from tests.unit.engine.ingest.test_job import NAME, open_job, table
