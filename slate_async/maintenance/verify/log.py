@@ -103,7 +103,7 @@ class LogCheck:
 
     def _decode(self, checked: CheckedObject, data: bytes) -> ObjectHeader:
         name, key, state = checked.name, checked.info.key, self._state
-        # Fences outlive their database: one that is made again on the path starts its log behind them.
+        # Fences outlive their database: one that is recreated on the path starts its log behind them.
         inherited = checked.info.size == HEADER_BYTES and name.position < state.log_start
         header = decode_header(
             data,

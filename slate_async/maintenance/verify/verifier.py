@@ -88,7 +88,7 @@ class Verifier:
     async def verify(self) -> VerifyReport:
         """See the module docstring. What is wrong is in the report.
 
-        Raises `InvalidError` if there is no database, or one that nobody can open, or it was made again, or its place
+        Raises `InvalidError` if there is no database, or one that nobody can open, or it was recreated, or its place
         lost, meanwhile; `UnavailableError`."""
         try:
             head = await self._database.head()

@@ -207,7 +207,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
     Switch(
         "29-remade",
         "29",
-        "a database that is made again begins with epoch 1 and log position 1",
+        "a database that is recreated begins with epoch 1 and log position 1",
         (Patch(Recreate, "apply", life_instead.from_the_start),),
         within=20,
         stage=_SCRIPTS["remade"],

@@ -227,7 +227,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
 
 
 async def remade(stage: LifeStage) -> None:
-    """A database is destroyed and made again while a log object of its old writer is on its way."""
+    """A database is destroyed and recreated while a log object of its old writer is on its way."""
     first = await stage.writer("first")
     await stage.write(first, stage.rng.randint(1, 4))
     put = stage.hold(first.node, "put-", PREFIX)
