@@ -36,7 +36,7 @@ class WriteSettings(BaseSettings):
     max_unflushed_bytes: int = setting(
         128 * MIB,
         unit="bytes",
-        what="Memory that rows not yet stored may take; at the limit, writes wait in order.",
+        what="Memory for rows that no SST holds yet, durable or not; at the limit, writes wait in order.",
         why="Four L0 SSTs in memory or on their way: one that is written, one on its way, two for a store that stalls."
         " A load that does not end takes three to four times as much in all; twice the limit saves some 5 % of its"
         " processor time (docs/operations/benchmarks.md).",
