@@ -187,7 +187,7 @@ class Follower:
         return self.pins.may_wait(head)
 
     async def _adopt(self, head: ManifestState) -> None:
-        state = head if self.pins is None else await self.pins.cover(head)
+        state = head if self.pins is None else await self.pins.pin(head)
         self.reader_state.adopt(state)
         self.tell()
         if self.pins is not None:

@@ -113,15 +113,15 @@ async def _follower(
         await follower.catch_up()
     except BaseException:
         if pins is not None:
-            await run_to_completion(_let_go(pins))
+            await run_to_completion(_release(pins))
         raise
     return follower
 
 
 async def _pinned(pins: ReaderPins, head: ManifestState) -> ManifestState:
-    """See `ReaderPins.cover`; what may only be read is told how."""
+    """See `ReaderPins.pin`; the error for a store that may only be read names the way out."""
     try:
-        return await pins.cover(head)
+        return await pins.pin(head)
     except InvalidError as error:
         if not isinstance(error.__cause__, MetaStoreInvalidError):
             raise
@@ -131,7 +131,7 @@ async def _pinned(pins: ReaderPins, head: ManifestState) -> ManifestState:
         ) from error
 
 
-async def _let_go(pins: ReaderPins) -> None:
+async def _release(pins: ReaderPins) -> None:
     with contextlib.suppress(UnavailableError):  # what stays expires
         await pins.close()
 

@@ -53,7 +53,7 @@ class ReaderPins:
         self._current: _Held | None = None
         self._older: list[_Held] = []
         self._unwanted: dict[UUID, None] = {}  # may be in the manifest, and nothing is read under them
-        self._covered: ManifestState | None = None
+        self._pinned: ManifestState | None = None
         self.made = self.refreshed = self.lost = 0
 
     @property
@@ -67,7 +67,7 @@ class ReaderPins:
         return len(self._held())
 
     def watch(self, view: ReadView) -> None:
-        """``view`` is what reads get from now on; it was made of the state that `cover` returned last."""
+        """``view`` is what reads get from now on; it was made of the state that `pin` returned last."""
         if self._current is not None:
             self._current.views = [*(pinned for pinned in self._current.views if pinned.pinned), view]
 
@@ -78,24 +78,24 @@ class ReaderPins:
             return False
         return self._runtime.clock.now_ms() - self._current.made_ms < self._lifetime_ms * PATIENCE
 
-    async def cover(self, head: ManifestState) -> ManifestState:
+    async def pin(self, head: ManifestState) -> ManifestState:
         """``head``, or a newer state, all of whose SSTs a checkpoint of ours names.
 
         Raises `UnavailableError`, `InvalidError` if the database was destroyed."""
-        if head is self._covered and self._current is not None:
+        if head is self._pinned and self._current is not None:
             return head
         self._look_for_lost(head)
         if self._current is not None and self._current.ssts == _ssts(head):
-            self._covered = head
+            self._pinned = head
         else:
-            self._covered = await self._make()
-        return self._covered
+            self._pinned = await self._make()
+        return self._pinned
 
     async def _make(self) -> ManifestState:
         for _ in range(ATTEMPTS):
             made_id = self._runtime.ids.uuid()
             now = self._runtime.clock.now_ms()
-            self._let_go([pin for pin in self._older if not pin.read_from])
+            self._release([pin for pin in self._older if not pin.read_from])
             gone = tuple(self._unwanted)
             self._unwanted[made_id] = None
             edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=gone)
@@ -118,13 +118,13 @@ class ReaderPins:
         due = [pin for pin in self._held() if pin.expire_ms - now < self._lifetime_ms / 2]
         idle = [pin for pin in due if pin is not self._current and not pin.read_from]
         if idle:
-            self._let_go(idle)
+            self._release(idle)
             await self._remove()
         for pin in due:
             if pin not in idle:
                 await self._refresh(pin, now)
 
-    def _let_go(self, idle: Sequence[_Held]) -> None:
+    def _release(self, idle: Sequence[_Held]) -> None:
         self._older = [pin for pin in self._older if pin not in idle]
         self._unwanted.update((pin.id, None) for pin in idle)
 
@@ -150,7 +150,7 @@ class ReaderPins:
                 self._lose(pin, "it is not in the manifest any more")
 
     def _lose(self, one: _Held, why: str) -> None:
-        """Somebody removed the checkpoint, or it expired while this process slept: the next `cover` makes another."""
+        """Somebody removed the checkpoint, or it expired while this process slept: the next `pin` makes another."""
         self.lost += 1
         scans = "; a scan or snapshot under it may fail" if one.read_from else ""
         logger.warning("%s: this reader's checkpoint %s was lost (%s)%s", self._name, one.id, why, scans)
@@ -165,7 +165,7 @@ class ReaderPins:
 
     async def close(self) -> None:
         """Remove all of them. Raises `UnavailableError`; what stays then expires."""
-        self._let_go(self._held())
+        self._release(self._held())
         self._current = None
         await self._remove()
 
