@@ -61,5 +61,5 @@ class FollowerUpdates:
     async def wait_beyond(self, position: Position, seq: int) -> None:
         """See `UpdateSignal`."""
         while self._follower.reader_state.last_seq <= seq:
-            await self._follower.news()
+            await self._follower.wait_for_change()
             self._check()

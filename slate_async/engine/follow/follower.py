@@ -59,7 +59,7 @@ class Follower:
         self._lock = asyncio.Lock()
         self._turn_scope: anyio.CancelScope | None = None
         self._closed = False
-        self._news = asyncio.Event()
+        self._change = asyncio.Event()
         self._quiet: tuple[float, ManifestState] | None = None
         """When the last full round began, and the head it saw, if it left nothing to do."""
         self.rounds = self.dropped = 0
@@ -177,7 +177,7 @@ class Follower:
             return False
         finally:
             if self.reader_state.last_seq > before:
-                self.tell()
+                self.notify()
         return True
 
     def _may_wait(self, head: ManifestState) -> bool:
@@ -189,7 +189,7 @@ class Follower:
     async def _adopt(self, head: ManifestState) -> None:
         state = head if self.pins is None else await self.pins.pin(head)
         self.reader_state.adopt(state)
-        self.tell()
+        self.notify()
         if self.pins is not None:
             await self.pins.upkeep()
 
@@ -202,16 +202,16 @@ class Follower:
             if self.pins is not None:
                 await self.pins.close()
 
-    # ---- who waits
+    # ---- tasks that wait
 
-    async def news(self) -> None:
-        """Wait until the state has changed, or `tell` is called."""
-        await self._news.wait()
+    async def wait_for_change(self) -> None:
+        """Wait until the state has changed, or `notify` is called."""
+        await self._change.wait()
 
-    def tell(self) -> None:
-        """Wake whoever waits for news."""
-        self._news.set()
-        self._news = asyncio.Event()
+    def notify(self) -> None:
+        """Wake every task in `wait_for_change`."""
+        self._change.set()
+        self._change = asyncio.Event()
 
     # ---- what is missing
 

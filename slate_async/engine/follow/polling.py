@@ -58,7 +58,7 @@ class FollowerPolling:
         """Poll no more, and wake those that wait."""
         if self._poll is not None:
             self._polls.cancel(self._poll)
-        self._follower.tell()
+        self._follower.notify()
 
     async def refresh(self) -> None:
         """Catch up now. Raises `UnavailableError`, and what the guard raises."""
@@ -73,7 +73,7 @@ class FollowerPolling:
         with contextlib.suppress(UnavailableError):  # then a later poll brings it
             await self.refresh()
         while self._follower.reader_state.last_seq < seq:
-            await self._follower.news()
+            await self._follower.wait_for_change()
             self._guard.check()
 
     async def close(self) -> None:
