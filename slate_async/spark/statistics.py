@@ -33,7 +33,6 @@ STATISTICS = StructType(
 )
 """Keys from ``start`` (null: from the first one) to ``end`` (exclusive; null: to the last one); then what
 `slate_async.RowStatistics` has. Element ``b`` of a histogram counts the sizes of ``b`` bits: 0, 1, 2-3, 4-7, 8-15 …"""
-_ARROW_HISTOGRAM = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _ARROW = pa.schema(
     [
         pa.field("range", pa.int32(), nullable=False),

@@ -308,7 +308,7 @@ class AppBatch:
 class ManifestState:
     """See the module docstring. ``ref`` is ``(0, "")`` until the first commit.
 
-    initialized: false while a clone, or a mirror's first picture, is being made
+    initialized: false while a clone, or a mirror's first state, is being made
     destroyed_at_ms: when it was destroyed; nobody opens it from then on
     removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
     again on the same path continues from

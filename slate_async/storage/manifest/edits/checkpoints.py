@@ -19,7 +19,7 @@ class CreateCheckpoint:
     """Keep the database as it is, or what checkpoint ``source`` keeps, readable as checkpoint ``id``.
 
     now_ms: the caller's clock; ``expire_ms`` of the new one, ``None`` for never
-    log_end, log_ranges: of a new picture: the last position of the log that belongs to it (``None``: all to come) and
+    log_end, log_ranges: of a new state: the last position of the log that belongs to it (``None``: all to come) and
     who owns its positions; a source's are taken from the source
     instead_of: checkpoints that go in the same step, whether they are there or not
     of: the database and the store id of the place whose log ends there; ``None``: no log was looked at

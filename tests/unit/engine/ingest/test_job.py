@@ -310,7 +310,7 @@ async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStor
             await job.commit(batch=("app", 9))
 
 
-async def test_a_aborted_job_never_shows(store: MemoryStore) -> None:
+async def test_an_aborted_job_never_shows(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])

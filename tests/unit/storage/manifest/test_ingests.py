@@ -121,7 +121,7 @@ def test_a_fenced_writer_applies_nothing() -> None:
         replace(apply_ingests("job"), epoch=2).apply(committed())
 
 
-def test_several_are_numbered_in_the_order_of_their_commits_and_a_aborted_one_takes_none() -> None:
+def test_several_are_numbered_in_the_order_of_their_commits_and_an_aborted_one_takes_none() -> None:
     state = committed("c", "ab", state=committed("b", "ab", state=committed("a", "ab")))
     state = applied(state, AbortIngest("b", 300))
     state = apply_ingests("a", "b", "c").apply(state) or state
