@@ -346,7 +346,7 @@ class Compactor:
 
     def _reap(self) -> None:
         """Take the results of the compactions that ended. Raises what ends the compactor."""
-        for compaction_id in [one for one, task in self._jobs.items() if task.done()]:
+        for compaction_id in [job_id for job_id, task in self._jobs.items() if task.done()]:
             task = self._jobs.pop(compaction_id)
             if task.cancelled():
                 continue  # by somebody who cancels every task; the round that follows runs it again

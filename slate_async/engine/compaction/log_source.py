@@ -117,9 +117,9 @@ class LogSource:
         if not new:
             return
         objects = [logged for logged in await self._reader.read_many(new) if logged is not None]
-        for one, known in zip(objects, await map_bounded(self._open, objects, READS_IN_PARALLEL), strict=True):
+        for logged, known in zip(objects, await map_bounded(self._open, objects, READS_IN_PARALLEL), strict=True):
             if known is not None:
-                self._known[one.key] = known
+                self._known[logged.key] = known
 
     async def _open(self, one: LogObject) -> _Known | None:
         """The object's header and, of an SST, its statistics; ``None`` if it was collected meanwhile."""

@@ -240,7 +240,7 @@ class HotReads:
     def over(self, levels: Sequence[Run]) -> HotRanges:
         """The ranges of ``levels``; those of other levels retire."""
         if len(levels) != len(self._levels) or not all(
-            one.same_as(other) for one, other in zip(levels, self._levels, strict=True)
+            level.same_as(before) for level, before in zip(levels, self._levels, strict=True)
         ):
             self._levels = levels
             self._current.retire()

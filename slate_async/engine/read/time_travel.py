@@ -144,6 +144,6 @@ def _time_of(state: ManifestState, samples: Sequence[SeqTime], view: ReadView, s
     later = [sample.time_ms for sample in samples if sample.seq >= seq]
     if seq <= state.last_seq:
         later.append(state.last_tick_ms)
-        number = bisect_left(state.seq_times, seq, key=lambda one: one.seq)
+        number = bisect_left(state.seq_times, seq, key=lambda sample: sample.seq)
         later += [sample.time_ms for sample in state.seq_times[number : number + 1]]
     return min(later, default=now_ms)

@@ -65,7 +65,7 @@ async def inspect_log(database: StoredDatabase) -> LogInspection:
     most_bytes = database.settings.decode_memory_bytes
     check = LogCheck(database.store, state, register, keys, database.runtime.offload, most_bytes)
     listed, _ = await check.listed()
-    checked = await map_bounded(lambda one: check.check(*one), listed, IN_PARALLEL) if listed else []
+    checked = await map_bounded(lambda entry: check.check(*entry), listed, IN_PARALLEL) if listed else []
     return LogInspection(
         state.log_protocol,
         state.wal_enabled,

@@ -81,7 +81,7 @@ class LogCheck:
                 notes.append(Finding(info.key, None, "is not the name of a log object; left alone"))
             else:
                 found.append((info, name))
-        return sorted(found, key=lambda one: (one[1].position, one[1].epoch or 0)), notes
+        return sorted(found, key=lambda entry: (entry[1].position, entry[1].epoch or 0)), notes
 
     async def check(self, info: ObjectInfo, name: LogName) -> CheckedObject:
         """Read one object. Raises `UnavailableError`."""

@@ -73,7 +73,7 @@ class LogReader:
 
     async def read_many(self, wanted: Sequence[tuple[int, str]]) -> list[LogObject | None]:
         """Several objects at once, bounded."""
-        return await map_bounded(lambda one: self.read(*one), wanted, READS_IN_PARALLEL)
+        return await map_bounded(lambda pair: self.read(*pair), wanted, READS_IN_PARALLEL)
 
     def read_ahead(
         self, wanted: AsyncGenerator[tuple[int, str, int]]

@@ -25,7 +25,7 @@ def sampled(state: ManifestState, seq: int, time_ms: int) -> tuple[SeqTime, ...]
         return samples
     latest = samples[-1].time_ms if samples else 0
     longer = (*samples, SeqTime(seq, max(time_ms, latest)))
-    below = bisect_right(longer, history_floor, key=lambda one: one.seq)
+    below = bisect_right(longer, history_floor, key=lambda sample: sample.seq)
     longer = longer[max(0, below - 1) :]
     if len(longer) <= MAX_SAMPLES:
         return longer
@@ -38,5 +38,5 @@ def seq_written_by(state: ManifestState, time_ms: int) -> int:
     """The highest sequence number known to be written at ``time_ms`` or before; 0 if none is."""
     if time_ms >= state.last_tick_ms:
         return state.last_seq
-    found = bisect_right(state.seq_times, time_ms, key=lambda one: one.time_ms)
+    found = bisect_right(state.seq_times, time_ms, key=lambda sample: sample.time_ms)
     return state.seq_times[found - 1].seq if found else 0
