@@ -1,9 +1,9 @@
 """Marking a place: how a database whose metadata is elsewhere gets the marker that proves its place from then on.
 
 Order: manifest with ``marked = false`` -> marker -> read back -> commit ``marked = true`` with the store id that was
-read (one opener wins) -> only then is anything claimed, acknowledged or put. Until then nothing of the database is
-anywhere, so any opener may go on, in whatever place it takes for the right one, with a store id of its own; once it is
-marked, one place is right. A marker is put only where none is, so openers of one place that race agree on the first
+read (one opening wins) -> only then is anything claimed, acknowledged or put. Until then nothing of the database is
+anywhere, so any opening may go on, in whatever place it takes for the right one, with a store id of its own; once it is
+marked, one place is right. A marker is put only where none is, so openings of one place that race agree on the first
 one's. Only a recreated database takes its predecessor's over, and only an operator (`AdoptPlace`) puts one aside.
 """
 
@@ -69,7 +69,7 @@ async def _put_marker(
     """The marker of ``state``, which is not marked yet, in its place, read back; ``None`` if that must be tried again.
     Raises `InvalidError` if the place is another database's, or holds other things."""
     if found is not None and found.marker.database_id == state.database_id:
-        return found  # of an opener that stopped, or is about to commit it
+        return found  # of an opening that stopped, or is about to commit it
     if (found is None) != (state.store_id is None) or (found and found.marker.store_id != state.store_id):
         newest = await driver.load()
         if newest is not None and newest.ref == state.ref:
@@ -82,7 +82,7 @@ async def _put_marker(
             newest = await driver.load()
             if newest is not None and newest.ref == state.ref and await _marker_of(ground, state) is None:
                 raise
-            return None  # what was found is of an opener that was quicker
+            return None  # what was found is of an opening that was quicker
     marker = Marker(state.database_id, new_id())
     await _put(ground.store, marker, CREATE if found is None else Match(found.etag))
     return await _marker_of(ground, state)

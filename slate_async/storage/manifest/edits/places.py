@@ -19,7 +19,7 @@ class MarkPlace:
     store_id: UUID
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies once in a database's life. Its mark is ``marked``: ``None`` also if another opener was first."""
+        """Applies once in a database's life. Its mark is ``marked``: ``None`` also if another opening was first."""
         check_database(state, self.database_id)
         return None if state.marked else replace(state, marked=True, store_id=self.store_id)
 
