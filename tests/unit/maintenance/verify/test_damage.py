@@ -23,7 +23,7 @@ from tests.live_set import live_set
 from tests.slices import sample
 from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
 from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
-from tests.unit.maintenance.whole import MIRROR, collect, finish_part, ingest, whole_town
+from tests.unit.maintenance.verify.whole import MIRROR, collect, finish_part, ingest, whole_town
 
 SLICE = 15
 """Damages of each database, of each of the four kinds, tried with every commit."""

@@ -12,7 +12,7 @@ import slate_async as slate
 from slate_async.engine.ingest import driver as ingesting
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, abandon, memory_store, open_db, runtime
-from tests.unit.engine.ingest.test_job import NAME, open_job, table
+from tests.unit.database.test_ingest import NAME, open_job, table
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import system_runtime
 from tests.engine import until
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 INCREMENTER = """
 import asyncio, sys

@@ -27,7 +27,7 @@ from slate_async.objectstore.protocol import (
 )
 from slate_async.runtime.system import system_runtime
 from slate_async.settings import LogProtocol
-from tests.unit.objectstore.power import ForgetfulDisk
+from tests.unit.objectstore.local.power import ForgetfulDisk
 
 
 @pytest.fixture

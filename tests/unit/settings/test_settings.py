@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from slate_async.errors import ConfigError, InvalidError
 from slate_async.settings import Settings, sources
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MIB = 1024 * 1024
 
 
