@@ -19,9 +19,9 @@ from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.loop import SimTask
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.outages import away
 from tests.simulation.scenarios.engine.play import Play, drawn_params, make_world
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.stage import Stage, scripted
 from tests.simulation.scenarios.engine.workload import Session, check_quiet
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -51,25 +51,25 @@ class StandbySession(Session):
     """A `Session` whose database is opened once nobody else writes it."""
 
     async def _opened(self) -> slate.Db:
-        site, node = self.site, self.node
-        settings = site.params.settings(self.rng, self._poll_ms).replace(heartbeat_interval_ms=HEARTBEAT_MS)
+        database, node = self.database, self.node
+        settings = database.params.settings(self.rng, self._poll_ms).replace(heartbeat_interval_ms=HEARTBEAT_MS)
         return await slate.open(
-            site.store(node),
-            name=site.name,
-            metastore=site.factory(node),
+            database.store(node),
+            name=database.name,
+            metastore=database.factory(node),
             settings=settings,
             runtime=node.runtime,
             standby=True,
         )
 
 
-async def stand_by(site: Site, node: Node) -> None:
+async def stand_by(database: SimulatedDatabase, node: Node) -> None:
     """Wait, write for a while, then hand over, or stay."""
-    session = StandbySession(site, node)
+    session = StandbySession(database, node)
     opening = asyncio.create_task(session.open(), name="standing by")
     while not opening.done():
         await asyncio.wait([opening], timeout=0.5)
-        if site.over and not opening.done():
+        if database.over and not opening.done():
             opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     if opening.cancelled() or not opening.result():
@@ -77,12 +77,12 @@ async def stand_by(site: Site, node: Node) -> None:
             await session.close()
         check_quiet(node)
         return
-    site.count("took-over" if session.epoch > 1 else "was-first")
-    await session.work(site.params.rounds)
+    database.count("took-over" if session.epoch > 1 else "was-first")
+    await session.work(database.params.rounds)
     session.check_end()
-    if session.db.status().state == "fenced" and not site.over:
-        site.count("fenced")
-    if node.rng.random() < 0.9 or site.over:
+    if session.db.status().state == "fenced" and not database.over:
+        database.count("fenced")
+    if node.rng.random() < 0.9 or database.over:
         await session.close()
         check_quiet(node)
     else:
@@ -96,7 +96,7 @@ class StandbyPlay(Play):
 
     def _stats(self) -> Stats:
         counts = super()._stats()
-        params = self.site.params
+        params = self.database.params
         if not (params.faults or params.crashes or params.freezes) and counts.get("fenced"):
             raise Violation("needless", "a writer that lived was fenced by a standby")
         return counts
@@ -179,7 +179,7 @@ async def outage_taking_over(stage: Stage) -> None:
 
 async def _pair(stage: Stage) -> tuple[Session, Session, SimTask]:
     """A writer, and a standby that has looked at it."""
-    writer, standby = (StandbySession(stage.site, stage.world.node(name)) for name in ("writer", "standby"))
+    writer, standby = (StandbySession(stage.database, stage.world.node(name)) for name in ("writer", "standby"))
     if not await writer.node.run(writer.open()):
         raise Violation("stuck", "the first writer could not open a calm database")
     opening = standby.node.spawn(standby.open())

@@ -14,13 +14,13 @@ from slate_async.storage.log.register import EMPTY, WriterRegister, decode
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.site import Handle, Site
+from tests.simulation.scenarios.engine.database import Handle, SimulatedDatabase
 
 
-async def collect_manifests(site: Site, node: Node) -> None:
+async def collect_manifests(database: SimulatedDatabase, node: Node) -> None:
     """Delete versions that nothing needs: all but the head and the full version it is a delta to."""
-    handle = site.handle(node)
-    for _ in site.turns():
+    handle = database.handle(node)
+    for _ in database.turns():
         await handle.nap(0.25)
         try:
             record = await translated(handle.metastore.latest())
@@ -30,15 +30,15 @@ async def collect_manifests(site: Site, node: Node) -> None:
             retained = [decoded.base] if isinstance(decoded, codec.Delta) else []
             await handle.nap(node.rng.choice((0, 0.1, 2)))
             deleted = await translated(handle.metastore.collect(retained, as_of=record.ref))
-            site.count("manifests-collected", deleted)
+            database.count("manifests-collected", deleted)
         except SlateError:
-            site.count("collector-errors")
+            database.count("collector-errors")
 
 
-async def collect_log(site: Site, node: Node) -> None:
+async def collect_log(database: SimulatedDatabase, node: Node) -> None:
     """Delete log objects whose rows are in SSTs. May fall asleep between looking and deleting."""
-    handle = site.handle(node)
-    for _ in site.turns():
+    handle = database.handle(node)
+    for _ in database.turns():
         await handle.nap(0.25)
         try:
             state = await handle.driver.load()
@@ -48,14 +48,14 @@ async def collect_log(site: Site, node: Node) -> None:
             named = {sst.location for sst in state.ssts()}  # without a WAL log objects may stand in L0 as they are
             listed = [info async for info in handle.store.list(PREFIX)]
             doomed = [info.key for info in listed if collectable(info, state, register) and info.key not in named]
-            site.collected.update(dict.fromkeys(doomed))
+            database.collected.update(dict.fromkeys(doomed))
             node.rng.shuffle(doomed)
             await handle.nap(node.rng.choice((0, 0.1, 3)))
             for key in doomed[: node.rng.randint(1, 8)]:
                 await handle.store.delete([key])
-                site.count("log-objects-collected")
+                database.count("log-objects-collected")
         except SlateError:
-            site.count("collector-errors")
+            database.count("collector-errors")
 
 
 async def read_register(handle: Handle) -> WriterRegister:

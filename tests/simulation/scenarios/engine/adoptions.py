@@ -22,8 +22,8 @@ from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.history import History
 from tests.simulation.node import Node, NodeCrashedError
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.play import drawn_params, make_world
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.stage import CALM, NO_POLLS_MS
 from tests.simulation.scenarios.hold import Hold
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -48,26 +48,26 @@ class Adoption:
     """
 
     world: World
-    site: Site
+    database: SimulatedDatabase
     noted: set[bytes] = field(default_factory=set)
     adopted: list[str] = field(default_factory=list)
     keys: int = 0
 
     # ---- what processes do
 
-    def at(self, place: str) -> Site:
+    def at(self, place: str) -> SimulatedDatabase:
         """The database, looked for in ``place``."""
-        return replace(self.site, folder=place)
+        return replace(self.database, folder=place)
 
     @contextlib.asynccontextmanager
     async def admin(self, place: str, node: Node) -> AsyncIterator[slate.Admin]:
         """An operator's handle."""
-        site = self.at(place)
+        database = self.at(place)
         async with slate.open_admin(
-            site.store(node),
-            name=site.name,
-            metastore=site.factory(node),
-            settings=site.params.settings(node.rng, None),
+            database.store(node),
+            name=database.name,
+            metastore=database.factory(node),
+            settings=database.params.settings(node.rng, None),
             runtime=node.runtime,
         ) as admin:
             yield admin
@@ -98,11 +98,11 @@ class Adoption:
                 mine.add(key)
                 if node.rng.random() < 0.4:
                     # without a WAL the log's objects are SSTs themselves: flushing commits nothing
-                    by_flush = self.site.params.wal and node.rng.random() < 0.5
+                    by_flush = self.database.params.wal and node.rng.random() < 0.5
                     await (db.flush(l0=True) if by_flush else db.checkpoints.create())
                     self.noted |= mine
             await db.close()
-            head = await self.site.handle(node).driver.load()
+            head = await self.database.handle(node).driver.load()
             assert head is not None
             pinned = any(one.owner == "writer" for one in head.checkpoints)
             if head.writer_epoch == epoch and not pinned:  # its last commit is in, and nobody came after it
@@ -133,7 +133,7 @@ class Adoption:
             right = await self.right()
         if right is None:
             raise Violation("place", "no place is right after an adoption that nobody disturbed")
-        if self.site.params.protocol == "epoch_prefixed":  # its register knows, and misses, what was not noted, too
+        if self.database.params.protocol == "epoch_prefixed":  # its register knows, and misses, what was not noted, too
             self.copy(right, PREFIX)
         await self._run("last", self._whole, right)
 
@@ -176,9 +176,9 @@ class Adoption:
 async def _play(world: World, fixed: Mapping[str, Any]) -> Stats:
     rng, plan = world.rng, world.plan
     world.plan = NO_FAULTS
-    site = Site(world, drawn_params(world.seed, fixed), History(world.loop.time), folder=OLD)
-    adoption = Adoption(world, site)
-    await site.create()
+    database = SimulatedDatabase(world, drawn_params(world.seed, fixed), History(world.loop.time), folder=OLD)
+    adoption = Adoption(world, database)
+    await database.create()
     first = world.node("first")
     await first.run(adoption.write(OLD, first))
     adoption.copy(COPY)
@@ -203,7 +203,7 @@ async def _play(world: World, fixed: Mapping[str, Any]) -> Stats:
         await task
     await world.network.quiet()
     await adoption.check()
-    return {"noted": len(adoption.noted), "adopted": len(adoption.adopted), **site.counts}
+    return {"noted": len(adoption.noted), "adopted": len(adoption.adopted), **database.counts}
 
 
 async def _life(act: Act, place: str, node: Node, start: float) -> None:

@@ -15,8 +15,8 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reference import sst_ref
 from slate_async.types import PUT
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import Handle, SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import RowTuple, columns_of, newest
-from tests.simulation.scenarios.engine.site import Handle, Site
 from tests.simulation.scenarios.engine.tail import Tail, sst_rows, still_holds
 
 
@@ -73,10 +73,10 @@ class Compact:
 class Compactor:
     """One process's hold of the role."""
 
-    def __init__(self, site: Site, node: Node) -> None:
-        self._site = site
+    def __init__(self, database: SimulatedDatabase, node: Node) -> None:
+        self._database = database
         self._node = node
-        self.handle: Handle = site.handle(node)
+        self.handle: Handle = database.handle(node)
         self._epoch = 0
 
     async def claim(self) -> None:
@@ -92,8 +92,8 @@ class Compactor:
         logged: list[RowTuple] = []
         log_end, floor = None, 0
         if not base.wal_enabled:
-            tail = Tail(self._site, handle, base)
-            pieces = await tail.read(self._node.rng.randint(1, self._site.params.bite))
+            tail = Tail(self._database, handle, base)
+            pieces = await tail.read(self._node.rng.randint(1, self._database.params.bite))
             head = await handle.driver.load()
             assert head is not None
             if not still_holds(base.log_start, head):
@@ -102,7 +102,7 @@ class Compactor:
             log_end, floor = (tail.next_id - 1, tail.floor) if pieces else (None, 0)
         if not base.l0 and log_end is None:
             return
-        rows = [*await sst_rows(self._site, handle, base), *logged]
+        rows = [*await sst_rows(self._database, handle, base), *logged]
         now_ms = self._node.clock.now_ms()
         kept = [row for row in newest(rows).values() if row.kind == PUT and row.expire_ms > now_ms]
         runs = (SortedRun(self._node.rng.getrandbits(40), (await self._put(base, kept),)),) if kept else ()
@@ -111,7 +111,7 @@ class Compactor:
         ticks = [row.create_ms for row in logged]
         edit = Compact(self._epoch, base, runs, log_end, floor, max(seqs, default=0), max(ticks, default=0))
         await handle.driver.commit(edit)
-        self._site.count("compactions")
+        self._database.count("compactions")
 
     async def _put(self, base: ManifestState, rows: list[RowTuple]) -> SstRef:
         object_id = self._node.runtime.ids.ulid(self._node.clock.now_ms())
@@ -128,11 +128,11 @@ class Compactor:
         return sst_ref(location, object_id, encoded, base.writer_epoch)
 
 
-async def compact(site: Site, node: Node) -> None:
+async def compact(database: SimulatedDatabase, node: Node) -> None:
     """Compact until the calm or until another compactor takes over."""
-    compactor = Compactor(site, node)
+    compactor = Compactor(database, node)
     claimed = False
-    for _ in site.turns():
+    for _ in database.turns():
         await compactor.handle.nap(0.15)
         try:
             if not claimed:
@@ -142,4 +142,4 @@ async def compact(site: Site, node: Node) -> None:
         except FencedError:
             return
         except SlateError:
-            site.count("compactor-errors")
+            database.count("compactor-errors")

@@ -7,8 +7,8 @@ from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.params import Params
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.protocol import Stats
 from tests.simulation.world import World
@@ -27,8 +27,8 @@ LONG_MS = 3_600_000
 class Duelist:
     """One of the two. ``fate``: how it was fenced, ``None`` for the winner."""
 
-    def __init__(self, site: Site, node: Node) -> None:
-        self.session = Session(site, node)
+    def __init__(self, database: SimulatedDatabase, node: Node) -> None:
+        self.session = Session(database, node)
         self.fate: str | None = None
 
     async def run(self) -> None:
@@ -50,10 +50,10 @@ class Duelist:
 async def duel(world: World) -> Stats:
     """Both at once; sometimes the database is yet to be created."""
     params = Params.draw(derived_rng(world.seed, "params"), CALM)
-    site = Site(world, params, History(world.loop.time))
+    database = SimulatedDatabase(world, params, History(world.loop.time))
     if world.rng.random() < 0.7:
-        await site.create()
-    pair = [Duelist(site, world.node(name, skew_ms=world.rng.randrange(-60_000, 60_000))) for name in ("a", "b")]
+        await database.create()
+    pair = [Duelist(database, world.node(name, skew_ms=world.rng.randrange(-60_000, 60_000))) for name in ("a", "b")]
     tasks = [one.session.node.spawn(one.run(), "duel") for one in pair]
     for one, task in zip(pair, tasks, strict=True):
         await one.session.node.join(task)
@@ -61,11 +61,11 @@ async def duel(world: World) -> Stats:
     winner.session.node.clock.jump(LONG_MS)  # so that what was to expire has
     if not await winner.session.node.run(winner.session.look(Kind.FINAL)):
         raise Violation("epoch", "the winner cannot read")
-    check_history(site.history)
+    check_history(database.history)
     loser = pair[1 - pair.index(winner)]
     if loser.fate is None:
         loser.fate = "fenced-after-writing"
-    return {"duels": 1, loser.fate: 1, "acknowledged": sum(one.is_acked for one in site.history.writes.values())}
+    return {"duels": 1, loser.fate: 1, "acknowledged": sum(one.is_acked for one in database.history.writes.values())}
 
 
 async def _winner(pair: list[Duelist]) -> Duelist:

@@ -6,20 +6,20 @@ from slate_async.errors import SlateError
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import RowTuple, live, record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.tail import Piece, Tail, sst_rows, still_holds
 
 
 class Follower:
     """What it knows: a manifest state, and the log's pieces from its ``log_start`` on."""
 
-    def __init__(self, site: Site, node: Node, state: ManifestState) -> None:
-        self._site = site
+    def __init__(self, database: SimulatedDatabase, node: Node, state: ManifestState) -> None:
+        self._database = database
         self._node = node
-        self._handle = site.handle(node)
+        self._handle = database.handle(node)
         self._state = state
-        self._tail = Tail(site, self._handle, state)
+        self._tail = Tail(database, self._handle, state)
         self._pieces: list[Piece] = []
 
     def adopt(self, head: ManifestState) -> None:
@@ -29,14 +29,14 @@ class Follower:
         self._state = head
         self._pieces = kept_pieces(self._pieces, head)
         if self._tail.next_id < head.log_start:
-            self._tail = Tail(self._site, self._handle, head)
+            self._tail = Tail(self._database, self._handle, head)
 
     async def poll(self) -> None:
         """One round."""
         first, floor = self._tail.next_id, self._tail.floor
         believed = False
         try:
-            pieces = await self._tail.read(self._site.params.lag)
+            pieces = await self._tail.read(self._database.params.lag)
             if self._node.rng.random() < 0.3:
                 await self._handle.nap(1.5)
             head = await self._handle.driver.load()
@@ -57,9 +57,9 @@ class Follower:
     async def look(self) -> None:
         """Show everything it has."""
         state, pieces = self._state, list(self._pieces)
-        stored = await sst_rows(self._site, self._handle, state)
+        stored = await sst_rows(self._database, self._handle, state)
         logged = above_l0([row for piece in pieces for row in piece.rows], state)
-        record_view(self._site.history, self._node.name, Kind.DURABLE, live([*stored, *logged]))
+        record_view(self._database.history, self._node.name, Kind.DURABLE, live([*stored, *logged]))
 
 
 def kept_pieces(pieces: list[Piece], head: ManifestState) -> list[Piece]:
@@ -77,20 +77,20 @@ def applies_more(head: ManifestState, state: ManifestState) -> bool:
     return head.ingest_seq > state.ingest_seq
 
 
-async def follow(site: Site, node: Node) -> None:
+async def follow(database: SimulatedDatabase, node: Node) -> None:
     """Follow until the calm, and once more then."""
-    handle = site.handle(node)
+    handle = database.handle(node)
     follower: Follower | None = None
-    for _ in site.turns():
+    for _ in database.turns():
         await handle.nap(0.3)
         try:
             if follower is None:
                 state = await handle.driver.load()
                 if state is None:
                     continue
-                follower = Follower(site, node, state)
+                follower = Follower(database, node, state)
             await follower.poll()
             if node.rng.random() < 0.4:
                 await follower.look()
         except SlateError:
-            site.count("follower-errors")
+            database.count("follower-errors")

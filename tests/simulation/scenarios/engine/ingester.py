@@ -15,8 +15,8 @@ from slate_async.storage.manifest.edits.ingests import pending_ingests
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Write
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import CONTENDED, MARKER
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import CONTENDED_KEYS, Session
 
 CALM = 2
@@ -31,10 +31,10 @@ class Ingester:
     """One process's jobs. Each write is a batch of the process's own stream: a job that may or may not be in is
     repeated under another name, and must not be in twice."""
 
-    def __init__(self, site: Site, node: Node) -> None:
-        self._site = site
+    def __init__(self, database: SimulatedDatabase, node: Node) -> None:
+        self._database = database
         self._node = node
-        self._handle = site.handle(node)
+        self._handle = database.handle(node)
         self._app = f"{node.name}/{node.runtime.ids.token()[:8]}"
 
     async def step(self) -> None:
@@ -45,23 +45,23 @@ class Ingester:
             try:
                 info = await self._attempt(write, f"{self._app}/{write.id}/{attempt}", batch)
             except IngestPendingError:
-                self._site.count("ingests-pending")
+                self._database.count("ingests-pending")
                 return
             except ConflictError:
-                self._site.count("ingests-refused")
+                self._database.count("ingests-refused")
                 return
             except SlateError:
-                self._site.count("ingest-errors")
+                self._database.count("ingest-errors")
                 continue
             if info is not None and info.done:
                 write.seq = info.seq or write.seq
-                self._site.history.ack(write)
-                self._site.count(f"ingests-{info.state}")
+                self._database.history.ack(write)
+                self._database.count(f"ingests-{info.state}")
             return
 
     def begin(self) -> Write:
         """A write by chance."""
-        rng, history = self._node.rng, self._site.history
+        rng, history = self._node.rng, self._database.history
         number = history.next_id
         keys = rng.sample(CONTENDED_KEYS, rng.choice((0, 1, 2, 3)))
         changes = {key: None if rng.random() < 0.35 else b"%d" % number for key in keys}
@@ -72,7 +72,7 @@ class Ingester:
     async def run(self, write: Write, job_id: str) -> IngestInfo:
         """The whole job, and the wait until a writer has applied it."""
         node, handle = self._node, self._handle
-        clock, settings = node.runtime.clock, self._site.params.settings(node.rng, None)
+        clock, settings = node.runtime.clock, self._database.params.settings(node.rng, None)
         spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
         assert spec is not None
         await commit(handle.driver, clock, spec, await self._make(spec, write))
@@ -80,13 +80,13 @@ class Ingester:
 
     async def _attempt(self, write: Write, job_id: str, batch: tuple[str, int] | None) -> IngestInfo | None:
         """Make, commit and wait; ``None`` if it is left where it is."""
-        site, node, handle = self._site, self._node, self._handle
+        database, node, handle = self._database, self._node, self._handle
         clock, rng = node.runtime.clock, node.rng
-        settings = site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
+        settings = database.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
         if (state := await handle.driver.load()) is None:
-            site.count("ingests-too-early")
+            database.count("ingests-too-early")
             return None
-        await site.settle(handle, state)
+        await database.settle(handle, state)
         spec = await register(handle.driver, node.runtime, settings, job_id, LIFETIME_MS)
         assert spec is not None
         ssts = await self._make(spec, write)
@@ -104,7 +104,7 @@ class Ingester:
 
     async def _abort(self, write: Write, job_id: str) -> IngestInfo | None:
         info = await abort(self._handle.driver, self._node.runtime.clock, job_id)
-        self._site.count(f"ingests-{info.state}-on-abort")
+        self._database.count(f"ingests-{info.state}-on-abort")
         write.refused = info.state == "aborted"
         return None
 
@@ -123,10 +123,10 @@ def batches_of(write_id: int, changes: Mapping[bytes, bytes | None]) -> list[pa.
     return table.to_batches()
 
 
-async def ingest(site: Site, node: Node) -> None:
+async def ingest(database: SimulatedDatabase, node: Node) -> None:
     """Ingest until the calm."""
-    ingester = Ingester(site, node)
-    for _ in site.turns(CALM):
+    ingester = Ingester(database, node)
+    for _ in database.turns(CALM):
         await ingester._handle.nap(0.6)
         await ingester.step()
 

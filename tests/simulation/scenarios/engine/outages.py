@@ -28,7 +28,7 @@ class Owner(Session):
     """A writer whose store goes away. ``numbers``: of all writes that it ever applied."""
 
     def __init__(self, stage: Stage) -> None:
-        super().__init__(stage.site, stage.world.node("owner"), poll_ms=POLL_MS)
+        super().__init__(stage.database, stage.world.node("owner"), poll_ms=POLL_MS)
         self.numbers: dict[int, Write] = {}
 
     async def send(self) -> None:
@@ -71,7 +71,7 @@ async def outage_with_rival(stage: Stage) -> None:
     """Another writer takes over while the store is away from the first one, which comes back and must give way."""
     owner = Owner(stage)
     await _opened(owner)
-    rival = Session(stage.site, stage.world.node("rival"), poll_ms=POLL_MS)
+    rival = Session(stage.database, stage.world.node("rival"), poll_ms=POLL_MS)
 
     async def take_over() -> None:
         if await rival.open():

@@ -189,10 +189,10 @@ async def _idle_opening(stage: Stage) -> int:
 
 async def _empty_log(stage: Stage, owner: Session) -> None:
     """Let no row be left in the log."""
-    if stage.site.params.wal:
+    if stage.database.params.wal:
         await owner.node.run(owner.flush_l0())
         return
-    compactor = Compactor(stage.site, stage.world.node("compactor"))
+    compactor = Compactor(stage.database, stage.world.node("compactor"))
     await compactor.handle.node.run(compactor.claim())
     end = owner.db.status().log_end
     for _ in range(ROUNDS):

@@ -18,8 +18,8 @@ from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
 from tests.simulation.scenarios.engine.adoptions import ADOPTIONS
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.play import drawn_params, make_world
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.stage import CALM, NO_POLLS_MS, Stage, summary_of
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -32,7 +32,7 @@ async def wrong_place(stage: Stage) -> None:
     """An opener comes to another, empty folder by the same name, while the writer lives."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
-    await _mistaken(stage, Session(replace(stage.site, folder=THERE), stage.world.node("mistaken"), NO_POLLS_MS))
+    await _mistaken(stage, Session(replace(stage.database, folder=THERE), stage.world.node("mistaken"), NO_POLLS_MS))
     await _not_fenced(owner)
     await stage.write(owner, stage.rng.randint(1, 3))
     await owner.node.run(owner.close())
@@ -43,8 +43,8 @@ async def lost_place(stage: Stage) -> None:
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     owner.node.crash()
-    site = Unmounted(**{name: getattr(stage.site, name) for name in SITE_FIELDS})
-    await _mistaken(stage, Session(site, stage.world.node("unlucky"), NO_POLLS_MS))
+    database = Unmounted(**{name: getattr(stage.database, name) for name in DATABASE_FIELDS})
+    await _mistaken(stage, Session(database, stage.world.node("unlucky"), NO_POLLS_MS))
 
 
 async def lost_place_of_a_verification(stage: Stage) -> None:
@@ -53,13 +53,17 @@ async def lost_place_of_a_verification(stage: Stage) -> None:
     await stage.write(first, stage.rng.randint(1, 3))
     first.node.crash()
     await stage.writer("owner")  # it has noted how far the log goes
-    site = Unmounted(**{name: getattr(stage.site, name) for name in SITE_FIELDS}, looks=0)
+    database = Unmounted(**{name: getattr(stage.database, name) for name in DATABASE_FIELDS}, looks=0)
     node = stage.world.node("verifier")
 
     async def verify() -> slate.VerifyReport:
-        store, factory, settings = site.store(node), site.factory(node), site.params.settings(node.rng, None)
+        store, factory, settings = (
+            database.store(node),
+            database.factory(node),
+            database.params.settings(node.rng, None),
+        )
         async with slate.open_admin(
-            store, name=site.name, metastore=factory, settings=settings, runtime=node.runtime
+            store, name=database.name, metastore=factory, settings=settings, runtime=node.runtime
         ) as admin:
             return await admin.verify()
 
@@ -75,7 +79,7 @@ async def lost_tail(stage: Stage) -> None:
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 4))
     await owner.node.run(owner.close())
-    helper = stage.site.handle(stage.world.node("operator"))
+    helper = stage.database.handle(stage.world.node("operator"))
 
     async def lose() -> dict[str, bytes]:
         tail = [info.key async for info in helper.store.list(PREFIX) if info.size > HEADER_BYTES]
@@ -112,19 +116,19 @@ async def _not_fenced(owner: Session) -> None:
 
 
 @dataclass(slots=True)
-class Unmounted(Site):
+class Unmounted(SimulatedDatabase):
     """Its folder is another, empty one from the first listing of the log after ``looks`` of them on."""
 
     looks: int = 1
     """That before the claim."""
 
     def store(self, node: Node, cloud: Cloud | None = None, *, page_keys: int = 1000) -> ObjectStore:
-        """See `Site.store`."""
+        """See `SimulatedDatabase.store`."""
         objects = self.world.cloud.objects(node, page_keys=page_keys)
         return Mount(PrefixedStore(objects, self.folder), PrefixedStore(objects, THERE), self.looks)
 
 
-SITE_FIELDS = ("world", "params", "history", "name", "folder", "rows", "attempts", "counts")
+DATABASE_FIELDS = ("world", "params", "history", "name", "folder", "rows", "attempts", "counts")
 
 
 class Mount:
@@ -180,8 +184,8 @@ def _scripted(name: str, script: Callable[[Stage], Coroutine[Any, Any, None]], *
     chosen = {**CALM, **fixed}
 
     async def play(world: World) -> Stats:
-        stage = Stage(Site(world, drawn_params(world.seed, chosen), History(world.loop.time), folder=HERE))
-        await stage.site.create()
+        stage = Stage(SimulatedDatabase(world, drawn_params(world.seed, chosen), History(world.loop.time), folder=HERE))
+        await stage.database.create()
         await script(stage)
         return await stage.end()
 

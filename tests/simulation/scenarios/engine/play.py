@@ -20,15 +20,15 @@ from tests.simulation.runtime import derived_rng
 from tests.simulation.scenarios.engine.actors import collect_log, collect_manifests
 from tests.simulation.scenarios.engine.attempts import Attempt
 from tests.simulation.scenarios.engine.compactor import compact
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.follower import follow
 from tests.simulation.scenarios.engine.ingester import ingest, see_all_applied
 from tests.simulation.scenarios.engine.params import Params
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import EXPECTED, Session, live
 from tests.simulation.scenarios.protocol import Stats
 from tests.simulation.world import World
 
-Act = Callable[[Site, Node], Coroutine[Any, Any, None]]
+Act = Callable[[SimulatedDatabase, Node], Coroutine[Any, Any, None]]
 RECOVERIES = 12
 HELPERS = 0.3
 """How much less often than writers the others crash and freeze."""
@@ -68,16 +68,16 @@ class Play:
 
     def __init__(self, world: World, params: Params) -> None:
         self.world = world
-        self.site = Site(world, params, History(world.loop.time))
+        self.database = SimulatedDatabase(world, params, History(world.loop.time))
         self.tasks: list[SimTask] = []
         self._rests = 0
 
     async def run(self) -> Stats:
         """All of it."""
-        site, world, params = self.site, self.world, self.site.params
+        database, world, params = self.database, self.world, self.database.params
         plan, world.plan = world.plan, NO_FAULTS
         if not params.create_by_writers:
-            await site.create()
+            await database.create()
         world.plan = plan
         at_once = world.rng.uniform(0, 0.2)
         for number in range(params.writers):
@@ -91,7 +91,7 @@ class Play:
     # ---- processes
 
     def _start_helpers(self) -> None:
-        params = self.site.params
+        params = self.database.params
         for count, name, act in (
             (params.followers, "follower", follow),
             (params.compactors, "compactor", compact),
@@ -108,21 +108,21 @@ class Play:
     async def _lives(self, name: str, at: float, act: Act, lives: int) -> None:
         await asyncio.sleep(at)
         for _ in range(lives):
-            if self.site.over:
+            if self.database.over:
                 return
             node = self._node(name, 1.0 if act is self.act else HELPERS)
             try:
-                await node.run(act(self.site, node), "act")
+                await node.run(act(self.database, node), "act")
                 return
             except NodeCrashedError:
-                self.site.count("crashes")
-                _crashed(self.site.attempts.made, node.name, self.world.loop.time())
+                self.database.count("crashes")
+                _crashed(self.database.attempts.made, node.name, self.world.loop.time())
                 await asyncio.sleep(self.world.rng.uniform(0, 0.3))
             except EXPECTED:
                 return  # it closed itself
 
     def _node(self, name: str, trouble: float) -> Node:
-        params, rng = self.site.params, self.world.rng
+        params, rng = self.database.params, self.world.rng
         node = self.world.node(
             name, skew_ms=rng.randrange(-self.skew_ms, self.skew_ms), drift_ppm=rng.randrange(-500, 500)
         )
@@ -131,14 +131,14 @@ class Play:
         if rng.random() < params.freezes * trouble:
             forever = rng.random() < 0.4
             node.freeze_after(_some_steps(rng), None if forever else rng.uniform(0.05, 4))
-            self.site.count("freezes")
+            self.database.count("freezes")
         return node
 
     # ---- the end
 
     async def _end(self) -> None:
         self.world.plan = NO_FAULTS
-        self.site.over = True
+        self.database.over = True
         first = await self._recover("recovery")
         self._thaw()
         await self.world.network.quiet()
@@ -154,7 +154,7 @@ class Play:
         await self._judge()
 
     async def _judge(self) -> None:
-        check_history(self.site.history)
+        check_history(self.database.history)
 
     def _thaw(self) -> None:
         for node in list(self.world.nodes.values()):
@@ -180,7 +180,7 @@ class Play:
         """A fresh writer that is not fenced at once by one that was on its way."""
         for _ in range(RECOVERIES):
             node = self.world.node(name, skew_ms=FINAL_SKEW_MS)
-            session = Session(self.site, node, poll_ms=60_000)
+            session = Session(self.database, node, poll_ms=60_000)
             if await node.run(session.open()) and await node.run(self._settle(session)):
                 return session
         raise Violation("stuck", f"{RECOVERIES} writers in a row could not take over a calm database")
@@ -203,7 +203,7 @@ class Play:
         return True
 
     async def _finish(self, session: Session) -> None:
-        if self.site.params.ingesters:
+        if self.database.params.ingesters:
             await see_all_applied(session)
         await session.db.flush()  # it may not have waited for its last writes
         if not await session.look(Kind.FINAL):
@@ -211,10 +211,10 @@ class Play:
         await session.close()
 
     def _stats(self) -> Stats:
-        history = self.site.history
+        history = self.database.history
         acked = sum(write.is_acked for write in history.writes.values())
         known = {"writes": len(history.writes), "acknowledged": acked, "views": len(history.views)}
-        return {**known, **self.site.counts}
+        return {**known, **self.database.counts}
 
 
 def _some_steps(rng: random.Random) -> int:

@@ -28,7 +28,7 @@ async def stale_ids(stage: Stage) -> None:
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     node = stage.world.node("follower")
-    follower = Follower(stage.site, node, await stage.head())
+    follower = Follower(stage.database, node, await stage.head())
 
     async def poll() -> None:
         await node.run(follower.poll())
@@ -119,7 +119,7 @@ async def deleted_under_an_opener(stage: Stage) -> None:
     first = owner.db.status().log_end + 1
     await stage.write(owner, stage.rng.randint(3, 6))
     doomed = stage.rng.randint(first, owner.db.status().log_end)
-    contiguous = stage.site.params.protocol == "contiguous"
+    contiguous = stage.database.params.protocol == "contiguous"
     key = contiguous_key(doomed) if contiguous else epoch_key(owner.epoch, doomed)
     opener = stage.session("opener")
     reading = stage.hold(opener.node, "get", key)
@@ -205,7 +205,7 @@ async def late_publish(stage: Stage) -> None:
 
 
 async def _compactor(stage: Stage, name: str) -> Compactor:
-    compactor = Compactor(stage.site, stage.world.node(name))
+    compactor = Compactor(stage.database, stage.world.node(name))
     await compactor.handle.node.run(compactor.claim())
     return compactor
 

@@ -16,8 +16,8 @@ from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.checkers import Violation, check_history
 from tests.simulation.history import History, Kind
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.play import drawn_params, make_world
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.hold import Hold
 from tests.simulation.scenarios.protocol import Scenario, Stats
@@ -41,15 +41,15 @@ FINAL_SKEW_MS = 3_600_000
 class Stage:
     """See the module docstring."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.world = world = site.world
+    def __init__(self, database: SimulatedDatabase) -> None:
+        self.database = database
+        self.world = world = database.world
         self.rng = world.rng
-        self._helper = self.site.handle(world.node("helper"))
+        self._helper = self.database.handle(world.node("helper"))
 
     def session(self, name: str) -> Session:
         """A process that is to open the database, and never looks at the head unless it must."""
-        return Session(self.site, self.world.node(name), poll_ms=NO_POLLS_MS)
+        return Session(self.database, self.world.node(name), poll_ms=NO_POLLS_MS)
 
     async def writer(self, name: str) -> Session:
         """A process that has opened it."""
@@ -79,7 +79,7 @@ class Stage:
 
     def hold(self, node: Node, operation: str, key: str = "") -> Hold:
         """See `Hold`."""
-        folder = f"{self.site.folder}/" if self.site.folder and key else ""
+        folder = f"{self.database.folder}/" if self.database.folder and key else ""
         return Hold(self.world, node, operation, folder + key)
 
     async def head(self) -> ManifestState:
@@ -90,7 +90,7 @@ class Stage:
 
     async def collect(self, *keys: str) -> None:
         """Delete log objects, in that order."""
-        self.site.collected.update(dict.fromkeys(keys))
+        self.database.collected.update(dict.fromkeys(keys))
         await self._helper.node.run(self._helper.store.delete(keys))
 
     async def listed(self, prefix: str) -> list[ObjectInfo]:
@@ -112,15 +112,15 @@ class Stage:
     async def end(self) -> Stats:
         """A fresh writer takes over when nothing is under way any more; what it finds is the final order."""
         await self.world.network.quiet()
-        last = Session(self.site, self.world.node("last", skew_ms=FINAL_SKEW_MS), poll_ms=NO_POLLS_MS)
+        last = Session(self.database, self.world.node("last", skew_ms=FINAL_SKEW_MS), poll_ms=NO_POLLS_MS)
         if not await last.node.run(last.open()):
             raise Violation("stuck", "nobody could take over a calm database")
         await self.write(last, 2)
         if not await last.node.run(last.look(Kind.FINAL)):
             raise Violation("stuck", "the last writer could not read")
-        check_history(self.site.history)
-        acked = sum(write.is_acked for write in self.site.history.writes.values())
-        return {"writes": len(self.site.history.writes), "acknowledged": acked, **self.site.counts}
+        check_history(self.database.history)
+        acked = sum(write.is_acked for write in self.database.history.writes.values())
+        return {"writes": len(self.database.history.writes), "acknowledged": acked, **self.database.counts}
 
 
 def scripted(name: str, script: Callable[[Stage], Coroutine[Any, Any, None]], **fixed: Any) -> Scenario:
@@ -128,8 +128,8 @@ def scripted(name: str, script: Callable[[Stage], Coroutine[Any, Any, None]], **
     chosen = {**CALM, **fixed}
 
     async def play(world: World) -> Stats:
-        stage = Stage(Site(world, drawn_params(world.seed, chosen), History(world.loop.time)))
-        await stage.site.create()
+        stage = Stage(SimulatedDatabase(world, drawn_params(world.seed, chosen), History(world.loop.time)))
+        await stage.database.create()
         await script(stage)
         return await stage.end()
 

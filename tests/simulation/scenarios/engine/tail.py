@@ -13,8 +13,8 @@ from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.recovery import ContiguousWalk, Verdict
 from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.scenarios.engine.actors import read_register
+from tests.simulation.scenarios.engine.database import Handle, SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import RowTuple
-from tests.simulation.scenarios.engine.site import Handle, Site
 
 
 class Piece(NamedTuple):
@@ -27,8 +27,8 @@ class Piece(NamedTuple):
 class Tail:
     """A position in the log and what to ignore from there on."""
 
-    def __init__(self, site: Site, handle: Handle, state: ManifestState) -> None:
-        self._site = site
+    def __init__(self, database: SimulatedDatabase, handle: Handle, state: ManifestState) -> None:
+        self._database = database
         self._handle = handle
         self._state = state
         self.walk = ContiguousWalk(state.log_start, initial_floor(state))
@@ -80,7 +80,7 @@ class Tail:
 
     def _rows(self, found: LogObject) -> list[RowTuple]:
         etag = found.data[:80].hex()  # the header holds a checksum of everything
-        return self._site.rows.decode(found.key, etag, found.data, self._state.database_id)
+        return self._database.rows.decode(found.key, etag, found.data, self._state.database_id)
 
 
 def initial_floor(state: ManifestState) -> int:
@@ -93,11 +93,11 @@ def still_holds(first_id: int, head: ManifestState) -> bool:
     return head.log_start <= first_id
 
 
-async def sst_rows(site: Site, handle: Handle, state: ManifestState) -> list[RowTuple]:
+async def sst_rows(database: SimulatedDatabase, handle: Handle, state: ManifestState) -> list[RowTuple]:
     """All rows of the SSTs that a state names."""
     rows: list[RowTuple] = []
     for sst in (*state.l0, *(sst for run in state.runs for sst in run.ssts)):
         found = await handle.store.get(sst.location)
-        stored = site.rows.decode(sst.location, found.info.etag, found.data, state.database_id)
+        stored = database.rows.decode(sst.location, found.info.etag, found.data, state.database_id)
         rows += stored if sst.global_seq is None else [row._replace(seq=sst.global_seq) for row in stored]
     return rows

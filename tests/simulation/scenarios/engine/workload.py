@@ -14,8 +14,8 @@ from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
 from tests.simulation.scenarios.engine.attempts import Attempt
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import CONTENDED, EXPIRING, MARKER, record_view
-from tests.simulation.scenarios.engine.site import Site
 
 CONTENDED_KEYS = [CONTENDED + b"%d" % number for number in range(3)]
 EXPECTED = (FencedError, ClosedError, UnavailableError)
@@ -30,11 +30,11 @@ class Session:
     poll_ms: its polling interval, if not by chance
     """
 
-    def __init__(self, site: Site, node: Node, poll_ms: int | None = None) -> None:
-        self.site = site
+    def __init__(self, database: SimulatedDatabase, node: Node, poll_ms: int | None = None) -> None:
+        self.database = database
         self._poll_ms = poll_ms
         self.node = node
-        self.history = site.history
+        self.history = database.history
         self.rng = node.rng
         self.snapshots = 0
         self._db: slate.Db | None = None
@@ -57,27 +57,27 @@ class Session:
     async def open(self) -> bool:
         """Take over; whether that succeeded. Notes what was found there."""
         self._began = self.history.now()
-        attempt = self._attempt = self.site.attempts.begin(self.node.name, self._began)
+        attempt = self._attempt = self.database.attempts.begin(self.node.name, self._began)
         try:
             self._db = await self._opened()
         except (FencedError, UnavailableError):
-            self.site.count("failed-openings")
+            self.database.count("failed-openings")
             return False
         finally:
             attempt.ended = self.history.now()
-        self.site.count("openings")
+        self.database.count("openings")
         self.epoch = attempt.epoch = self.db.status().epoch
         await self.look(Kind.OPENED)
         return True
 
     async def _opened(self) -> slate.Db:
-        return await self.site.open(self.node, self._poll_ms)
+        return await self.database.open(self.node, self._poll_ms)
 
     async def look(self, kind: Kind) -> bool:
         """Scan everything; whether the answer came."""
         durable = kind is not Kind.MEMORY
         before = self._memory_stands()
-        if durable and kind is Kind.DURABLE and self.site.params.ack == "flushed":
+        if durable and kind is Kind.DURABLE and self.database.params.ack == "flushed":
             kind = Kind.MEMORY  # a takeover may undo what was flushed
         try:
             with self._reading():
@@ -106,8 +106,8 @@ class Session:
         try:
             await self.db.close()
         except EXPECTED:
-            self.site.count("failed-closes")
-        self.site.count("collected-beside", self.db.metrics()["gc.objects"])
+            self.database.count("failed-closes")
+        self.database.count("collected-beside", self.db.metrics()["gc.objects"])
 
     def check_end(self) -> None:
         """A database that closed itself had a reason that this world can give."""
@@ -123,9 +123,9 @@ class Session:
             yield
         except ConflictError as error:
             missing = error.__cause__
-            if not isinstance(missing, MissingError) or missing.object_name not in self.site.collected:
+            if not isinstance(missing, MissingError) or missing.object_name not in self.database.collected:
                 raise
-            self.site.count("lost-moments")
+            self.database.count("lost-moments")
             raise UnavailableError("collected") from error
 
     @property
@@ -138,7 +138,7 @@ class Session:
     async def work(self, rounds: int) -> None:
         """Random operations, one after another, until the database is closed or the rounds are up."""
         steps = (self.write, self.read_confirmed, self.scan, self.hold_snapshot, self.flush, self.flush_l0)
-        weights = (0.50, 0.12, 0.06, 0.06, 0.06, self.site.params.l0_flushes)
+        weights = (0.50, 0.12, 0.06, 0.06, 0.06, self.database.params.l0_flushes)
         for _ in range(rounds):
             step = self.rng.choices(steps, weights)[0]
             try:
@@ -207,7 +207,7 @@ class Session:
     def _acknowledged(self, write: Write) -> None:
         """It is durable. At level ``flushed`` that is a promise only while nobody else is taking over."""
         assert self._attempt is not None
-        if self.site.params.ack == "committed" or self.site.attempts.undisturbed(self._attempt):
+        if self.database.params.ack == "committed" or self.database.attempts.undisturbed(self._attempt):
             self.history.ack(write)
 
     async def read_confirmed(self) -> None:
@@ -216,9 +216,9 @@ class Session:
         start = self.history.now()
         value = await self.db.get(key, durable=True)
         await self.db.confirm()
-        if self.site.params.ack == "committed":
+        if self.database.params.ack == "committed":
             self.history.read(self.node.name, key, value, start)
-            self.site.count("confirmed-reads")
+            self.database.count("confirmed-reads")
 
     async def scan(self) -> None:
         """Durable rows, or all."""
@@ -262,13 +262,13 @@ async def _waited(handle: slate.WriteHandle, seconds: float | None) -> None:
         await handle.durable()
 
 
-async def live(site: Site, node: Node) -> None:
+async def live(database: SimulatedDatabase, node: Node) -> None:
     """The whole life."""
-    session = Session(site, node)
+    session = Session(database, node)
     if not await session.open():
         check_quiet(node)
         return
-    params = site.params
+    params = database.params
     tasks = [asyncio.create_task(session.work(params.rounds), name=f"work {n}") for n in range(params.tasks)]
     try:
         await asyncio.gather(*tasks)

@@ -7,8 +7,8 @@ from slate_async.errors import ConflictError, InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import MARKER, record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Rows, rows_of
 
 CALM = 2
@@ -20,12 +20,12 @@ async def nap(node: Node, longest: float) -> None:
     await node.runtime.clock.sleep(node.rng.uniform(0, longest))
 
 
-async def compact(estate: Estate, site: Site, node: Node) -> None:
+async def compact(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """Be the compactor until another one takes over, and after a while again."""
     for _ in estate.source.turns(CALM):
         await nap(node, 0.5)
         try:
-            async with estate.compactor(node, site) as compactor:
+            async with estate.compactor(node, database) as compactor:
                 for _ in range(node.rng.randint(1, 6)):
                     await nap(node, 0.4)
                     if node.rng.random() < 0.3:
@@ -36,12 +36,12 @@ async def compact(estate: Estate, site: Site, node: Node) -> None:
             estate.count("compactors-ended")
 
 
-async def collect(estate: Estate, site: Site, node: Node) -> None:
+async def collect(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """Collect garbage."""
     for _ in estate.source.turns(CALM):
         await nap(node, 0.3)
         try:
-            async with estate.collector(node, site) as collector:
+            async with estate.collector(node, database) as collector:
                 for _ in range(node.rng.randint(1, 6)):
                     report = await collector.collect()
                     estate.count("versions-collected", report.manifest_versions)
@@ -53,14 +53,14 @@ async def collect(estate: Estate, site: Site, node: Node) -> None:
             estate.count("collectors-ended")
 
 
-async def follow(estate: Estate, site: Site, node: Node) -> None:
+async def follow(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """Follow the database, with checkpoints or without, and look at it in many ways."""
-    for _ in site.turns(CALM):
+    for _ in database.turns(CALM):
         await nap(node, 0.3)
         pin = node.rng.random() < 0.75
         try:
-            async with estate.reader(node, site, pin=pin) as reader:
-                following = Following(estate, site, node, reader, pin=pin)
+            async with estate.reader(node, database, pin=pin) as reader:
+                following = Following(estate, database, node, reader, pin=pin)
                 for _ in range(node.rng.randint(1, 8)):
                     await nap(node, 0.5)
                     await following.step()
@@ -73,9 +73,9 @@ async def follow(estate: Estate, site: Site, node: Node) -> None:
 class Following:
     """One open reader and what it has shown so far."""
 
-    def __init__(self, estate: Estate, site: Site, node: Node, reader: DbReader, *, pin: bool) -> None:
+    def __init__(self, estate: Estate, database: SimulatedDatabase, node: Node, reader: DbReader, *, pin: bool) -> None:
         self._estate = estate
-        self._site = site
+        self._database = database
         self._node = node
         self._reader = reader
         self._pin = pin
@@ -101,7 +101,7 @@ class Following:
 
     async def _look(self) -> set[int]:
         rows = await rows_of(self._reader)
-        record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
+        record_view(self._database.history, self._node.name, Kind.DURABLE, rows)
         writes = set(writes_of(rows))
         if self._seen - writes:
             raise Violation("backwards", f"{self._node.name} saw writes {sorted(self._seen - writes)}, then not")
@@ -142,8 +142,8 @@ class Following:
             if self._reader._source.reader_state.manifest.history_floor <= seq:
                 raise
             return
-        view = record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
-        self._site.history.moments.append((seq, view))
+        view = record_view(self._database.history, self._node.name, Kind.DURABLE, rows)
+        self._database.history.moments.append((seq, view))
         self._estate.count("moments")
 
 

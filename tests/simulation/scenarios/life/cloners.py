@@ -8,8 +8,8 @@ from slate_async.errors import InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life.beside import CALM, nap, writes_of
 from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, lasting, rows_of
@@ -19,9 +19,9 @@ SHORT_PATIENCE_SECONDS = 1.2
 """Of who makes a clone that is to be left unfinished; it may be done before."""
 
 
-async def clone(estate: Estate, site: Site, node: Node) -> None:
+async def clone(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """Go on with any of the clones: make it, write to it, compact it, destroy it."""
-    for _ in site.turns(CALM):
+    for _ in database.turns(CALM):
         await nap(node, 0.5)
         chosen = node.rng.choice(estate.clones)
         try:
@@ -40,7 +40,7 @@ async def clone(estate: Estate, site: Site, node: Node) -> None:
 
 async def make(estate: Estate, chosen: Clone, node: Node) -> None:
     """Make it, or go on making it, and see what it holds."""
-    site = estate.source
+    database = estate.source
     if not chosen.begun:
         chosen.begun = True
         chosen.acked = estate.acknowledged()
@@ -51,8 +51,8 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
     end = None if source is None else source.expire_ms
     patience = node.rng.uniform(0, SHORT_PATIENCE_SECONDS) if chosen.left else None
     try:
-        async with estate.admin(node, site) as admin, asyncio.timeout(patience):
-            await admin.clone(chosen.site.name, checkpoint=None if source is None else source.id)
+        async with estate.admin(node, database) as admin, asyncio.timeout(patience):
+            await admin.clone(chosen.database.name, checkpoint=None if source is None else source.id)
     except TimeoutError:
         return
     except InvalidError:
@@ -72,23 +72,23 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
 
 async def see(estate: Estate, chosen: Clone, node: Node) -> None:
     """Compare what it holds with its source, if nobody has written to it yet."""
-    async with estate.reader(node, chosen.site, pin=False) as reader:
+    async with estate.reader(node, chosen.database, pin=False) as reader:
         rows = await rows_of(reader)
-    if chosen.site.history.writes or chosen.base is not None:
+    if chosen.database.history.writes or chosen.base is not None:
         return
     chosen.base = rows
     record_view(estate.source.history, node.name, Kind.DURABLE, rows)
     source = chosen.source
     if source is not None and lasting(rows) != lasting(source.rows or []):
-        raise Violation("clone", f"{chosen.site.name} holds {rows}, its source {source.rows}")
+        raise Violation("clone", f"{chosen.database.name} holds {rows}, its source {source.rows}")
     missing = {write.id for write in chosen.acked}.difference(writes_of(rows))
     if source is None and missing:
-        raise Violation("clone", f"{chosen.site.name} misses writes {sorted(missing)}, acknowledged before it")
+        raise Violation("clone", f"{chosen.database.name} misses writes {sorted(missing)}, acknowledged before it")
 
 
 async def _write(estate: Estate, chosen: Clone, node: Node) -> None:
     """Be its writer for a while."""
-    session = Session(chosen.site, node)
+    session = Session(chosen.database, node)
     try:
         if chosen.base is None:
             await see(estate, chosen, node)
@@ -105,9 +105,9 @@ async def _write(estate: Estate, chosen: Clone, node: Node) -> None:
 async def _shrink(estate: Estate, chosen: Clone, node: Node) -> None:
     """Compact it whole, so that it needs its source no longer, and collect its garbage."""
     try:
-        async with estate.compactor(node, chosen.site) as compactor:
+        async with estate.compactor(node, chosen.database) as compactor:
             await compactor.compact(full=True)
-        async with estate.collector(node, chosen.site) as collector:
+        async with estate.collector(node, chosen.database) as collector:
             estate.count("detached", (await collector.collect()).detached)
     except InvalidError:
         _check_doomed(chosen)
@@ -116,7 +116,7 @@ async def _shrink(estate: Estate, chosen: Clone, node: Node) -> None:
 async def destroy(estate: Estate, chosen: Clone, node: Node) -> None:
     """Destroy it, or go on with that."""
     chosen.doomed = True
-    async with estate.admin(node, chosen.site) as admin:
+    async with estate.admin(node, chosen.database) as admin:
         await admin.destroy()
     chosen.gone = True
     estate.count("clones-destroyed")
@@ -124,4 +124,4 @@ async def destroy(estate: Estate, chosen: Clone, node: Node) -> None:
 
 def _check_doomed(chosen: Clone) -> None:
     if not chosen.doomed:
-        raise Violation("clone", f"{chosen.site.name} was refused, though nobody destroyed it")
+        raise Violation("clone", f"{chosen.database.name} was refused, though nobody destroyed it")

@@ -12,39 +12,39 @@ import slate_async as slate
 from slate_async.errors import InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.life.beside import CALM, nap
 from tests.simulation.scenarios.life.consumed import Consumed
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate
 
 
-async def consume(estate: Estate, site: Site, node: Node, consumed: Consumed) -> None:
+async def consume(estate: Estate, database: SimulatedDatabase, node: Node, consumed: Consumed) -> None:
     """Be the consumer's process, until another one is."""
     consumed.turn += 1
     mine = consumed.turn
-    for _ in site.turns(CALM):
+    for _ in database.turns(CALM):
         await nap(node, 0.3)
         if consumed.turn != mine:
             return
         try:
-            await _once(estate, site, node, consumed, mine)
+            await _once(estate, database, node, consumed, mine)
         except EXPECTED:
             estate.count("feeds-failed")
 
 
-async def finish(estate: Estate, site: Site, node: Node, consumed: Consumed) -> None:
+async def finish(estate: Estate, database: SimulatedDatabase, node: Node, consumed: Consumed) -> None:
     """Consume all that is left."""
     consumed.turn += 1
-    await _once(estate, site, node, consumed, consumed.turn, to_the_end=True)
+    await _once(estate, database, node, consumed, consumed.turn, to_the_end=True)
 
 
 async def _once(
-    estate: Estate, site: Site, node: Node, consumed: Consumed, mine: int, *, to_the_end: bool = False
+    estate: Estate, database: SimulatedDatabase, node: Node, consumed: Consumed, mine: int, *, to_the_end: bool = False
 ) -> None:
     """Open a reader and a feed, and consume for a while."""
     rng = node.rng
     by_subscription = consumed.subscription is not None and (not consumed.begun or rng.random() < 0.5)
-    async with estate.reader(node, site, pin=consumed.pin) as reader:
+    async with estate.reader(node, database, pin=consumed.pin) as reader:
         try:
             async with reader.changes(
                 from_seq=None if by_subscription else consumed.seq,
@@ -64,7 +64,7 @@ async def _once(
             estate.count("feeds-begun-anew")
             consumed.forget()
             if to_the_end:
-                await _once(estate, site, node, consumed, mine, to_the_end=True)
+                await _once(estate, database, node, consumed, mine, to_the_end=True)
 
 
 def _begin(consumed: Consumed, feed: slate.ChangeFeed, node: Node) -> None:

@@ -14,7 +14,7 @@ from slate_async.settings import Settings
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History, Write
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.site import Site
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.life.consumed import Consumed
 from tests.simulation.scenarios.life.eye import Eye, nearby
 from tests.simulation.scenarios.life.params import LifeParams
@@ -65,7 +65,7 @@ class Clone:
     made: it was finished; doomed: somebody has begun to destroy it; gone: its destruction has come to an end
     """
 
-    site: Site
+    database: SimulatedDatabase
     source: Kept | None = None
     begun: bool = False
     acked: list[Write] = field(default_factory=list)
@@ -82,46 +82,46 @@ class Estate:
     def __init__(self, world: World, params: LifeParams) -> None:
         self.world = world
         self.params = params
-        self.source = Site(world, params, History(world.loop.time), "memory://source", "source")
+        self.source = SimulatedDatabase(world, params, History(world.loop.time), "memory://source", "source")
         self.clones = [Clone(self._clone_site(number)) for number in range(1, params.clones + 1)]
         self.mirrors = [self._mirror_site(number) for number in range(1, min(params.mirrorers, 1) + 1)]
         for clone in self.clones:
-            clone.site.neighbours = list(self.sites())
+            clone.database.neighbours = list(self.databases())
         self.mirrored: dict[UUID, Kept] = {}
         self.kept: dict[UUID, Kept] = {}
         self.consumers = [Consumed(f"hold{n}" if n % 3 == 0 else None, pin=n % 3 != 1) for n in range(params.feeds)]
         node, cloud = world.node("eye"), nearby(world)
         self.eyes: list[Eye] = []
-        for site in self.sites():
-            self.eyes.append(Eye(site, node, cloud, self.eyes))
+        for database in self.databases():
+            self.eyes.append(Eye(database, node, cloud, self.eyes))
         world.network.observers.extend(self.eyes)
 
-    def _clone_site(self, number: int) -> Site:
+    def _clone_site(self, number: int) -> SimulatedDatabase:
         history = History(self.world.loop.time, ids_from=number * IDS_OF_A_CLONE)
-        return Site(self.world, self.params, history, f"memory://clone{number}", f"clone{number}")
+        return SimulatedDatabase(self.world, self.params, history, f"memory://clone{number}", f"clone{number}")
 
-    def _mirror_site(self, number: int) -> Site:
+    def _mirror_site(self, number: int) -> SimulatedDatabase:
         history = History(self.world.loop.time, ids_from=(len(self.clones) + number) * IDS_OF_A_CLONE)
-        return Site(self.world, self.params, history, f"memory://mirror{number}", f"mirror{number}")
+        return SimulatedDatabase(self.world, self.params, history, f"memory://mirror{number}", f"mirror{number}")
 
-    def sites(self) -> Iterator[Site]:
+    def databases(self) -> Iterator[SimulatedDatabase]:
         """All of them."""
         yield self.source
-        yield from (clone.site for clone in self.clones)
+        yield from (clone.database for clone in self.clones)
         yield from self.mirrors
 
-    def eye(self, site: Site) -> Eye:
+    def eye(self, database: SimulatedDatabase) -> Eye:
         """Who sees that database."""
-        return next(eye for eye in self.eyes if eye.site is site)
+        return next(eye for eye in self.eyes if eye.database is database)
 
     def is_finished(self, clone: Clone) -> bool:
         """Whether ``clone`` is there, though whoever finished it may not know."""
-        head = self.eye(clone.site).head
+        head = self.eye(clone.database).head
         return head is not None and head.initialized
 
     def is_abandoned(self, clone: Clone) -> bool:
         """Whether a collector has ended the making of ``clone``, as it may when it is impatient."""
-        head = self.eye(clone.site).head
+        head = self.eye(clone.database).head
         ended = head is not None and head.destroyed_at_ms is not None and not head.initialized
         return ended and self.params.impatient
 
@@ -150,19 +150,19 @@ class Estate:
     @contextlib.asynccontextmanager
     async def environment(self, node: Node) -> AsyncIterator[slate.Environment]:
         """An environment in that process, from which all databases are reached."""
-        stores = {site.name: site.store(node) for site in self.sites()}
+        stores = {database.name: database.store(node) for database in self.databases()}
         async with slate.Environment(runtime=node.runtime, stores=stores) as environment:
             yield environment
 
     @contextlib.asynccontextmanager
-    async def compactor(self, node: Node, site: Site) -> AsyncIterator[slate.DbCompactor]:
-        """A compactor of ``site``."""
+    async def compactor(self, node: Node, database: SimulatedDatabase) -> AsyncIterator[slate.DbCompactor]:
+        """A compactor of ``database``."""
         async with (
             self.environment(node) as env,
             env.open_compactor(
-                site.store(node),
-                name=site.name,
-                metastore=site.factory(node),
+                database.store(node),
+                name=database.name,
+                metastore=database.factory(node),
                 settings=self.settings(node),
                 progress=lambda event: self.count(f"compactions-{event.kind}") if event.kind != "progress" else None,
             ) as compactor,
@@ -170,17 +170,17 @@ class Estate:
             try:
                 yield compactor
             finally:
-                self._check_cause(node, site, compactor)
+                self._check_cause(node, database, compactor)
 
     @contextlib.asynccontextmanager
-    async def collector(self, node: Node, site: Site) -> AsyncIterator[slate.GarbageCollector]:
-        """A garbage collector of ``site`` that works when it is told to."""
+    async def collector(self, node: Node, database: SimulatedDatabase) -> AsyncIterator[slate.GarbageCollector]:
+        """A garbage collector of ``database`` that works when it is told to."""
         async with (
             self.environment(node) as env,
             env.open_gc(
-                site.store(node),
-                name=site.name,
-                metastore=site.factory(node),
+                database.store(node),
+                name=database.name,
+                metastore=database.factory(node),
                 settings=self.settings(node),
                 periodic=False,
             ) as collector,
@@ -188,46 +188,46 @@ class Estate:
             try:
                 yield collector
             finally:
-                self._check_cause(node, site, collector)
+                self._check_cause(node, database, collector)
 
     @contextlib.asynccontextmanager
     async def reader(
-        self, node: Node, site: Site, *, checkpoint: UUID | None = None, pin: bool = True
+        self, node: Node, database: SimulatedDatabase, *, checkpoint: UUID | None = None, pin: bool = True
     ) -> AsyncIterator[slate.DbReader]:
-        """A reader of ``site``."""
+        """A reader of ``database``."""
         async with (
             self.environment(node) as env,
             env.open_reader(
-                site.store(node, page_keys=node.rng.choice((2, 1000))),
+                database.store(node, page_keys=node.rng.choice((2, 1000))),
                 checkpoint=checkpoint,
                 pin=pin,
-                name=site.name,
-                metastore=site.factory(node),
+                name=database.name,
+                metastore=database.factory(node),
                 settings=self.settings(node),
             ) as reader,
         ):
             try:
                 yield reader
             finally:
-                self._check_cause(node, site, reader)
+                self._check_cause(node, database, reader)
 
     @contextlib.asynccontextmanager
-    async def admin(self, node: Node, site: Site) -> AsyncIterator[slate.Admin]:
-        """The administration of ``site``."""
+    async def admin(self, node: Node, database: SimulatedDatabase) -> AsyncIterator[slate.Admin]:
+        """The administration of ``database``."""
         async with (
             self.environment(node) as env,
             env.open_admin(
-                site.store(node), name=site.name, metastore=site.factory(node), settings=self.settings(node)
+                database.store(node), name=database.name, metastore=database.factory(node), settings=self.settings(node)
             ) as admin,
         ):
             yield admin
 
-    def _check_cause(self, node: Node, site: Site, handle: Handle) -> None:
+    def _check_cause(self, node: Node, database: SimulatedDatabase, handle: Handle) -> None:
         """What closed itself had a reason that this world can give."""
         cause = handle._cause
         if cause is None or isinstance(cause, EXPECTED):
             return
-        doomed = any(clone.doomed for clone in self.clones if clone.site is site)
+        doomed = any(clone.doomed for clone in self.clones if clone.database is database)
         if not (doomed and isinstance(cause, InvalidError)):
             raise Violation("broken", f"{node.name} closed itself: {cause!r}") from cause
 

@@ -34,7 +34,7 @@ from tests.live_set import is_live_log
 from tests.simulation.checkers import Violation
 from tests.simulation.network import Request, Sender
 from tests.simulation.node import Cloud, Node
-from tests.simulation.scenarios.engine.site import Site, node_failure
+from tests.simulation.scenarios.engine.database import SimulatedDatabase, node_failure
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -68,21 +68,21 @@ def nearby(world: World) -> Cloud:
 
 
 class Eye:
-    """Sees the database of one site. ``others``: the eyes of databases that may be clones of it."""
+    """Sees what one database is. ``others``: the eyes of databases that may be clones of it."""
 
-    def __init__(self, site: Site, node: Node, cloud: Cloud, others: list[Eye]) -> None:
-        self.site = site
+    def __init__(self, database: SimulatedDatabase, node: Node, cloud: Cloud, others: list[Eye]) -> None:
+        self.database = database
         self._others = others
-        self._folder = f"{site.folder}/"
-        self._objects = site.world.cloud.store.objects
-        self.store = site.store(node, cloud)
+        self._folder = f"{database.folder}/"
+        self._objects = database.world.cloud.store.objects
+        self.store = database.store(node, cloud)
         objects = MetaObjects(self.store)
-        self._factory = site.factory(node, cloud)
+        self._factory = database.factory(node, cloud)
         supervisor = Supervisor("eye", node_failure)
         self._driver = ManifestDriver(
-            self._factory.manifest(objects, site.name), node.runtime, supervisor, full_every=1, deadline_ms=1
+            self._factory.manifest(objects, database.name), node.runtime, supervisor, full_every=1, deadline_ms=1
         )
-        self._register = self._factory.register(objects, site.name)
+        self._register = self._factory.register(objects, database.name)
         self._claimed: dict[int, str] = {}
         self._named: dict[VersionRef, tuple[tuple[SstRef, ...], VersionRef | None]] = {}
         self.head: ManifestState | None = None
@@ -196,7 +196,7 @@ class Eye:
         return found
 
     def _note(self, kind: str, message: str) -> None:
-        self.wrong.append(Violation(kind, f"{self.site.world.loop.time():.6f} {self.site.name}: {message}"))
+        self.wrong.append(Violation(kind, f"{self.database.world.loop.time():.6f} {self.database.name}: {message}"))
 
 
 def _own(state: ManifestState) -> Iterator[str]:

@@ -7,16 +7,16 @@ from slate_async.errors import ConflictError, InvalidError
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.beside import CALM, nap, writes_of
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Kept, rows_of
 
 
-async def keep(estate: Estate, site: Site, node: Node) -> None:
+async def keep(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """One thing after another, with any checkpoint there is."""
-    keeper = Keeper(estate, site, node)
-    for _ in site.turns(CALM):
+    keeper = Keeper(estate, database, node)
+    for _ in database.turns(CALM):
         await nap(node, 0.5)
         try:
             await keeper.step()
@@ -27,9 +27,9 @@ async def keep(estate: Estate, site: Site, node: Node) -> None:
 class Keeper:
     """One process that looks after checkpoints of the source."""
 
-    def __init__(self, estate: Estate, site: Site, node: Node) -> None:
+    def __init__(self, estate: Estate, database: SimulatedDatabase, node: Node) -> None:
         self._estate = estate
-        self._site = site
+        self._database = database
         self._node = node
 
     async def step(self) -> None:
@@ -47,7 +47,7 @@ class Keeper:
 
     async def _create_for(self, lifetime: float | None) -> Kept:
         acked = self._estate.acknowledged()
-        async with self._estate.admin(self._node, self._site) as admin:
+        async with self._estate.admin(self._node, self._database) as admin:
             info = await admin.checkpoints.create(lifetime=lifetime)
         kept = self._note(info)
         await self._read(kept, acked)
@@ -59,7 +59,7 @@ class Keeper:
             return
         end = source.expire_ms
         try:
-            async with self._estate.admin(self._node, self._site) as admin:
+            async with self._estate.admin(self._node, self._database) as admin:
                 info = await admin.checkpoints.create(lifetime=self._lifetime(), source=source.id)
         except InvalidError:
             self._check_lost(source, end)
@@ -85,7 +85,7 @@ class Keeper:
         if lifetime is not None:  # from here on that may be its end
             kept.expire_ms = min(kept.expire_ms, self._node.clock.now_ms() + round(lifetime * 1000))
         try:
-            async with self._estate.admin(self._node, self._site) as admin:
+            async with self._estate.admin(self._node, self._database) as admin:
                 info = await admin.checkpoints.refresh(kept.id, lifetime=lifetime)
         except InvalidError:
             kept.refreshing.remove(self._node)
@@ -102,7 +102,7 @@ class Keeper:
             return
         kept.deleted = True
         try:
-            async with self._estate.admin(self._node, self._site) as admin:
+            async with self._estate.admin(self._node, self._database) as admin:
                 await admin.checkpoints.delete(kept.id)
         except InvalidError:
             return  # it had expired and was collected, or somebody else was first
@@ -111,12 +111,12 @@ class Keeper:
     async def _read(self, kept: Kept, acked: list[Write]) -> None:
         end = kept.expire_ms
         try:
-            async with self._estate.reader(self._node, self._site, checkpoint=kept.id) as reader:
+            async with self._estate.reader(self._node, self._database, checkpoint=kept.id) as reader:
                 rows = await rows_of(reader)
         except (InvalidError, ConflictError):
             self._check_lost(kept, end)
             return
-        record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
+        record_view(self._database.history, self._node.name, Kind.DURABLE, rows)
         self._estate.count("checkpoint-views")
         missing = {write.id for write in acked}.difference(writes_of(rows))
         if missing:

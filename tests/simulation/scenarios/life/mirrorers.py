@@ -8,15 +8,15 @@ from slate_async.storage.manifest.state import ManifestState
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.rows import record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.beside import CALM, nap
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, Kept, Rows, lasting, rows_of
 
 
-async def mirror(estate: Estate, site: Site, node: Node) -> None:
+async def mirror(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """Mirror a checkpoint, or look at what is there."""
-    for _ in site.turns(CALM):
+    for _ in database.turns(CALM):
         await nap(node, 0.2)
         step = node.rng.choices((_mirror_any, look, _collect), (0.55, 0.3, 0.15))[0]
         try:

@@ -20,9 +20,9 @@ from tests.simulation.history import Kind
 from tests.simulation.linearizability import NEVER
 from tests.simulation.node import Node
 from tests.simulation.runtime import derived_rng
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.play import FINAL_SKEW_MS, Act, Play, world_of
 from tests.simulation.scenarios.engine.rows import record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life import cloners, mirrorers
 from tests.simulation.scenarios.life.beside import collect, compact, follow, writes_of
@@ -42,7 +42,7 @@ ROUNDS = 12
 BETWEEN_SECONDS = 1.0
 LAST_LIFETIMES_SECONDS = 2 * (LIFETIME_MS + GC_SKEW_MS) / 1000 + 3
 """After this long what readers held, and checkpoints that end, have ended for everybody."""
-Work = Callable[[Estate, Site, Node], Coroutine[Any, Any, None]]
+Work = Callable[[Estate, SimulatedDatabase, Node], Coroutine[Any, Any, None]]
 
 
 class LifePlay(Play):
@@ -53,7 +53,7 @@ class LifePlay(Play):
     def __init__(self, world: World, params: LifeParams) -> None:
         super().__init__(world, params)
         self.estate = Estate(world, params)
-        self.site = self.estate.source
+        self.database = self.estate.source
         self._probed_until = 0.0
 
     def _start_helpers(self) -> None:
@@ -82,7 +82,7 @@ class LifePlay(Play):
     async def _judge(self) -> None:
         self._probed_until = self.world.loop.time() + 2 * PROBED_MS / 1000
         self.estate.check()
-        check_history(self.site.history)
+        check_history(self.database.history)
         rng = self.world.rng
         left: list[Clone] = []
         for chosen in self.estate.clones:
@@ -94,24 +94,24 @@ class LifePlay(Play):
             await self._end_of_mirror(self.estate.mirrors[0])
         node = self.world.node("caretaker")
         for number, consumed in enumerate(self.estate.consumers):
-            await node.run(finish(self.estate, self.site, node, consumed))
-            check_consumed(self.site.history, consumed, f"consumer{number}")
+            await node.run(finish(self.estate, self.database, node, consumed))
+            check_consumed(self.database.history, consumed, f"consumer{number}")
         if rng.random() < 0.5:
             for kept in self.estate.kept.values():
                 kept.deleted = True
             await node.run(self._forget_all(node))
         else:
-            keeper = Keeper(self.estate, self.site, node)
+            keeper = Keeper(self.estate, self.database, node)
             for _ in range(3):
                 await node.run(keeper.read())
         await node.runtime.clock.sleep(LAST_LIFETIMES_SECONDS)
-        await self._tidy(self.site)
+        await self._tidy(self.database)
         self._check_let_go(left)
         await self._look_again()
         self.estate.check()
 
     async def _forget_all(self, node: Node) -> None:
-        async with self.estate.admin(node, self.site) as admin:
+        async with self.estate.admin(node, self.database) as admin:
             for info in await admin.checkpoints.list():
                 if info.owner == "user" or (info.owner == "feed" and info.name is not None):
                     await admin.checkpoints.delete(info.id)
@@ -126,59 +126,59 @@ class LifePlay(Play):
                 await node.run(cloners.see(self.estate, chosen, node))
             await self._judge_clone(chosen)
             if not destroyed:
-                await self._tidy(chosen.site)
+                await self._tidy(chosen.database)
         if chosen.doomed or destroyed:
             try:
                 await node.run(cloners.destroy(self.estate, chosen, node))
             except InvalidError:
-                if self.estate.eye(chosen.site).head is not None:
+                if self.estate.eye(chosen.database).head is not None:
                     raise
 
-    async def _end_of_mirror(self, site: Site) -> None:
+    async def _end_of_mirror(self, database: SimulatedDatabase) -> None:
         """A last checkpoint is mirrored, whatever was begun before; then the mirror is a database like any other."""
         node = self.world.node("heir")
-        kept = await node.run(Keeper(self.estate, self.site, node).create())
+        kept = await node.run(Keeper(self.estate, self.database, node).create())
         if not await node.run(mirrorers.mirror_one(self.estate, node, kept)):
-            raise Violation("stuck", f"{site.name} could not be made to show checkpoint {kept.id}")
+            raise Violation("stuck", f"{database.name} could not be made to show checkpoint {kept.id}")
         rows = await node.run(mirrorers.look(self.estate, node))
         if rows is None or lasting(rows) != lasting(kept.rows or []):
-            raise Violation("mirror", f"{site.name} holds {rows}, the checkpoint {kept.rows}")
-        await self._judge_clone(Clone(site, base=rows))
-        await self._tidy(site)
+            raise Violation("mirror", f"{database.name} holds {rows}, the checkpoint {kept.rows}")
+        await self._judge_clone(Clone(database, base=rows))
+        await self._tidy(database)
 
     def _check_let_go(self, left: list[Clone]) -> None:
         """What clones that nobody goes on making held in the source has been given back."""
-        head = self.estate.eye(self.site).head
+        head = self.estate.eye(self.database).head
         assert head is not None
         held = {one.name for one in head.checkpoints if one.owner == "clone"}
         for chosen in left:
             self.estate.count("clones-left")
-            if chosen.site.name in held:
+            if chosen.database.name in held:
                 raise Violation(
-                    "orphan", f"{self.site.name} is held by {chosen.site.name}, which nobody goes on making"
+                    "orphan", f"{self.database.name} is held by {chosen.database.name}, which nobody goes on making"
                 )
 
     async def _judge_clone(self, chosen: Clone) -> None:
         """Its history is that of its source up to where it was made, and its own from there on."""
-        history, source = chosen.site.history, self.site.history
+        history, source = chosen.database.history, self.database.history
         assert chosen.base is not None
         inherited = (source.writes[write] for write in writes_of(chosen.base))
         for write in inherited:
             history.writes[write.id] = replace(write, acked=NEVER, refused=False)
-        heir = Session(chosen.site, self.world.node("heir", skew_ms=FINAL_SKEW_MS), poll_ms=60_000)
+        heir = Session(chosen.database, self.world.node("heir", skew_ms=FINAL_SKEW_MS), poll_ms=60_000)
         if not await heir.node.run(heir.open()) or not await heir.node.run(heir.look(Kind.FINAL)):
-            raise Violation("stuck", f"nobody could open {chosen.site.name}")
+            raise Violation("stuck", f"nobody could open {chosen.database.name}")
         check_history(history)
         await heir.node.run(heir.close())
 
-    async def _tidy(self, site: Site) -> None:
+    async def _tidy(self, database: SimulatedDatabase) -> None:
         """Compact and collect until nothing is left to do; then compare what there is with what is needed."""
         node = self.world.node("caretaker")
 
         async def work() -> None:
-            async with self.estate.compactor(node, site) as compactor:
+            async with self.estate.compactor(node, database) as compactor:
                 await compactor.compact(full=self.world.rng.random() < 0.5)
-            async with self.estate.collector(node, site) as collector:
+            async with self.estate.collector(node, database) as collector:
                 report: GcReport | None = None
                 for _ in range(ROUNDS):
                     try:
@@ -194,24 +194,24 @@ class LifePlay(Play):
             raise Violation("garbage", f"{ROUNDS} rounds of a collector have not come to an end: {report}")
 
         await node.run(work())
-        found = await node.run(live_set(site.store(node), site.factory(node), site.name, node.runtime))
+        found = await node.run(live_set(database.store(node), database.factory(node), database.name, node.runtime))
         if found.missing:
-            raise Violation("missing", f"{site.name} needs {found.missing}")
+            raise Violation("missing", f"{database.name} needs {found.missing}")
         if found.left:
-            raise Violation("garbage", f"{site.name} keeps {found.left} for ever")
+            raise Violation("garbage", f"{database.name} keeps {found.left} for ever")
 
     async def _look_again(self) -> None:
         """Nothing of that has changed what the database holds."""
         node = self.world.node("caretaker", skew_ms=FINAL_SKEW_MS)
 
         async def look() -> None:
-            async with self.estate.reader(node, self.site) as reader:
+            async with self.estate.reader(node, self.database) as reader:
                 rows = await rows_of(reader)
-            record_view(self.site.history, node.name, Kind.FINAL, rows)
+            record_view(self.database.history, node.name, Kind.FINAL, rows)
 
-        before = self.site.history.final
+        before = self.database.history.final
         await node.run(look())
-        after = self.site.history.final
+        after = self.database.history.final
         if (sorted(before.writes), before.values) != (sorted(after.writes), after.values):
             raise Violation("value", f"the end was {before}; compacted and collected it is {after}")
 

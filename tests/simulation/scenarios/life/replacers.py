@@ -27,6 +27,7 @@ from slate_async.storage.manifest.edits.ingests import find_ingest
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind, Write
 from tests.simulation.node import Node
+from tests.simulation.scenarios.engine.database import SimulatedDatabase
 from tests.simulation.scenarios.engine.ingester import (
     CALM,
     POLL_SECONDS,
@@ -35,7 +36,6 @@ from tests.simulation.scenarios.engine.ingester import (
     batches_of,
 )
 from tests.simulation.scenarios.engine.rows import CONTENDED, MARKER, record_view
-from tests.simulation.scenarios.engine.site import Site
 from tests.simulation.scenarios.life.beside import nap, writes_of
 from tests.simulation.scenarios.life.estate import EXPECTED, Estate, rows_of
 
@@ -44,10 +44,10 @@ LIFETIMES_MS = (1_500, 10_000)
 """Nobody renews these jobs."""
 
 
-async def ingest_or_replace(estate: Estate, site: Site, node: Node) -> None:
+async def ingest_or_replace(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
     """One or the other until the calm."""
-    ingester, replacer = Ingester(site, node), Replacer(estate, site, node)
-    for _ in site.turns(CALM):
+    ingester, replacer = Ingester(database, node), Replacer(estate, database, node)
+    for _ in database.turns(CALM):
         await nap(node, 0.6)
         await (replacer if node.rng.random() < REPLACING else ingester).step()
 
@@ -56,12 +56,12 @@ class Replacer:
     """One process's jobs that replace. What a job deletes is what its checkpoint holds, which must be a state the
     database was in, not before what was acknowledged when the job began."""
 
-    def __init__(self, estate: Estate, site: Site, node: Node) -> None:
+    def __init__(self, estate: Estate, database: SimulatedDatabase, node: Node) -> None:
         self._estate = estate
-        self._site = site
+        self._database = database
         self._node = node
-        self._handle = site.handle(node)
-        self._ingester = Ingester(site, node)
+        self._handle = database.handle(node)
+        self._ingester = Ingester(database, node)
         self._end_ms = 0
 
     async def step(self) -> None:
@@ -71,24 +71,24 @@ class Replacer:
         try:
             await self._replace(write, acked)
         except IngestPendingError:
-            self._site.count("replacements-pending")
+            self._database.count("replacements-pending")
         except ConflictError:
-            self._site.count("replacements-refused")
+            self._database.count("replacements-refused")
         except InvalidError as error:
-            head = self._estate.eye(self._site).head
+            head = self._estate.eye(self._database).head
             registered = head is not None and find_ingest(head, self._job_id(write)) is not None
             if registered and self._node.clock.now_ms() < self._end_ms:
                 raise Violation("replaced", f"write {write.id} lost what it replaces: {error}") from error
-            self._site.count("replacements-expired" if registered else "replacements-overtaken")
+            self._database.count("replacements-expired" if registered else "replacements-overtaken")
         except EXPECTED:
-            self._site.count("replacement-errors")
+            self._database.count("replacement-errors")
 
     async def _replace(self, write: Write, acked: list[Write]) -> None:
         node, handle = self._node, self._handle
         clock, rng = node.runtime.clock, node.rng
         job_id = self._job_id(write)
-        settings = self._site.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
-        register_of = handle.register if self._site.params.protocol == "epoch_prefixed" else None
+        settings = self._database.params.settings(rng, None).replace(sst_bytes=rng.choice((1, 100_000)))
+        register_of = handle.register if self._database.params.protocol == "epoch_prefixed" else None
         await until_none_waits(handle.driver, clock, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
         extent = await find_extent(handle.store, handle.driver.load, register_of)
         await nap(node, 0.3)
@@ -109,16 +109,16 @@ class Replacer:
             return
         info = await until_applied(handle.driver, clock, job_id, timeout_s=WAIT_SECONDS, poll_s=POLL_SECONDS)
         write.seq = info.seq
-        self._site.history.ack(write)
-        self._site.count("replacements-applied")
+        self._database.history.ack(write)
+        self._database.count("replacements-applied")
 
     def _job_id(self, write: Write) -> str:
         return f"{self._node.name}/replaces/{write.id}"
 
     async def _deletes(self, spec: IngestSpec, acked: list[Write]) -> dict[bytes, bytes | None]:
-        async with self._estate.reader(self._node, self._site, checkpoint=spec.replaces) as old:
+        async with self._estate.reader(self._node, self._database, checkpoint=spec.replaces) as old:
             rows = await rows_of(old)
-        record_view(self._site.history, self._node.name, Kind.DURABLE, rows)
+        record_view(self._database.history, self._node.name, Kind.DURABLE, rows)
         missing = {write.id for write in acked}.difference(writes_of(rows))
         if missing:
             raise Violation("stale", f"{spec.job_id} replaces without writes {sorted(missing)}, acknowledged before")
@@ -132,7 +132,7 @@ class Replacer:
 
     @asynccontextmanager
     async def _open_old(self, checkpoint: UUID) -> AsyncGenerator[Contended, None]:
-        async with self._estate.reader(self._node, self._site, checkpoint=checkpoint) as reader:
+        async with self._estate.reader(self._node, self._database, checkpoint=checkpoint) as reader:
             yield Contended(reader)
 
 

@@ -41,7 +41,7 @@ class LifeStage(Stage):
         """Everything into one run, by a process that is the compactor for as long as that takes."""
 
         async def work() -> None:
-            async with self.estate.compactor(node, self.site) as compactor:
+            async with self.estate.compactor(node, self.database) as compactor:
                 await compactor.compact(full=True)
 
         await node.run(work())
@@ -50,7 +50,7 @@ class LifeStage(Stage):
         """All garbage there is."""
 
         async def work() -> None:
-            async with self.estate.collector(node, self.site) as collector:
+            async with self.estate.collector(node, self.database) as collector:
                 for _ in range(3):
                     await collector.collect()
 
@@ -64,14 +64,14 @@ async def stale_ids(stage: LifeStage) -> None:
     node = stage.world.node("reader")
 
     async def read() -> None:
-        async with stage.estate.reader(node, stage.site, pin=False) as reader:
+        async with stage.estate.reader(node, stage.database, pin=False) as reader:
 
             async def poll() -> None:
                 await node.run(reader.refresh())
 
             async def look() -> None:
                 rows = await node.run(rows_of(reader))
-                record_view(stage.site.history, node.name, Kind.DURABLE, rows)
+                record_view(stage.database.history, node.name, Kind.DURABLE, rows)
 
             await behind_a_stale_fence(stage, owner, poll, look)
 
@@ -86,7 +86,7 @@ async def stale_ids_feed(stage: LifeStage) -> None:
     stage.estate.consumers.append(consumed)
 
     async def read() -> None:
-        async with stage.estate.reader(node, stage.site, pin=False) as reader, reader.changes() as feed:
+        async with stage.estate.reader(node, stage.database, pin=False) as reader, reader.changes() as feed:
 
             async def poll() -> None:
                 if not consumed.turn:
@@ -111,13 +111,13 @@ async def skipped_log(stage: LifeStage) -> None:
     node, helper = stage.world.node("reader"), stage.world.node("helper")
 
     async def read() -> None:
-        async with stage.estate.reader(node, stage.site, pin=stage.rng.random() < 0.5) as reader:
+        async with stage.estate.reader(node, stage.database, pin=stage.rng.random() < 0.5) as reader:
             await reader.refresh()
             asleep.set()
             await awake.wait()
             await reader.refresh()
             rows = await rows_of(reader)
-            record_view(stage.site.history, node.name, Kind.DURABLE, rows)
+            record_view(stage.database.history, node.name, Kind.DURABLE, rows)
 
     asleep, awake = asyncio.Event(), asyncio.Event()
     reading = node.spawn(read())
@@ -137,19 +137,19 @@ async def ingest_followed(stage: LifeStage) -> None:
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     node, driver = stage.world.node("reader"), stage.world.node("driver")
-    ingester = Ingester(stage.site, driver)
+    ingester = Ingester(stage.database, driver)
 
     async def ingest() -> None:
         write = ingester.begin()
         info = await ingester.run(write, f"ingest/{write.id}")
         write.seq = info.seq
-        stage.site.history.ack(write)
+        stage.database.history.ack(write)
 
     async def look(reader: slate.DbReader) -> None:
-        record_view(stage.site.history, node.name, Kind.DURABLE, await rows_of(reader))
+        record_view(stage.database.history, node.name, Kind.DURABLE, await rows_of(reader))
 
     async def read() -> None:
-        async with stage.estate.reader(node, stage.site) as reader:
+        async with stage.estate.reader(node, stage.database) as reader:
             await reader.refresh()
             opened.set()
             await applied.wait()
@@ -184,7 +184,7 @@ async def gap_under_a_checkpoint(stage: LifeStage) -> None:
     await stuck.caught()
     await asyncio.sleep(SOON_SECONDS)
     node = stage.world.node("keeper")
-    keeper = Keeper(stage.estate, stage.site, node)
+    keeper = Keeper(stage.estate, stage.database, node)
     await node.run(keeper.create())
     if crashes := stage.rng.random() < 0.5:
         owner.node.crash()
@@ -202,7 +202,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
     maker, copier, helper = (stage.world.node(name) for name in ("maker", "copier", "helper"))
 
     async def create(source: object = None) -> Any:
-        async with stage.estate.admin(maker if source is None else copier, stage.site) as admin:
+        async with stage.estate.admin(maker if source is None else copier, stage.database) as admin:
             return (await admin.checkpoints.create(source=source)).id  # type: ignore[arg-type]
 
     first = await maker.run(create())
@@ -211,7 +211,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
     await commit.caught()
 
     async def delete() -> None:
-        async with stage.estate.admin(maker, stage.site) as admin:
+        async with stage.estate.admin(maker, stage.database) as admin:
             await admin.checkpoints.delete(first)
 
     await maker.run(delete())
@@ -222,7 +222,7 @@ async def copied_checkpoint(stage: LifeStage) -> None:
     try:
         await copier.join(copying)
     except InvalidError:
-        stage.site.count("refused-copies")
+        stage.database.count("refused-copies")
     await stage.collect_all(helper)
 
 
@@ -237,11 +237,11 @@ async def remade(stage: LifeStage) -> None:
     destroyer = stage.world.node("destroyer")
 
     async def destroy() -> None:
-        async with stage.estate.admin(destroyer, stage.site) as admin:
+        async with stage.estate.admin(destroyer, stage.database) as admin:
             await admin.destroy()
 
     await destroyer.run(destroy())
-    stage.site.history = History(stage.world.loop.time)
+    stage.database.history = History(stage.world.loop.time)
     second = await stage.writer("second")
     await stage.write(second, stage.rng.randint(0, 2))
     put.release()
@@ -266,13 +266,13 @@ def scripted(
 
     async def play(world: World) -> Stats:
         stage = LifeStage(Estate(world, draw_life(derived_rng(world.seed, "params"), chosen)))
-        await stage.site.create()
+        await stage.database.create()
         await script(stage)
         stats = await stage.end()
         for consumed in stage.estate.consumers:
             node = world.node("caretaker")
-            await node.run(finish(stage.estate, stage.site, node, consumed))
-            check_consumed(stage.site.history, consumed, "the consumer")
+            await node.run(finish(stage.estate, stage.database, node, consumed))
+            check_consumed(stage.database.history, consumed, "the consumer")
         if not by_hand:
             stage.estate.check()
         return stats

@@ -9,7 +9,7 @@ from slate_async.errors import CorruptionError, FencedError
 from slate_async.storage.log.names import PREFIX, position_of
 from tests.simulation.checkers import Violation
 from tests.simulation.node import Node
-from tests.simulation.scenarios.engine.site import Handle, Site
+from tests.simulation.scenarios.engine.database import Handle, SimulatedDatabase
 from tests.simulation.scenarios.engine.stage import NO_POLLS_MS
 from tests.simulation.scenarios.engine.workload import Session
 from tests.simulation.scenarios.life.estate import Rows, lasting, rows_of
@@ -35,7 +35,7 @@ async def flushed_under_a_look(stage: LifeStage) -> None:
 async def flushed_under_a_judgement(stage: LifeStage) -> None:
     """A log object is lost; its rows are flushed, and the log collected, between an opening's listing and judging."""
     owner = await _known_log(stage)
-    lost = await _lose(stage, stage.site)
+    lost = await _lose(stage, stage.database)
     if not lost:
         return
     opener = stage.session("opener")
@@ -77,7 +77,7 @@ async def flushed_under_a_verification(stage: LifeStage) -> None:
 
 
 async def _expect_clean(stage: LifeStage, node: Node) -> None:
-    async with stage.estate.admin(node, stage.site) as admin:
+    async with stage.estate.admin(node, stage.database) as admin:
         report = await admin.verify()
     if report.findings:
         raise Violation("damage", f"a sound database is called damaged: {report.findings}")
@@ -87,11 +87,11 @@ async def lost_tail_of_a_clone(stage: LifeStage) -> None:
     """Log objects that a clone has as copies are deleted under its writer; another one opens the clone."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 4))
-    target = stage.estate.clones[0].site
+    target = stage.estate.clones[0].database
     node = stage.world.node("cloner")
 
     async def clone() -> None:
-        async with stage.estate.admin(node, stage.site) as admin:
+        async with stage.estate.admin(node, stage.database) as admin:
             await admin.clone(target.name)
 
     await node.run(clone())
@@ -106,7 +106,7 @@ async def lost_tail_of_a_mirror(stage: LifeStage) -> None:
     node = stage.world.node("mirrorer")
 
     async def mirror() -> None:
-        async with stage.estate.admin(node, stage.site) as admin:
+        async with stage.estate.admin(node, stage.database) as admin:
             kept = await admin.checkpoints.create()
             await admin.mirror(kept.id, target.name, metastore=target.factory(node))
 
@@ -123,7 +123,7 @@ async def mirror_begun_again(stage: LifeStage) -> None:
     """Who mirrors a checkpoint dies between the register and the manifest; another one mirrors an older checkpoint."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
-    keeper = Keeper(stage.estate, stage.site, stage.world.node("keeper"))
+    keeper = Keeper(stage.estate, stage.database, stage.world.node("keeper"))
     older = await stage.world.node("older").run(keeper.create())
     if stage.rng.random() < 0.5:
         await owner.node.run(owner.flush_l0())
@@ -164,7 +164,7 @@ async def _take_out_of_log(stage: LifeStage, owner: Session) -> None:
     """Write more, move all rows out of the log, and have it collected."""
     await stage.write(owner, stage.rng.randint(0, 3))
     helper = stage.world.node("collector")
-    if stage.site.params.wal:
+    if stage.database.params.wal:
         await owner.node.run(owner.flush_l0())
         start = (await stage.head()).log_start
         await stage.write(owner, stage.rng.randint(0, 2))
@@ -173,58 +173,58 @@ async def _take_out_of_log(stage: LifeStage, owner: Session) -> None:
         start = (await stage.head()).log_start
         await owner.node.run(owner.close())  # it reads from what was compacted until it polls
     await stage.collect_all(helper)
-    lister = stage.site.handle(helper)
+    lister = stage.database.handle(helper)
     left = [key for key in await helper.run(_rows_in_log(lister)) if position_of(key) < start]
     if left:
         raise Violation("stuck", f"{left} were not collected")
 
 
-async def _refused_and_nobody_fenced(stage: LifeStage, site: Site, *, writes: int) -> None:
+async def _refused_and_nobody_fenced(stage: LifeStage, database: SimulatedDatabase, *, writes: int) -> None:
     """Lose a part of the log's known end under a writer: an opening tells, and the writer goes on; once the objects are
     there again, another opening finds every row."""
-    writer = await _writer(stage, site, "living")
+    writer = await _writer(stage, database, "living")
     await stage.write(writer, writes)
-    rows = await _rows(stage, site)
-    lost = await _lose(stage, site)
+    rows = await _rows(stage, database)
+    lost = await _lose(stage, database)
     if not lost:
         return
-    await _named(stage, site, lost)
-    opener = Session(site, stage.world.node("opener"), NO_POLLS_MS)
+    await _named(stage, database, lost)
+    opener = Session(database, stage.world.node("opener"), NO_POLLS_MS)
     try:
         await opener.node.run(opener.open())
     except CorruptionError as error:
         if error.object_name not in lost:
             raise
     else:
-        raise Violation("lost", f"{site.name} was opened without {', '.join(lost)}")
+        raise Violation("lost", f"{database.name} was opened without {', '.join(lost)}")
     try:
         await writer.node.run(writer.db.confirm())
     except FencedError as error:
         raise Violation("fenced", "a writer was fenced by an opening that failed") from error
-    helper = site.handle(stage.world.node("healer"))
+    helper = database.handle(stage.world.node("healer"))
     for key, data in lost.items():
         await helper.node.run(helper.store.put(key, data))
-    await _writer(stage, site, "next")
-    if (found := await _rows(stage, site)) != rows:
-        raise Violation("lost", f"{site.name} held {rows}, and holds {found}")
+    await _writer(stage, database, "next")
+    if (found := await _rows(stage, database)) != rows:
+        raise Violation("lost", f"{database.name} held {rows}, and holds {found}")
 
 
-async def _named(stage: LifeStage, site: Site, lost: Iterable[str]) -> None:
+async def _named(stage: LifeStage, database: SimulatedDatabase, lost: Iterable[str]) -> None:
     """A verification names what is lost, and nothing else."""
     node = stage.world.node("verifier")
 
     async def verify() -> set[str]:
-        async with stage.estate.admin(node, site) as admin:
+        async with stage.estate.admin(node, database) as admin:
             return {one.object_name for one in (await admin.verify()).findings}
 
     if (found := await node.run(verify())) != set(lost):
         raise Violation("lost", f"{sorted(lost)} are lost, and {sorted(found)} are called damaged")
 
 
-async def _lose(stage: LifeStage, site: Site) -> dict[str, bytes]:
+async def _lose(stage: LifeStage, database: SimulatedDatabase) -> dict[str, bytes]:
     """Delete the last objects with rows, some or all, that the manifest knows to be in the log. There may be none: a
     writer that has no room for rows in memory puts them into L0."""
-    helper = site.handle(stage.world.node("operator"))
+    helper = database.handle(stage.world.node("operator"))
 
     async def lose() -> dict[str, bytes]:
         state = await helper.driver.load()
@@ -244,18 +244,18 @@ async def _rows_in_log(helper: Handle) -> list[str]:
     return [info.key async for info in helper.store.list(PREFIX) if info.size > HEADER_BYTES]
 
 
-async def _writer(stage: LifeStage, site: Site, name: str) -> Session:
-    session = Session(site, stage.world.node(name), NO_POLLS_MS)
+async def _writer(stage: LifeStage, database: SimulatedDatabase, name: str) -> Session:
+    session = Session(database, stage.world.node(name), NO_POLLS_MS)
     if not await session.node.run(session.open()):
-        raise Violation("stuck", f"{name} could not take over {site.name}")
+        raise Violation("stuck", f"{name} could not take over {database.name}")
     return session
 
 
-async def _rows(stage: LifeStage, site: Site) -> Rows:
+async def _rows(stage: LifeStage, database: SimulatedDatabase) -> Rows:
     node = stage.world.node("reader")
 
     async def rows() -> Rows:
-        async with stage.estate.reader(node, site, pin=False) as reader:
+        async with stage.estate.reader(node, database, pin=False) as reader:
             return lasting(await rows_of(reader))
 
     return await node.run(rows())

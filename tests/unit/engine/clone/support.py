@@ -131,7 +131,7 @@ class Town:
 
     @asynccontextmanager
     async def process(self, life: Life | None = None) -> AsyncIterator[OpenStored]:
-        """What opens sites in one process."""
+        """Opens databases as they lie in the store, in one process."""
         alive = Life() if life is None else life
         supervisor = Supervisor("process", lambda cause: None)
 

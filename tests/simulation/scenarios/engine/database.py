@@ -56,7 +56,7 @@ class RegisterFactory:
 
 
 @dataclass(slots=True)
-class Site:
+class SimulatedDatabase:
     """A seed's world, its parameters, and what was seen.
 
     name, folder: of the database, and where in the store it is
@@ -72,7 +72,7 @@ class Site:
     folder: str = ""
     rows: RowCache = field(default_factory=RowCache)
     attempts: Attempts = field(default_factory=Attempts)
-    neighbours: Sequence[Site] = ()
+    neighbours: Sequence[SimulatedDatabase] = ()
     over: bool = False
     collected: dict[str, None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Site:
         factory, settings = self.factory(node), self.params.settings(rng, poll_ms)
         if not self.neighbours:
             return await slate.open(store, name=self.name, metastore=factory, settings=settings, runtime=node.runtime)
-        stores = {site.name: site.store(node) for site in self.neighbours}
+        stores = {database.name: database.store(node) for database in self.neighbours}
         environment = slate.Environment(runtime=node.runtime, stores=stores)
         try:
             # not made again where a clone was destroyed
