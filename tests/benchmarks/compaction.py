@@ -3,7 +3,7 @@
 ``scripts/bench --family compaction --megabytes 1024 --memory 100 2048`` compacts that much fully, with the default
 settings, from L0 SSTs of random keys whose values halve when compressed:
 
-- beside a writer with a light load, in its process and in one of its own: lateness of the writer's loop, time of a
+- beside a writer with a light load, in its process and in one of its own: lag of the writer's loop, time of a
   durable put;
 - alone, in a process that does nothing else: its highest memory before and after, beside the formula's.
 """
@@ -31,7 +31,15 @@ from slate_async.engine.compaction.local_executor import (
     READ_AHEAD_BYTES,
     ROUND_BYTES,
 )
-from tests.benchmarks.machine import Lateness, about, fresh_process, lateness, peak_mib, watched_loop, write_results
+from tests.benchmarks.machine import (
+    Percentiles,
+    about,
+    fresh_process,
+    peak_mib,
+    percentiles,
+    watched_loop,
+    write_results,
+)
 
 KEY_BYTES = 16
 VALUE_BYTES = 1_000
@@ -52,8 +60,8 @@ class Disturbance:
 
     compaction: str
     seconds: float
-    loop: Lateness
-    put: Lateness
+    loop: Percentiles
+    put: Percentiles
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,7 @@ async def disturb(folder: str, where: str) -> Disturbance:
                 else:
                     await asyncio.get_running_loop().run_in_executor(elsewhere, compact_here, folder)
                 seconds = time.perf_counter() - started
-    return Disturbance(where, seconds, lateness(lags), lateness(puts))
+    return Disturbance(where, seconds, percentiles(lags), percentiles(puts))
 
 
 def formula_mib(sources: int) -> float:

@@ -1,4 +1,4 @@
-"""What benchmarks measure of the machine: memory of a process, lateness of an event loop; and where results go."""
+"""What benchmarks measure of the machine: memory of a process, lag of an event loop; and where results go."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STEP_S = 0.001
 
 
 @dataclass(frozen=True)
-class Lateness:
-    """How much later than asked a sleeping task woke up, in milliseconds."""
+class Percentiles:
+    """How a number of times are spread, in milliseconds."""
 
     p50: float
     p99: float
@@ -30,15 +30,15 @@ class Lateness:
         return f"p50 {self.p50:.1f}, p99 {self.p99:.1f}, at most {self.most:.1f} ms"
 
 
-def lateness(found: list[float]) -> Lateness:
+def percentiles(found: list[float]) -> Percentiles:
     """The middle, the last hundredth and the worst of some times in milliseconds."""
     ordered = sorted(found)
-    return Lateness(ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1])
+    return Percentiles(ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1])
 
 
 @asynccontextmanager
 async def watched_loop() -> AsyncIterator[list[float]]:
-    """The lateness of the loop, looked at every `STEP_S`, while the context lasts."""
+    """The lag of the loop, looked at every `STEP_S`, while the context lasts."""
     found: list[float] = []
 
     async def watch() -> None:

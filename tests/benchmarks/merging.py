@@ -38,7 +38,7 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref
 from slate_async.types import MAX_SEQ, PUT
-from tests.benchmarks.machine import lateness, peak_mib, watched_loop
+from tests.benchmarks.machine import peak_mib, percentiles, watched_loop
 
 DATABASE = UUID(int=1)
 SHAPE = Shape[SstRef](SstRef)
@@ -166,7 +166,7 @@ async def merge_all(case: Case) -> None:
     print(
         f"{case.megabytes} MB, {case.value} B values, {case.compression}: {seconds:.2f} s, {cpu:.2f} s of CPU,"
         f" {counts.bytes_in / cpu / 1e6:.0f} MB and {counts.rows_in / cpu:,.0f} rows in per second of CPU;"
-        f" loop late by {lateness(found)} (idle {lateness(idle)});"
+        f" loop lag {percentiles(found)} (idle {percentiles(idle)});"
         f" memory {before:.0f} to {peak_mib():.0f} MiB; {len(result.ssts)} SSTs",
         flush=True,
     )

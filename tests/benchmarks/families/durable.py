@@ -15,7 +15,7 @@ from tests.benchmarks.engines import SlateAsync, SlateDB, taking_turns
 from tests.benchmarks.engines.protocol import OnS3
 from tests.benchmarks.family import Family
 from tests.benchmarks.goals import Goal
-from tests.benchmarks.machine import lateness
+from tests.benchmarks.machine import percentiles
 from tests.benchmarks.rounds import Turn, require, stopwatch
 from tests.benchmarks.rows import ROW_BYTES, Pair, make_rows
 from tests.benchmarks.slow_s3 import SlowS3, slow_s3
@@ -69,11 +69,11 @@ async def measure_tasks(turn: Turn, s3: SlowS3, engine: OnS3, rows: list[Pair], 
     found = await engine.get_all([key for key, _ in rows])
     require(found == [value for _, value in rows], name, "a read of durable rows")
     if tasks == 1:
-        turn.record(ALONE, name, lateness(took).p50, "ms")
+        turn.record(ALONE, name, percentiles(took).p50, "ms")
         turn.record(PUTS, name, 1000 * puts / len(rows), "requests")
         return
     turn.record(rate, name, len(rows) / seconds)
-    turn.record(slowest, name, lateness(took).p99, "ms")
+    turn.record(slowest, name, percentiles(took).p99, "ms")
     turn.record(requests, name, 1000 * puts / len(rows), "requests")
 
 

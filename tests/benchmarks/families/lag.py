@@ -1,7 +1,7 @@
 """How late the event loop is while rows are put and got at half of peak, and flushes and compactions go on beside it.
 
 Small SSTs (2 MiB) make flushes and compactions follow each other all the time. Each engine works at half of the rate it
-reached alone, in short bursts: what a burst takes is part of the lateness, as it would be in an application. A quiet
+reached alone, in short bursts: what a burst takes is part of the lag, as it would be in an application. A quiet
 loop shows what the machine itself does. Then the same with gets beyond the block cache and scans beside each burst.
 """
 
@@ -167,7 +167,7 @@ async def one_round(turn: Turn) -> None:
 
 
 def plot(samples: Samples) -> Any:
-    """Lateness by percentile, the slow tail spread out."""
+    """Lag by percentile, the slow tail spread out."""
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(8, 5), layout="constrained")
@@ -187,7 +187,7 @@ def plot(samples: Samples) -> Any:
 
 FAMILY = Family(
     "lag",
-    "Lateness of the event loop at half of peak",
+    "Lag of the event loop at half of peak",
     (
         Goal(7, late_by(99), 2, most=True),
         Goal(7, late_by(100), 20, most=True),
