@@ -23,7 +23,7 @@ from tests.engine import (
     runtime,
 )
 from tests.unit.database.manifests import collect, commit, compact, head
-from tests.unit.engine.checkpoint.past import checkpoint_on_path
+from tests.unit.engine.checkpoint.support import checkpoint_on_path
 
 ROWS = {b"a": b"1", b"b": b"1", b"c": b"1"}
 

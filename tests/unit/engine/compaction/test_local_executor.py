@@ -22,12 +22,12 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.types import DELETE, MERGE, PUT
 from tests.engine import StoreInHand, memory_store, runtime
 from tests.read_model import Version, newest_first, tombstone, visible
-from tests.unit.engine.compaction.bench import DATABASE, EPOCHS, Bench
+from tests.unit.engine.compaction.harness import DATABASE, EPOCHS, MergeHarness
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench(memory_store())
+def harness() -> MergeHarness:
+    return MergeHarness(memory_store())
 
 
 def model(sources: Sequence[Sequence[Version]], task: RangeTask) -> tuple[list[Version], MergeCounts]:
@@ -76,13 +76,13 @@ def random_sources(rng: random.Random) -> list[list[Version]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_what_stays(seed: int, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_stays(seed: int, harness: MergeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     if rng.random() < 0.3:  # rows too large to be joined, so that keys come in pieces
         monkeypatch.setattr(rounds, "MAX_JOINED_BYTES", 100)
     sources = random_sources(rng)
     highest = max(row.seq for rows in sources for row in rows)
-    task = await bench.task(
+    task = await harness.task(
         *sources,
         keep_above=rng.choice([0, highest // 2, highest]),
         expired_at_ms=rng.choice([0, 100]),
@@ -94,9 +94,9 @@ async def test_what_stays(seed: int, bench: Bench, monkeypatch: pytest.MonkeyPat
     )
     wanted, counts = model(sources, task)
 
-    result = await bench.run(task)
+    result = await harness.run(task)
 
-    found = await bench.rows(result)
+    found = await harness.rows(result)
     assert found == wanted
     assert replace(result.counts, stored_out=0) == counts
     assert result.counts.stored_out == sum(sst.size for sst in result.ssts)
@@ -109,28 +109,28 @@ async def test_what_stays(seed: int, bench: Bench, monkeypatch: pytest.MonkeyPat
             assert visible([*found, *older], max_seq, now_ms) == visible([*inputs, *older], max_seq, now_ms)
 
 
-async def test_ranges_make_what_the_whole_makes(bench: Bench) -> None:
+async def test_ranges_make_what_the_whole_makes(harness: MergeHarness) -> None:
     sources = random_sources(random.Random(3))
-    task = await bench.task(*sources, bottom=False)
+    task = await harness.task(*sources, bottom=False)
     edges = [None, b"010", b"011", b"040", None]
-    parts = [await bench.run(replace(task, start=start, end=end)) for start, end in pairwise(edges)]
-    whole = await bench.run(task)
-    assert [row for part in parts for row in await bench.rows(part)] == await bench.rows(whole)
+    parts = [await harness.run(replace(task, start=start, end=end)) for start, end in pairwise(edges)]
+    whole = await harness.run(task)
+    assert [row for part in parts for row in await harness.rows(part)] == await harness.rows(whole)
 
 
-async def test_the_output_says_whose_it_is(bench: Bench) -> None:
-    result = await bench.run(await bench.task([Version(b"a", b"", 3)], [Version(b"b", b"", 2)]))
+async def test_the_output_says_whose_it_is(harness: MergeHarness) -> None:
+    result = await harness.run(await harness.task([Version(b"a", b"", 3)], [Version(b"b", b"", 2)]))
     [sst] = result.ssts
     assert sst.writer_epoch == max(EPOCHS[:2])
     assert sst.location.startswith(f"sst/{9:020}.")
-    header = decode_header((await bench.store.get(sst.location)).data, object_name=sst.location)
+    header = decode_header((await harness.store.get(sst.location)).data, object_name=sst.location)
     assert (header.database_id, header.object_id) == (DATABASE, sst.object_id)
     assert (header.writer_epoch, header.manifest_version) == (sst.writer_epoch, 9)
     assert (sst.min_seq, sst.max_seq, sst.first_key, sst.last_key) == (2, 3, b"a", b"b")
 
 
-async def test_nothing_left(bench: Bench) -> None:
-    result = await bench.run(await bench.task([tombstone(b"a", 2)], [Version(b"a", b"x", 1)]))
+async def test_nothing_left(harness: MergeHarness) -> None:
+    result = await harness.run(await harness.task([tombstone(b"a", 2)], [Version(b"a", b"x", 1)]))
     assert result.ssts == ()
     assert (result.counts.shadowed, result.counts.tombstones, result.counts.rows_out) == (1, 1, 0)
 
@@ -139,11 +139,11 @@ async def test_the_same_bytes_for_the_same_ids() -> None:
     sources = random_sources(random.Random(5))
     made: list[dict[str, bytes]] = []
     for _ in range(2):
-        bench = Bench(memory_store())
-        task = await bench.task(*sources, sst_bytes=500, compression="zstd")
+        harness = MergeHarness(memory_store())
+        task = await harness.task(*sources, sst_bytes=500, compression="zstd")
         ids = Counted()
-        await LocalExecutor(bench.store, bench.open_sst, replace(runtime(), ids=ids)).run(task)
-        made.append({key: (await bench.store.get(key)).data for key in map(ids.key, range(1, ids.drawn))})
+        await LocalExecutor(harness.store, harness.open_sst, replace(runtime(), ids=ids)).run(task)
+        made.append({key: (await harness.store.get(key)).data for key in map(ids.key, range(1, ids.drawn))})
     assert len(made[0]) > 1
     assert made[0] == made[1]
 
@@ -168,29 +168,29 @@ class Counted:
         raise AssertionError("not needed")
 
 
-async def test_a_run_is_one_source(bench: Bench) -> None:
-    run = (await bench.sst([Version(b"a", b"1", 1)]), await bench.sst([Version(b"c", b"2", 2)]))
-    task = replace(await bench.task([Version(b"b", b"3", 3)]), sources=())
-    newer = await bench.sst([Version(b"c", b"4", 4)])
-    result = await bench.run(replace(task, sources=((newer,), run)))
-    assert [row.value for row in await bench.rows(result)] == [b"1", b"4"]
+async def test_a_run_is_one_source(harness: MergeHarness) -> None:
+    run = (await harness.sst([Version(b"a", b"1", 1)]), await harness.sst([Version(b"c", b"2", 2)]))
+    task = replace(await harness.task([Version(b"b", b"3", 3)]), sources=())
+    newer = await harness.sst([Version(b"c", b"4", 4)])
+    result = await harness.run(replace(task, sources=((newer,), run)))
+    assert [row.value for row in await harness.rows(result)] == [b"1", b"4"]
 
 
-async def test_the_number_of_the_manifest_counts(bench: Bench) -> None:
+async def test_the_number_of_the_manifest_counts(harness: MergeHarness) -> None:
     rows = [Version(bytes([key]), b"x", 0) for key in b"bc"]
-    sst = structs.replace(await bench.sst(rows), global_seq=40)
-    task = replace(await bench.task([Version(b"b", b"newer", 41)]), bottom=False)
-    result = await bench.run(replace(task, sources=(*task.sources, (sst,)), keep_above=40))
-    assert [(row.key, row.seq) for row in await bench.rows(result)] == [(b"b", 41), (b"b", 40), (b"c", 40)]
+    sst = structs.replace(await harness.sst(rows), global_seq=40)
+    task = replace(await harness.task([Version(b"b", b"newer", 41)]), bottom=False)
+    result = await harness.run(replace(task, sources=(*task.sources, (sst,)), keep_above=40))
+    assert [(row.key, row.seq) for row in await harness.rows(result)] == [(b"b", 41), (b"b", 40), (b"c", 40)]
 
 
-async def test_merge_operands_are_refused(bench: Bench) -> None:
-    task = await bench.task([Version(b"a", b"x", 1, MERGE)])
+async def test_merge_operands_are_refused(harness: MergeHarness) -> None:
+    task = await harness.task([Version(b"a", b"x", 1, MERGE)])
     with pytest.raises(InternalError, match="newer one"):
-        await bench.run(task)
+        await harness.run(task)
 
 
-async def test_a_hot_key_is_thinned_before_the_merge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hot_key_is_thinned_before_the_merge(harness: MergeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = rounds.Rounds.step
 
@@ -201,35 +201,35 @@ async def test_a_hot_key_is_thinned_before_the_merge(bench: Bench, monkeypatch: 
 
     monkeypatch.setattr(rounds.Rounds, "step", step)
     sources = [[Version(b"hot", b"v" * 20, seq) for seq in range(low, low + 500)] for low in (501, 1)]
-    result = await bench.run(await bench.task(*sources))
+    result = await harness.run(await harness.task(*sources))
     assert (result.counts.rows_in, result.counts.shadowed, result.counts.rows_out) == (1000, 999, 1)
     assert max(sizes) < 20
 
 
-async def test_damage_is_found(bench: Bench) -> None:
-    task = await bench.task([Version(b"%d" % key, b"x" * 50, 1 + key) for key in range(2000)])
+async def test_damage_is_found(harness: MergeHarness) -> None:
+    task = await harness.task([Version(b"%d" % key, b"x" * 50, 1 + key) for key in range(2000)])
     [[sst]] = task.sources
-    data = bytearray((await bench.store.get(sst.location)).data)
+    data = bytearray((await harness.store.get(sst.location)).data)
     data[1000] ^= 1
-    await bench.store.put(sst.location, bytes(data))
+    await harness.store.put(sst.location, bytes(data))
     with pytest.raises(CorruptionError, match="checksum"):
-        await bench.run(task)
+        await harness.run(task)
 
 
 async def test_a_failed_upload_ends_the_run() -> None:
     store = StoreInHand(memory_store(), watch=sst_key(9, bytes(16))[:24])
-    bench = Bench(store)
-    task = await bench.task([Version(b"%03d" % key, b"x" * 50, 1 + key) for key in range(100)], sst_bytes=1000)
+    harness = MergeHarness(store)
+    task = await harness.task([Version(b"%03d" % key, b"x" * 50, 1 + key) for key in range(100)], sst_bytes=1000)
     store.fail_before = lambda key: UnavailableError("the store is down", outcome="unknown")
     with pytest.raises(UnavailableError):
-        await bench.run(task)
+        await harness.run(task)
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_cancelled_run_leaves_no_task(bench: Bench) -> None:
-    task = await bench.task([Version(b"%03d" % key, b"x" * 50, 1 + key) for key in range(100)], sst_bytes=1000)
+async def test_a_cancelled_run_leaves_no_task(harness: MergeHarness) -> None:
+    task = await harness.task([Version(b"%03d" % key, b"x" * 50, 1 + key) for key in range(100)], sst_bytes=1000)
     for turns in range(40):
-        running = asyncio.create_task(bench.run(task))
+        running = asyncio.create_task(harness.run(task))
         for _ in range(turns):
             await asyncio.sleep(0)
         running.cancel()
@@ -237,9 +237,9 @@ async def test_a_cancelled_run_leaves_no_task(bench: Bench) -> None:
         assert len(asyncio.all_tasks()) == 1, f"after {turns} turns"
 
 
-async def test_progress_is_told(bench: Bench) -> None:
+async def test_progress_is_told(harness: MergeHarness) -> None:
     told: list[MergeCounts] = []
-    task = await bench.task([Version(b"%03d" % key, b"x", 1 + key) for key in range(100)])
-    result = await LocalExecutor(bench.store, bench.open_sst, runtime()).run(task, told.append)
+    task = await harness.task([Version(b"%03d" % key, b"x", 1 + key) for key in range(100)])
+    result = await LocalExecutor(harness.store, harness.open_sst, runtime()).run(task, told.append)
     assert told
     assert told[-1].rows_in == result.counts.rows_in == 100

@@ -13,7 +13,7 @@ from slate_async.engine.compaction.ranges import MOST_RANGES, range_count, split
 from slate_async.storage.sst.balance import Samples, balanced_bounds
 from tests.engine import memory_store
 from tests.read_model import Version, exhausted_budget
-from tests.unit.engine.compaction.bench import Bench
+from tests.unit.engine.compaction.harness import MergeHarness
 
 ROWS = st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.integers(0, 100)), min_size=1)
 
@@ -48,24 +48,27 @@ async def test_even_samples_make_even_ranges(count: int, keys: int, runs: int) -
 
 
 async def test_a_few_ssts_are_cut_by_their_blocks() -> None:
-    bench = Bench(memory_store())
+    harness = MergeHarness(memory_store())
     ssts = [
-        await bench.sst([Version(b"%04d" % key, b"v" * 30, 1 + key) for key in range(low, 4000, 2)]) for low in (0, 1)
+        await harness.sst([Version(b"%04d" % key, b"v" * 30, 1 + key) for key in range(low, 4000, 2)]) for low in (0, 1)
     ]
     size = sum(sst.size for sst in ssts)
-    bounds = await split([ssts[:1], ssts[1:]], bench.open_sst, size // 8, exhausted_budget())
+    bounds = await split([ssts[:1], ssts[1:]], harness.open_sst, size // 8, exhausted_budget())
     edges = [0, *map(int, bounds), 4000]
     assert len(edges) == 5
     assert all(abs(high - low - 1000) < 200 for low, high in pairwise(edges))
 
 
 async def test_many_ssts_are_cut_without_reading_them() -> None:
-    bench = Bench(memory_store())
-    ssts = [await bench.sst([Version(b"%03d" % key, b"v", 1 + key)]) for key in range(40)]
-    await bench.store.delete([sst.location for sst in ssts])
-    assert len(await split([ssts], bench.open_sst, sum(sst.size for sst in ssts) // 8, exhausted_budget())) == 3
+    harness = MergeHarness(memory_store())
+    ssts = [await harness.sst([Version(b"%03d" % key, b"v", 1 + key)]) for key in range(40)]
+    await harness.store.delete([sst.location for sst in ssts])
+    assert len(await split([ssts], harness.open_sst, sum(sst.size for sst in ssts) // 8, exhausted_budget())) == 3
 
 
 async def test_a_small_compaction_is_one_range() -> None:
-    bench = Bench(memory_store())
-    assert await split([[await bench.sst([Version(b"a", b"v", 1)])]], bench.open_sst, 1 << 20, exhausted_budget()) == ()
+    harness = MergeHarness(memory_store())
+    assert (
+        await split([[await harness.sst([Version(b"a", b"v", 1)])]], harness.open_sst, 1 << 20, exhausted_budget())
+        == ()
+    )

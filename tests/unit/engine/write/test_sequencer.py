@@ -19,7 +19,7 @@ from slate_async.storage.memtable import ROW_OVERHEAD_BYTES, Memtable
 from slate_async.types import DELETE, MAX_SEQ, PUT
 
 ROW = 10 + ROW_OVERHEAD_BYTES
-"""What `Bench.now` reserves for a row."""
+"""What `SequencerHarness.now` reserves for a row."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class TurnedClock:
 
 
 @dataclass
-class Bench:
+class SequencerHarness:
     """A sequencer, and its news. ``room``: what may be in memory; ``flush``, ``segment``: see there."""
 
     room: int = 100 * ROW
@@ -87,210 +87,210 @@ class Bench:
 
 
 async def test_the_first_row_wakes_the_flusher_and_those_after_it_need_not() -> None:
-    bench = Bench()
-    assert not bench.now(0)
-    await bench.row(0)
-    assert bench.now(1)
-    assert bench.now(2, DELETE)
-    assert bench.news == ["added"]
-    assert bench.sequencer.last_seq == 3
-    hit = bench.memtables.active.table.get(b"0002", MAX_SEQ)
+    harness = SequencerHarness()
+    assert not harness.now(0)
+    await harness.row(0)
+    assert harness.now(1)
+    assert harness.now(2, DELETE)
+    assert harness.news == ["added"]
+    assert harness.sequencer.last_seq == 3
+    hit = harness.memtables.active.table.get(b"0002", MAX_SEQ)
     assert hit is not None
     assert (hit.seq, hit.kind, hit.create_ms) == (3, DELETE, 1000)
-    assert bench.sequencer.unflushed_bytes == bench.memtables.active.table.nbytes == 3 * ROW
+    assert harness.sequencer.unflushed_bytes == harness.memtables.active.table.nbytes == 3 * ROW
 
 
 async def test_a_cut_ends_the_lease_and_gives_back_what_is_left() -> None:
-    bench = Bench()
-    await bench.row(0)
-    assert bench.admission.used > ROW
-    before = bench.sequencer.newest_group
-    bench.memtables.cut()
-    assert bench.admission.used == ROW
-    assert not bench.now(1)
-    await bench.row(1)
-    assert bench.sequencer.newest_group is not before
+    harness = SequencerHarness()
+    await harness.row(0)
+    assert harness.admission.used > ROW
+    before = harness.sequencer.newest_group
+    harness.memtables.cut()
+    assert harness.admission.used == ROW
+    assert not harness.now(1)
+    await harness.row(1)
+    assert harness.sequencer.newest_group is not before
     assert before is not None
-    assert (before.writes, bench.memtables.group.writes) == (1, 1)
+    assert (before.writes, harness.memtables.group.writes) == (1, 1)
 
 
 async def test_a_frozen_table_gets_no_row() -> None:
-    bench = Bench()
-    await bench.row(0)
-    bench.memtables.freeze()
-    assert not bench.now(1)
-    await bench.row(1)
-    assert bench.now(2)
-    assert [len(entry.table) for entry in (*bench.memtables.frozen, bench.memtables.active)] == [1, 2]
+    harness = SequencerHarness()
+    await harness.row(0)
+    harness.memtables.freeze()
+    assert not harness.now(1)
+    await harness.row(1)
+    assert harness.now(2)
+    assert [len(entry.table) for entry in (*harness.memtables.frozen, harness.memtables.active)] == [1, 2]
 
 
 async def test_the_lease_ends_before_memory_is_full() -> None:
-    bench = Bench(room=4 * ROW)
-    assert await bench.applied_now() == 3
-    assert bench.admission.used == bench.sequencer.unflushed_bytes == 4 * ROW
-    waiting = asyncio.create_task(bench.row(9))
+    harness = SequencerHarness(room=4 * ROW)
+    assert await harness.applied_now() == 3
+    assert harness.admission.used == harness.sequencer.unflushed_bytes == 4 * ROW
+    waiting = asyncio.create_task(harness.row(9))
     await asyncio.sleep(0)
-    assert bench.news == ["added", "space_wanted"]
-    assert bench.admission.waiting == 1
-    assert not bench.now(10)  # first come, first served
-    bench.admission.release(2 * ROW)
-    assert not bench.now(10)
+    assert harness.news == ["added", "space_wanted"]
+    assert harness.admission.waiting == 1
+    assert not harness.now(10)  # first come, first served
+    harness.admission.release(2 * ROW)
+    assert not harness.now(10)
     await waiting
-    assert bench.sequencer.last_seq == 5
-    assert bench.now(11)
+    assert harness.sequencer.last_seq == 5
+    assert harness.now(11)
 
 
 async def test_a_row_that_waits_may_have_what_was_lent() -> None:
-    bench = Bench(room=4 * ROW)
-    await bench.row(0)
-    await bench.row(1, bytes(3 * ROW - ROW_OVERHEAD_BYTES - 4))
-    assert bench.admission.used == 4 * ROW
-    assert bench.news == ["added", "added"]
+    harness = SequencerHarness(room=4 * ROW)
+    await harness.row(0)
+    await harness.row(1, bytes(3 * ROW - ROW_OVERHEAD_BYTES - 4))
+    assert harness.admission.used == 4 * ROW
+    assert harness.news == ["added", "added"]
 
 
 async def test_the_flusher_is_woken_by_the_row_that_makes_a_full_flush() -> None:
-    bench = Bench(room=10**6, flush=1000)
+    harness = SequencerHarness(room=10**6, flush=1000)
     woken_by = []
     for number in range(150):
-        if not bench.now(number):
-            await bench.row(number)
+        if not harness.now(number):
+            await harness.row(number)
             woken_by.append(number + 1)
     assert 1000 // 10 in woken_by
     assert len(woken_by) < 75
 
 
 async def test_segments_are_cut_at_their_size() -> None:
-    bench = Bench(segment=50)
+    harness = SequencerHarness(segment=50)
     for number in range(12):
-        if not bench.now(number):
-            await bench.row(number)
-    assert [segment.stop - segment.start for segment in bench.memtables.queue] == [5, 5]
-    assert [segment.group.writes for segment in bench.memtables.queue] == [5, 5]
+        if not harness.now(number):
+            await harness.row(number)
+    assert [segment.stop - segment.start for segment in harness.memtables.queue] == [5, 5]
+    assert [segment.group.writes for segment in harness.memtables.queue] == [5, 5]
 
 
 async def test_rows_that_need_nothing_else_stay_within_what_a_log_object_may_take_decoded() -> None:
     """Short rows take many times their bytes there."""
-    bench = Bench(room=10**6, most=1_000)
+    harness = SequencerHarness(room=10**6, most=1_000)
     in_lease = 0
     for number in range(100):
-        if bench.now(number):
+        if harness.now(number):
             in_lease += 1
         else:
-            await bench.row(number)
-    bench.memtables.cut()
-    rows = [segment.stop - segment.start for segment in bench.memtables.queue]
+            await harness.row(number)
+    harness.memtables.cut()
+    rows = [segment.stop - segment.start for segment in harness.memtables.queue]
     assert in_lease > 50
     assert sum(rows) == 100
     assert max(rows) == 1_000 // (10 + STORED_ROW_BYTES)
 
 
 async def test_a_large_value_is_a_table_of_its_own() -> None:
-    bench = Bench(skip=3 * ROW)
-    await bench.row(0)
+    harness = SequencerHarness(skip=3 * ROW)
+    await harness.row(0)
     large = bytes(3 * ROW + 1)
-    assert bench.sequencer.row_now(b"a", large, PUT, None) is None
-    await bench.row(1, large)
-    assert not bench.now(2)
-    await bench.row(2)
-    assert [len(entry.table) for entry in (*bench.memtables.frozen, bench.memtables.active)] == [1, 1, 1]
+    assert harness.sequencer.row_now(b"a", large, PUT, None) is None
+    await harness.row(1, large)
+    assert not harness.now(2)
+    await harness.row(2)
+    assert [len(entry.table) for entry in (*harness.memtables.frozen, harness.memtables.active)] == [1, 1, 1]
 
 
 async def test_write_times_never_go_back_and_expiry_counts_from_them() -> None:
-    bench = Bench()
-    await bench.row(0)
-    bench.clock.ms = 500
-    handle = bench.sequencer.row_now(b"a", b"", PUT, 30)
-    bench.clock.ms = 1500
-    later = bench.sequencer.row_now(b"b", b"", PUT, None)
+    harness = SequencerHarness()
+    await harness.row(0)
+    harness.clock.ms = 500
+    handle = harness.sequencer.row_now(b"a", b"", PUT, 30)
+    harness.clock.ms = 1500
+    later = harness.sequencer.row_now(b"b", b"", PUT, None)
     assert handle is not None
     assert later is not None
-    assert (handle.create_time, later.create_time, bench.sequencer.tick_ms) == (1.0, 1.5, 1500)
-    hit = bench.memtables.active.table.get(b"a", MAX_SEQ)
+    assert (handle.create_time, later.create_time, harness.sequencer.tick_ms) == (1.0, 1.5, 1500)
+    hit = harness.memtables.active.table.get(b"a", MAX_SEQ)
     assert hit is not None
     assert hit.expire_ms == 1030
 
 
 async def test_a_batch_counts_once_and_rows_go_on_after_it() -> None:
-    bench = Bench()
-    await bench.row(0)
+    harness = SequencerHarness()
+    await harness.row(0)
     batch = WriteBatch()
     for number in range(3):
         batch.put(b"%04d" % number, b"6bytes")
-    assert (await bench.sequencer.batch(rows_of(batch))).seq == 4
-    assert bench.now(5)
-    assert bench.sequencer.unflushed_bytes == bench.memtables.active.table.nbytes == 5 * ROW
-    assert bench.memtables.group.writes == 3
-    empty = await bench.sequencer.batch(rows_of(WriteBatch()))
+    assert (await harness.sequencer.batch(rows_of(batch))).seq == 4
+    assert harness.now(5)
+    assert harness.sequencer.unflushed_bytes == harness.memtables.active.table.nbytes == 5 * ROW
+    assert harness.memtables.group.writes == 3
+    empty = await harness.sequencer.batch(rows_of(WriteBatch()))
     assert (empty.seq, empty.is_durable) == (5, False)
-    bench.memtables.group.resolve()
+    harness.memtables.group.resolve()
     assert empty.is_durable
 
 
 async def test_refused_writes_change_nothing() -> None:
-    bench = Bench()
-    await bench.row(0)
-    bench.sequencer.refuse(lambda: ClosedError("closed", outcome="not_applied"))
-    assert not bench.now(1)
+    harness = SequencerHarness()
+    await harness.row(0)
+    harness.sequencer.refuse(lambda: ClosedError("closed", outcome="not_applied"))
+    assert not harness.now(1)
     with pytest.raises(ClosedError):
-        await bench.row(1)
-    assert bench.sequencer.last_seq == 1
-    assert bench.admission.used == ROW
+        await harness.row(1)
+    assert harness.sequencer.last_seq == 1
+    assert harness.admission.used == ROW
 
 
 async def test_a_row_that_the_log_object_before_it_cannot_hold_begins_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sequencer, "MAX_BATCH_BYTES", 100)
-    bench = Bench()
+    harness = SequencerHarness()
     for number in range(3):
-        await bench.row(number, b"x" * 56)
-    assert [segment.nbytes for segment in bench.memtables.queue] == [60, 60]
-    bench = Bench()
-    await bench.row(0, b"x" * 36)
-    await bench.row(1, b"x" * 56)
-    assert not bench.memtables.queue
+        await harness.row(number, b"x" * 56)
+    assert [segment.nbytes for segment in harness.memtables.queue] == [60, 60]
+    harness = SequencerHarness()
+    await harness.row(0, b"x" * 36)
+    await harness.row(1, b"x" * 56)
+    assert not harness.memtables.queue
 
 
 async def test_a_log_object_holds_no_more_than_may_be_decoded() -> None:
-    bench = Bench(most=3 * (60 + sequencer.STORED_ROW_BYTES))
+    harness = SequencerHarness(most=3 * (60 + sequencer.STORED_ROW_BYTES))
     for number in range(4):
-        await bench.row(number, b"x" * 56)
-    assert [segment.nbytes for segment in bench.memtables.queue] == [180]
+        await harness.row(number, b"x" * 56)
+    assert [segment.nbytes for segment in harness.memtables.queue] == [180]
 
 
 async def test_a_full_log_lets_no_row_in_until_something_leaves_it() -> None:
-    bench = Bench()
+    harness = SequencerHarness()
     full = True
-    bench.admission._full = lambda: full
-    await bench.row(0)  # nothing else is in
-    assert not bench.now(1)
-    waiting = asyncio.create_task(bench.row(1))
+    harness.admission._full = lambda: full
+    await harness.row(0)  # nothing else is in
+    assert not harness.now(1)
+    waiting = asyncio.create_task(harness.row(1))
     await asyncio.sleep(0)
-    assert (bench.admission.waiting, bench.news[-1]) == (1, "space_wanted")
+    assert (harness.admission.waiting, harness.news[-1]) == (1, "space_wanted")
     full = False
-    bench.admission.release(ROW)
+    harness.admission.release(ROW)
     await waiting
 
 
 async def test_a_life_begins_by_the_own_clock_where_the_last_write_time_is_far_ahead() -> None:
-    bench = Bench()
+    harness = SequencerHarness()
     year = 365 * 86_400_000
-    bench.sequencer.tick_ms = bench.clock.ms + year  # inherited
+    harness.sequencer.tick_ms = harness.clock.ms + year  # inherited
     batch = WriteBatch()
     batch.put(b"batch", b"v", ttl=5)
-    await bench.sequencer.batch(rows_of(batch))
-    await bench.sequencer.row(b"row", b"v", PUT, 5000)
-    assert bench.sequencer.row_now(b"now", b"v", PUT, 5000) is not None
+    await harness.sequencer.batch(rows_of(batch))
+    await harness.sequencer.row(b"row", b"v", PUT, 5000)
+    assert harness.sequencer.row_now(b"now", b"v", PUT, 5000) is not None
     for key in (b"batch", b"row", b"now"):
-        hit = bench.memtables.active.table.get(key, MAX_SEQ)
+        hit = harness.memtables.active.table.get(key, MAX_SEQ)
         assert hit is not None
         assert (hit.create_ms, hit.expire_ms) == (1000 + year, 1000 + sequencer.CLOCK_SKEW_MS + 5000)
 
 
 async def test_a_life_begins_with_the_write_time_where_the_own_clock_is_a_little_behind() -> None:
-    bench = Bench()
-    bench.sequencer.tick_ms = bench.clock.ms + sequencer.CLOCK_SKEW_MS
-    await bench.sequencer.row(b"row", b"v", PUT, 5000)
-    hit = bench.memtables.active.table.get(b"row", MAX_SEQ)
+    harness = SequencerHarness()
+    harness.sequencer.tick_ms = harness.clock.ms + sequencer.CLOCK_SKEW_MS
+    await harness.sequencer.row(b"row", b"v", PUT, 5000)
+    hit = harness.memtables.active.table.get(b"row", MAX_SEQ)
     assert hit is not None
     assert hit.expire_ms == hit.create_ms + 5000

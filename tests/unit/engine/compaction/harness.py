@@ -24,7 +24,7 @@ EPOCHS = (3, 5, 4)
 
 
 @dataclass
-class Bench:
+class MergeHarness:
     """A store with inputs in it, and an executor."""
 
     store: ObjectStore
