@@ -1,8 +1,9 @@
 """Opening a database as its writer: find or create the manifest, claim the epoch, take the log over, replay.
 
 Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an SST, the log's end, the register -> claim
--> fence -> replay -> read the head again. A writer that cannot serve claims nothing, so an opening that fails fenced
-nobody; nothing is served before the end.
+-> replay and fence -> read the head again. The log orders replay and fence: a contiguous one is fenced where its replay
+ends, an epoch-prefixed one is replayed after its register was taken. A writer that cannot serve claims nothing, so an
+opening that fails fenced nobody; nothing is served before the end.
 """
 
 from __future__ import annotations
@@ -244,7 +245,8 @@ async def take_over(
     supervisor: Supervisor,
     yield_budget: YieldBudget,
 ) -> Opened:
-    """What follows the claim: fence the log, replay it, and make the writer, whose tasks are a part of ``supervisor``.
+    """What follows the claim: take the log over, which replays it, and make the writer, whose tasks are a part of
+    ``supervisor``.
 
     Raises `FencedError`, `CorruptionError`, `ConfigError` if this is its place no more, `UnavailableError`."""
     context = replace(context, store=WatchedStore(context.store, driver.contact))

@@ -1,7 +1,7 @@
 """The contiguous log: ``log/{id:020}.sst``, ids without gaps, each put at most once (put-if-absent).
 
-Takeover: put a fence object at the first free id, then fill the whole width any writer's parallel puts may span,
-then read the head again (rules 9 to 13). A live writer starts behind its fences, so it never meets an older
+Takeover: replay, put a fence object at the first free id, then fill the whole width any writer's parallel puts may
+span, then read the head again (rules 9 to 13). A live writer starts behind its fences, so it never meets an older
 writer's object; a fenced writer meets a fence on its next put, or is behind one and can acknowledge nothing.
 """
 
@@ -68,7 +68,7 @@ class ContiguousLog:
     # ---- takeover
 
     async def take_over(self, claimed: ManifestState, replay: Replay = NO_REPLAY) -> Inherited:
-        """Fence, walk, and validate against the head read last."""
+        """Replay up to the log's end, fence it there, and validate against the head read last (rule 9)."""
         self._epoch = claimed.writer_epoch
         state = claimed
         backoff = Backoff(self._runtime, self._takeover_deadline_ms, "taking over the log")
