@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 import anyio
@@ -67,13 +68,26 @@ class _Failure:
     not_before: float
 
 
+class CompactorHost(Protocol):
+    """What a compactor lives in: a process of its own, or a writer's."""
+
+    def new_token(self) -> str:
+        """The mark of a claim, unlike any other's."""
+
+    async def head(self) -> ManifestState | None:
+        """The newest state known; ``None`` if there is no database any more."""
+
+    def log_due(self) -> bool:
+        """Whether a look at the log (without a WAL) may find something."""
+
+    def committed(self) -> None:
+        """A compaction made a state; called after each."""
+
+
 class Compactor:
     """See the module docstring.
 
-    token: makes the mark of a claim, unlike any other's
     of: the database and the store id that were looked at
-    head: the newest state known; ``log_due``: whether a look at the log (without a WAL) may find something
-    committed: called after every state a compaction made
     interval_s: between looks at the head; ``None``: the owner calls `notify`
     auto_compaction: whether to compact without being asked
     """
@@ -83,26 +97,20 @@ class Compactor:
         context: CompactionContext,
         *,
         name: str,
-        token: Callable[[], str],
+        host: CompactorHost,
         of: tuple[UUID, UUID | None],
         runtime: Runtime,
         supervisor: Supervisor,
-        head: Callable[[], Awaitable[ManifestState | None]],
-        log_due: Callable[[], bool] = lambda: True,
-        committed: Callable[[], None] = lambda: None,
         interval_s: float | None = None,
         auto_compaction: bool = True,
     ) -> None:
         self._context = context
         self._name = name
-        self._new_token = token
+        self._host = host
         self._of = of
         self._token = ""
         self._runtime = runtime
         self._supervisor = supervisor
-        self._head = head
-        self._log_due = log_due
-        self._committed = committed
         self._interval_s = interval_s
         self._auto_compaction = auto_compaction
         self._config = PlannerConfig.of(context.settings)
@@ -156,7 +164,7 @@ class Compactor:
     async def claim(self) -> None:
         """Take the role. Raises `InvalidError` (destroyed, uninitialized), `FencedError` (another place is the
         database's by now, or another database made in this one), `UnavailableError`."""
-        self._token = self._new_token()
+        self._token = self._host.new_token()
         state = await self._context.driver.commit(ClaimCompactor(self._token, self._of))
         self.epoch = state.compactor_epoch
         self._failures.clear()
@@ -204,7 +212,7 @@ class Compactor:
     async def _round(self) -> bool:
         """Start what can start now. Whether another round should follow at once."""
         self._reap()
-        state = await self._head()
+        state = await self._host.head()
         if state is None:
             raise NotFoundError("there is no database here any more")
         if state.compactor_epoch != self.epoch:
@@ -243,7 +251,7 @@ class Compactor:
         log: tuple[LogSst, ...] = ()
         if any(compaction.log_end is not None for compaction in state.compactions):
             return False  # what else may run depends on what that one took; it is not for long
-        if self._context.log is not None and (request is not None or self._log_due()):
+        if self._context.log is not None and (request is not None or self._host.log_due()):
             look = await self._look(self._context.log)
             state, log = look.state, tuple(reversed(look.ssts))
         now_ms = self._runtime.clock.now_ms()
@@ -290,7 +298,7 @@ class Compactor:
             await self._context.driver.commit(MoveSsts(self.epoch, inputs, target, spec.target_level))
             self._context.stats.moved += 1
             self._context.emit(CompactionEvent("moved", None, spec.target_level))
-            self._committed()
+            self._host.committed()
             return
         compaction = Compaction(
             id=self._runtime.ids.uuid(),
@@ -357,7 +365,7 @@ class Compactor:
                 continue
             self._failures.pop(compaction_id, None)
             if committed:
-                self._committed()
+                self._host.committed()
 
     def _put_off(self, compaction_id: UUID, error: UnavailableError) -> None:
         times = 1 if (before := self._failures.get(compaction_id)) is None else before.times + 1

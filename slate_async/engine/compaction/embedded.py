@@ -11,11 +11,16 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from slate_async.engine.compaction.compactor import Compactor
 from slate_async.engine.compaction.manual import Manual
+from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
+from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, SlateError, UnavailableError
-from slate_async.runtime.protocol import Clock
+from slate_async.runtime.protocol import Clock, Ids
+from slate_async.settings import Settings
+from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import ManifestState
 
 logger = logging.getLogger(__name__)
@@ -48,30 +53,67 @@ def again(cause: SlateError) -> SlateError:
     return error
 
 
-class EmbeddedCompactor:
-    """See the module docstring.
+@dataclass(frozen=True, slots=True)
+class BesideWriter:
+    """A writer as the host of its compactor (see `CompactorHost`), and what that asks of it besides.
 
-    state: the newest one that is known, seen by the writer or on the way of a commit
-    due: whether there is something to compact
-    auto_compaction: whether to compact without being asked
+    driver: the writer's
+    on_commit: called when the writer should look at the head
     """
+
+    writer: Writer
+    driver: ManifestDriver
+    settings: Settings
+    ids: Ids
+    on_commit: Callable[[], None]
+
+    @property
+    def epoch(self) -> int:
+        """The writer's."""
+        return self.writer.epoch
+
+    def newest(self) -> ManifestState:
+        """The newest state that is known, seen by the writer or on the way of a commit."""
+        return self.driver.head or self.writer.state.manifest
+
+    def due(self) -> bool:
+        """Whether there is something to compact."""
+        state = self.writer.state.manifest
+        full = self.writer.state.l0_count >= self.settings.l0_compact_ssts
+        return full or bool(state.compactions) or oldest_is_large_ingest(state, self.settings.sst_bytes)
+
+    def new_token(self) -> str:
+        """See `CompactorHost`."""
+        return embedded_token(self.epoch, self.ids.token())
+
+    async def head(self) -> ManifestState | None:
+        """See `CompactorHost`. What the driver knows; the writer polls."""
+        return self.driver.head
+
+    def log_due(self) -> bool:
+        """See `CompactorHost`."""
+        return len(self.writer.state.log_ssts) >= self.settings.l0_compact_ssts
+
+    def committed(self) -> None:
+        """See `CompactorHost`."""
+        self.on_commit()
+
+
+class EmbeddedCompactor:
+    """See the module docstring. ``auto_compaction``: whether to compact without being asked."""
 
     def __init__(
         self,
         compactor: Compactor,
         *,
         name: str,
-        writer_epoch: int,
-        state: Callable[[], ManifestState],
-        due: Callable[[], bool],
+        beside: BesideWriter,
         clock: Clock,
         auto_compaction: bool,
     ) -> None:
         self._compactor = compactor
         self._name = name
-        self._writer_epoch = writer_epoch
-        self._state = state
-        self._due = due
+        self._beside = beside
         self._clock = clock
         self._auto_compaction = auto_compaction
         self._wake = asyncio.Event()
@@ -84,8 +126,8 @@ class EmbeddedCompactor:
             return f"failed: {self._failure}"
         if self._active:
             return f"compacting here, epoch {self._compactor.epoch}"
-        state = self._state()
-        if state.compactor_token and not is_free(state, self._writer_epoch):
+        state = self._beside.newest()
+        if state.compactor_token and not is_free(state, self._beside.epoch):
             return f"compacted elsewhere, epoch {state.compactor_epoch}"
         return (
             "standing by"
@@ -137,9 +179,9 @@ class EmbeddedCompactor:
                 self._active = False
 
     def _check_writer(self) -> None:
-        epoch = self._state().writer_epoch
-        if epoch != self._writer_epoch:
-            raise FencedError(f"writer epoch {epoch} took over from epoch {self._writer_epoch}")
+        epoch = self._beside.newest().writer_epoch
+        if epoch != self._beside.epoch:
+            raise FencedError(f"writer epoch {epoch} took over from epoch {self._beside.epoch}")
 
     async def _turn(self) -> None:
         """Wait until somebody asks, or there is work that nobody else does."""
@@ -147,9 +189,9 @@ class EmbeddedCompactor:
         since = self._clock.monotonic()
         self._check_writer()
         while not self._compactor.asked:
-            state = self._state()
-            if self._auto_compaction and self._due():
-                if is_free(state, self._writer_epoch):
+            state = self._beside.newest()
+            if self._auto_compaction and self._beside.due():
+                if is_free(state, self._beside.epoch):
                     return
                 seen = (state.compactor_token, state.compactions, [run.id for run in state.runs])
                 if seen != attended:

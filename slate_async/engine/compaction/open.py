@@ -11,18 +11,18 @@ from functools import partial
 from metastores.protocol import Register
 from slate_async.codec.compression import Compression
 from slate_async.engine.compaction.compactor import Compactor
-from slate_async.engine.compaction.embedded import EmbeddedCompactor, embedded_token
+from slate_async.engine.compaction.embedded import BesideWriter, EmbeddedCompactor
 from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.job import CompactionContext
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.engine.compaction.log_source import LogSource
 from slate_async.engine.compaction.progress import CompactorStats, Listeners
-from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
 from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import follow_database
 from slate_async.engine.write.open import Opened
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.limited_offload import LimitedOffload
+from slate_async.runtime.protocol import Ids
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.log.reader import LogReader
@@ -35,6 +35,26 @@ from slate_async.storage.sst.reader import SstReader
 logger = logging.getLogger(__name__)
 THREADS_BESIDE_A_WRITER = 1
 """Worker threads that compute for compactions at a time: each more makes the writer's loop wait longer for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnProcess:
+    """A process that only compacts, as a `CompactorHost`: it reads the head for each round, and looks at every log."""
+
+    driver: ManifestDriver
+    ids: Ids
+
+    def new_token(self) -> str:
+        return self.ids.token()
+
+    async def head(self) -> ManifestState | None:
+        return await self.driver.load()
+
+    def log_due(self) -> bool:
+        return True
+
+    def committed(self) -> None:
+        """Nobody else is there to hear of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +87,10 @@ async def open_compaction(
         compactor = Compactor(
             _compaction_context(context, settings, state, driver, register, stats, listeners, executor=executor),
             name=context.name,
-            token=context.runtime.ids.token,
+            host=_OwnProcess(driver, context.runtime.ids),
             of=(state.database_id, state.store_id),
             runtime=context.runtime,
             supervisor=supervisor,
-            head=driver.load,
             interval_s=settings.manifest_poll_interval_ms / 1000,
             auto_compaction=auto_compaction,
         )
@@ -103,18 +122,7 @@ def open_embedded(
     writer, settings, driver = opened.writer, opened.settings, opened.driver
     stats = CompactorStats() if before is None else before.stats
     listeners = Listeners() if before is None else before.listeners
-
-    def log_due() -> bool:
-        return len(writer.state.log_ssts) >= settings.l0_compact_ssts
-
-    def due() -> bool:
-        state = writer.state.manifest
-        full = writer.state.l0_count >= settings.l0_compact_ssts
-        return full or bool(state.compactions) or oldest_is_large_ingest(state, settings.sst_bytes)
-
-    async def head() -> ManifestState | None:
-        return driver.head
-
+    beside = BesideWriter(writer, driver, settings, context.runtime.ids, committed)
     compactor = Compactor(
         _compaction_context(
             context,
@@ -127,21 +135,16 @@ def open_embedded(
             threads=THREADS_BESIDE_A_WRITER,
         ),
         name=context.name,
-        token=lambda: embedded_token(writer.epoch, context.runtime.ids.token()),
+        host=beside,
         of=(writer.state.manifest.database_id, writer.state.manifest.store_id),
         runtime=context.runtime,
         supervisor=writer.tasks,
-        head=head,
-        log_due=log_due,
-        committed=committed,
         auto_compaction=settings.auto_compaction,
     )
     embedded = EmbeddedCompactor(
         compactor,
         name=context.name,
-        writer_epoch=writer.epoch,
-        state=lambda: driver.head or writer.state.manifest,
-        due=due,
+        beside=beside,
         clock=context.runtime.clock,
         auto_compaction=settings.auto_compaction,
     )
