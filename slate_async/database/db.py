@@ -77,8 +77,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             pinned=True,
             life_ms=opened.settings.checkpoint_lifetime_ms,
             updates=self._updates,
-            durable_seq=self._durable_seq,
-            check=self._check,
+            guard=self._guard,
         )
         HasFeeds.__init__(self, feeds)
         self._compaction = open_embedded(context, opened, self._head.poll_due)
@@ -223,9 +222,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
     def _ssts_changed(self) -> None:
         self._compaction.compactor.notify()
         self._updates.notify()
-
-    async def _durable_seq(self) -> int:
-        return self._writer.state.durable_seq
 
     async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
         """What a new checkpoint keeps of the log; see `Checkpoints.create`."""

@@ -45,17 +45,18 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
         self._register = opened.register
-        HasFeeds.__init__(self, self._feeds_of(opened))
         self._liveness = WriterLiveness(context.store, context.runtime.clock)
         self._polling: FollowerPolling | None = None
         if self._follower is not None:
             self._polling = FollowerPolling(
                 self._follower, self._name, self._supervisor, resources.polls, self._guard, self._finish
             )
+        HasFeeds.__init__(self, self._feeds_of(opened))
+        if self._polling is not None:
             self._polling.start(opened.settings.manifest_poll_interval_ms / 1000, self._fail)
 
     def _feeds_of(self, opened: OpenedReader) -> Feeds | None:
-        if self._follower is None:
+        if self._follower is None or self._polling is None:
             return None
         return Feeds(
             self._context,
@@ -64,9 +65,8 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
             self._supervisor,
             pinned=self._follower.pins is not None,
             life_ms=opened.settings.checkpoint_lifetime_ms,
-            updates=FollowerUpdates(self._follower, self._check),
-            durable_seq=self._durable_seq,
-            check=self._check,
+            updates=FollowerUpdates(self._follower, self._polling, self._guard),
+            guard=self._guard,
         )
 
     # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
@@ -121,11 +121,6 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
         whether its beats go on. `WriterLife.guess` judges a single one by the wall clock."""
         self._check()
         return await self._liveness.look(await self._driver.existing(self._name))
-
-    async def _durable_seq(self) -> int:
-        """All that a reader shows is durable."""
-        await self.refresh()
-        return self._source.reader_state.last_seq
 
     async def wait_for(self, seq: int) -> None:
         """Wait until sequence number ``seq`` (a `WriteHandle` has it) is here.

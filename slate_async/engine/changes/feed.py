@@ -222,7 +222,7 @@ class ChangeFeed:
     def _ask(self) -> None:
         if self._closed:
             raise ClosedError("the change feed is closed")
-        self._context.check()
+        self._context.guard.check()
 
     async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:
         """``step``, unless another is under way; after a turn for others if it is their time."""

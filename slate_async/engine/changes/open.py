@@ -3,7 +3,7 @@ the source that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from weakref import WeakSet
@@ -25,13 +25,14 @@ from slate_async.engine.changes.subscription import (
     open_subscription,
     subscription_lost,
 )
-from slate_async.engine.changes.updates import UpdateSignal
+from slate_async.engine.changes.updates import Updates
 from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import tail_of
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import InvalidError, NotFoundError
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.protocol import check_usable
@@ -50,7 +51,7 @@ class Feeds:
     register: the writer's, of an epoch-prefixed log
     pinned: whether feeds retain what they read, by checkpoints
     life_ms: of the checkpoint of a subscription without a name
-    durable_seq: the highest sequence number that is durable now
+    guard: of the database's handle
     """
 
     def __init__(
@@ -62,9 +63,8 @@ class Feeds:
         *,
         pinned: bool,
         life_ms: int,
-        updates: UpdateSignal,
-        durable_seq: Callable[[], Awaitable[int]],
-        check: Callable[[], None],
+        updates: Updates,
+        guard: LoopGuard,
     ) -> None:
         self._context = context
         self._driver = driver
@@ -72,14 +72,14 @@ class Feeds:
         self._supervisor = supervisor
         self._pinned = pinned
         self._life_ms = life_ms
-        self._durable_seq = durable_seq
-        self._feed_context = FeedContext(check, updates, supervisor, context.runtime.clock, context.runtime.offload)
+        self._updates = updates
+        self._feed_context = FeedContext(guard, updates, supervisor, context.runtime.clock, context.runtime.offload)
         self._open: WeakSet[ChangeFeed] = WeakSet()
         self.stats = SourceStats()
 
     def open(self, options: FeedOptions) -> ChangeFeed:
         """A feed that has not begun. Raises `InvalidError`."""
-        self._feed_context.check()
+        self._feed_context.guard.check()
         options.check(pinned=self._pinned)
         feed = ChangeFeed(partial(self._begin, options), self._feed_context, self._open.discard)
         self._open.add(feed)
@@ -107,7 +107,7 @@ class Feeds:
     # ---- how one begins
 
     async def _begin(self, options: FeedOptions) -> Prefetcher:
-        durable = await self._durable_seq()
+        durable = await self._updates.durable_seq()
         asked = durable if options.from_seq == "now" else options.from_seq
         if asked is not None and asked > durable:
             raise InvalidError(f"sequence number {asked} is not here yet, the newest that is durable is {durable}")

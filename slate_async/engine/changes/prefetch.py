@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from slate_async.codec.columns import Columns
 from slate_async.engine.changes.order import batches_of, up_to
 from slate_async.engine.changes.source import ChangeSource
-from slate_async.engine.changes.updates import UpdateSignal
+from slate_async.engine.changes.updates import Updates
 from slate_async.errors import ClosedError
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Clock, Offload
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.types import MAX_SEQ
@@ -28,10 +28,10 @@ INLINE_ROWS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class FeedContext:
-    """What a feed needs of its database. ``check`` raises when that can no longer answer."""
+    """What a feed needs of its database. ``guard`` raises when that can no longer answer."""
 
-    check: Callable[[], None]
-    updates: UpdateSignal
+    guard: LoopGuard
+    updates: Updates
     supervisor: Supervisor
     clock: Clock
     offload: Offload
@@ -104,12 +104,12 @@ class Prefetcher:
             subscription.acknowledge(self._given)
 
     async def _next_read(self, max_rows: int) -> _Read:
-        self._context.check()
+        self._context.guard.check()
         task = self._begin(max_rows)
         await asyncio.wait([task])
         self._task = None
         if task.cancelled():
-            self._context.check()
+            self._context.guard.check()
             raise ClosedError("the change feed is closed")
         return task.result()
 
@@ -121,11 +121,11 @@ class Prefetcher:
 
     async def _wait(self) -> None:
         """Wait for more, and a little longer each time that there was none after all."""
-        self._context.check()
+        self._context.guard.check()
         if self._pause_s:
             await self._context.clock.sleep(self._pause_s)
         await self._context.updates.wait_beyond(self.source.position, self.source.seq)
-        self._context.check()
+        self._context.guard.check()
         self._pause_s = min(max(SHORTEST_PAUSE_S, 2 * self._pause_s), LONGEST_PAUSE_S)
 
     def end(self) -> None:
