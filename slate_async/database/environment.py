@@ -37,6 +37,34 @@ H = TypeVar("H", bound=Handle)
 logger = logging.getLogger(__name__)
 
 
+class _Entry:
+    """One handle among those of an environment, from the first step of its opening on.
+
+    taken: what it shares with others
+    """
+
+    def __init__(self, handles: dict[int, tuple[Hashable, Handle]]) -> None:
+        self._handles = handles
+        self._handle: Handle | None = None
+        self.taken = Taken()
+
+    def opened(self, where: Hashable, handle: Handle) -> None:
+        """``handle`` is open, in the store ``where``."""
+        self._handle = handle
+        self._handles[id(handle)] = where, handle
+
+    def failed(self, cause: BaseException) -> None:
+        """A task of the handle failed."""
+        assert self._handle is not None  # only what is open has tasks
+        self._handle._fail(cause)
+
+    async def release(self) -> None:
+        """It has closed, or did not open."""
+        if self._handle is not None:
+            self._handles.pop(id(self._handle), None)
+        await self.taken.give_back()
+
+
 class Environment(Opener):
     """Shared by any number of databases of one event loop. ``async with``, or `close`, which closes its databases.
 
@@ -94,15 +122,9 @@ class Environment(Opener):
         if self._closed:
             raise InvalidError("this Environment is closed")
         settings = Settings() if settings is None else settings
-        taken = Taken()
-        opened: list[H] = []
+        entry = _Entry(self._handles)
+        taken = entry.taken
         supervisor: Supervisor | None = None
-
-        async def release() -> None:
-            if opened:
-                self._handles.pop(id(opened[0]), None)
-            await taken.give_back()
-
         self._opening += 1
         try:
             if self._own_runtime:
@@ -114,13 +136,12 @@ class Environment(Opener):
             context = DatabaseContext(
                 display, store, store_stats, factory, settings, self.runtime, cache, parents, self._loop_lag
             )
-            supervisor = Supervisor(display, lambda cause: opened[0]._fail(cause))  # only what is open has tasks
+            supervisor = Supervisor(display, entry.failed)
             where = (root_of(path), metastore)
-            handle = await begin(HandleResources(context, supervisor, self._polls.of_store(where), release))
-            opened.append(handle)
-            self._handles[id(handle)] = where, handle
+            handle = await begin(HandleResources(context, supervisor, self._polls.of_store(where), entry.release))
+            entry.opened(where, handle)
         except BaseException:
-            await run_to_completion(_give_back(supervisor, release))
+            await run_to_completion(_give_back(supervisor, entry.release))
             raise
         finally:
             self._opening -= 1
