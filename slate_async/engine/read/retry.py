@@ -1,8 +1,9 @@
-"""What a read does that finds an object missing: it asks its owner for another view, and is done again.
+"""When a read that found an object missing may be done again: how often, and in which views.
 
-The owner reads the manifest's head, once for each such read. If another writer took over, that is the answer
-(`FencedError`). If the state moved on without the object (compacted, then collected), the read goes on in the view of
-that state. Only if the head still names the object it is lost (`CorruptionError`).
+`engine.read.source` and `engine.read.retrying_rows` do it again, in another view that the read's owner gives. The owner
+reads the manifest's head, once for each such read. If another writer took over, that is the answer (`FencedError`). If
+the state moved on without the object (compacted, then collected), the read goes on in the view of that state. Only if
+the head still names the object it is lost (`CorruptionError`).
 
 A read of *now* may look at the newer view as it is. One of a fixed moment - a scan, a snapshot - may do so only if the
 newer view shows that moment exactly (`check_same_moment`): compaction keeps just the newest version of a key.
