@@ -33,6 +33,7 @@ class SlateError(Exception):
     """Base of all errors of this package."""
 
     outcome: Outcome | None
+    """Of a write: ``"not_applied"`` or ``"unknown"``; ``None`` for errors of reads."""
 
     def __init__(self, message: str, *, outcome: Outcome | None = None) -> None:
         super().__init__(message)
@@ -81,13 +82,12 @@ class ConfigError(InvalidError):
 
 
 class CorruptionError(SlateError):
-    """Stored bytes are not what was written.
-
-    ``object_name`` is the key of the object, ``offset`` the byte offset of the bad region.
-    """
+    """Stored bytes are not what was written."""
 
     object_name: str
+    """The key of the object."""
     offset: int
+    """Where the bad region begins, in bytes from the start of the object."""
 
     def __init__(self, message: str, *, object_name: str, offset: int = 0) -> None:
         super().__init__(f"{object_name} at byte {offset}: {message}")

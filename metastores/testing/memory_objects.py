@@ -14,8 +14,11 @@ from metastores.protocol import ListedObject, StoredObject
 class MemoryObjects:
     """`ConditionalObjects` in a dict. As with S3, equal bytes have equal etags: it does not distinguish writes."""
 
+    objects: dict[str, bytes]
+    """What is stored, by key."""
+
     def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+        self.objects = {}
 
     async def get(self, key: str) -> StoredObject | None:
         """See `ConditionalObjects`."""

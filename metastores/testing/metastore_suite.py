@@ -19,6 +19,7 @@ class MetaStoreSuite:
     racers = 8
     rounds = 4
     body_sizes: Sequence[int] = (10, 1_000, 100_000, 299_000, 300_001, 420_000, 2_000_000, 20_000_000)
+    """Of the bodies that are stored and read again, in bytes."""
 
     async def make_metastores(self, count: int) -> Sequence[MetaStore]:
         """``count`` handles, as different processes would have them, on one sequence never written."""

@@ -66,11 +66,22 @@ class Faults:
 class Wire:
     """The way of one handle's conditional writes."""
 
+    faults: Faults | None
+    """Chances of the writes that `next` says nothing of; without them these pass."""
+    next: list[Fate]
+    """What becomes of the next writes, in their order."""
+    late: list[Callable[[], Awaitable[object]]]
+    """Writes that `deliver` will carry out."""
+    asleep: asyncio.Event
+    """Set once a sender's process has stopped."""
+    wake: asyncio.Event
+    """Set it, and a sender's process that has stopped goes on."""
+
     def __init__(self, rng: random.Random | None = None, faults: Faults | None = None) -> None:
         self._rng = random.Random(0) if rng is None else rng
         self.faults = faults
-        self.next: list[Fate] = []
-        self.late: list[Callable[[], Awaitable[object]]] = []
+        self.next = []
+        self.late = []
         self.asleep = asyncio.Event()
         self.wake = asyncio.Event()
 
@@ -122,6 +133,9 @@ class WiredObjects:
     """`ConditionalObjects` over ``objects``, whose conditional writes go over ``wire``.
 
     ``turn`` is awaited before each effect (a scheduler's chance to run others)."""
+
+    wire: Wire
+    """As it was given."""
 
     def __init__(
         self, objects: ConditionalObjects, wire: Wire, *, turn: Callable[[], Awaitable[None]] | None = None

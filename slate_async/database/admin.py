@@ -59,6 +59,13 @@ class Admin(Handle):
     Errors of every method: `InvalidError` for wrong arguments, or when there is no database; `ClosedError` after
     closing; `UnavailableError`, `CorruptionError`."""
 
+    checkpoints: Checkpoints
+    """What keeps the database readable as it was."""
+    ingests: Ingests
+    """Bulk ingests into the database, whichever process began them."""
+    inspect: Inspection
+    """Shows what is stored, as it is stored."""
+
     _noun = "administration"
 
     def __init__(
@@ -74,11 +81,8 @@ class Admin(Handle):
         self._driver = context.driver(supervisor)
         self._register: Register | None = None
         self.checkpoints = Checkpoints(context.name, self._driver, context.runtime, self._guard, self._log_extent)
-        """What keeps the database readable as it was."""
         self.ingests = Ingests(context, self._driver, self._guard)
-        """Bulk ingests into it, whoever began them."""
         self.inspect = Inspection(context, self._open_stored, self._guard)
-        """Looks at what is stored, as it is."""
 
     async def seq_to_time(self, seq: int) -> float:
         """See `DbReader.seq_to_time`; what is in the log is read for it."""

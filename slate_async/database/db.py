@@ -46,6 +46,9 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
     `InvalidError` for wrong arguments or another event loop, `UnavailableError`, `CorruptionError`; of scans and
     snapshots `ConflictError`, when what they read was compacted and removed under them."""
 
+    checkpoints: Checkpoints
+    """What keeps the database readable as it was."""
+
     def __init__(self, resources: HandleResources, opened: Opened) -> None:
         Handle.__init__(self, resources)
         context, supervisor = resources.context, resources.supervisor
@@ -63,7 +66,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._yield_budget = opened.writer.yield_budget
         self._driver = opened.driver
         self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
-        """What keeps the database readable as it was."""
         self._opened = opened
         self._writer, self._sequencer = opened.writer, opened.writer.sequencer
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)

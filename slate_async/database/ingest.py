@@ -29,6 +29,9 @@ class IngestTask(Handle):
     Writes a part of an ingest's SSTs, in any process: it claims nothing, and reads metadata only if the job replaces
     what was there. Memory: two SSTs and two batches."""
 
+    spec: IngestSpec
+    """What the task knows of its job, as `IngestJob.spec` gave it."""
+
     _noun = "ingest task"
 
     def __init__(
@@ -67,6 +70,9 @@ class IngestJob(Handle):
 
     While it is open the job is renewed; closing it ends nothing: it can be opened again, by its id, until it expires.
     Errors of every method: `InvalidError`, `ClosedError` after closing, `UnavailableError`, `CorruptionError`."""
+
+    job_id: str
+    """The name under which the ingest is opened again, listed and aborted."""
 
     _noun = "ingest"
 

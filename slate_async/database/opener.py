@@ -39,9 +39,10 @@ H = TypeVar("H", bound=Handle)
 
 
 class Opener(ABC):
-    """The one place that holds the arguments of the openings. ``runtime``: of all that it opens."""
+    """The one place that holds the arguments of the openings."""
 
     runtime: Runtime
+    """Clock, randomness, ids and threads of all that it opens."""
 
     @abstractmethod
     async def _open_handle(

@@ -84,6 +84,13 @@ class Admin(Handle[engine.Admin]):
 
     Callbacks are called in the loop's thread: they must not call what is opened here."""
 
+    checkpoints: Checkpoints
+    """What keeps the database readable as it was."""
+    ingests: Ingests
+    """Bulk ingests into the database, whichever process began them."""
+    inspect: Inspection
+    """Shows what is stored, as it is stored."""
+
     def __init__(self, loop: LoopThread, admin: engine.Admin) -> None:
         super().__init__(loop, admin)
         self.checkpoints = Checkpoints(loop, admin.checkpoints)

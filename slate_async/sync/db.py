@@ -19,9 +19,12 @@ from slate_async.sync.snapshot import Snapshot
 
 
 class WriteHandle:
-    """What a write returns. ``seq``: sequence number of the last row written."""
+    """What a write returns."""
 
     __slots__ = ("_handle", "_loop", "seq")
+
+    seq: int
+    """Sequence number of the last row written."""
 
     def __init__(self, loop: LoopThread, handle: group.WriteHandle) -> None:
         self._loop = loop
@@ -48,6 +51,9 @@ class WriteHandle:
 
 class Db(Handle[engine.Db], Reads):
     """Made by `slate_async.sync.open`, never directly. Methods and errors are those of `slate_async.Db`."""
+
+    checkpoints: Checkpoints
+    """What keeps the database readable as it was."""
 
     def __init__(self, loop: LoopThread, db: engine.Db) -> None:
         Handle.__init__(self, loop, db)

@@ -16,6 +16,9 @@ class Environment:
 
     ``with``, or `close`, which closes its databases. One that is open when the interpreter ends is closed then."""
 
+    shared: engine.Environment
+    """The environment of the loop, which holds what its databases share."""
+
     def __init__(
         self,
         *,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
@@ -72,14 +74,19 @@ def _constructor(name: str, kind: type) -> str:
 
 def _members(prefix: str, kind: type) -> Iterator[Public]:
     fields = _fields(kind)
+    attributes = {name: found for name, found in _attributes(kind).items() if name not in fields}
+    known = {*fields, *attributes}
     names = sorted(
-        name for name in {*dir(kind), *fields} if not name.startswith(HIDDEN) and _is_ours(kind, name, fields)
+        name for name in {*dir(kind), *known} if not name.startswith(HIDDEN) and _is_ours(kind, name, known)
     )
     for name in names:
         full = f"{prefix}.{name}"
         member = inspect.getattr_static(kind, name, None)
         if name in fields:
             yield Public(full, f": {fields[name]}", None, needs_doc=False)
+        elif name in attributes:
+            written, doc = attributes[name]
+            yield Public(full, f": {written}", doc, needs_doc=True)
         elif isinstance(member, property | cached_property):
             read = member.fget if isinstance(member, property) else member.func
             returned = inspect.signature(read).return_annotation if read else Any
@@ -107,9 +114,60 @@ def _fields(kind: type) -> dict[str, str]:
     return {name: _plain(inspect.formatannotation(written)) for name, written in named.items()}
 
 
-def _is_ours(kind: type, name: str, fields: dict[str, str]) -> bool:
+def _attributes(kind: type) -> dict[str, tuple[str, str | None]]:
+    """Attributes that the class or a base of ours annotates, with their types as they are written, and the docstrings
+    below them."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] not in OURS:
+            continue
+        docs = _attribute_docs(base)
+        for name, written in inspect.get_annotations(base).items():
+            if not name.startswith(HIDDEN):
+                found[name] = _plain(inspect.formatannotation(written)), docs.get(name)
+    return found
+
+
+def _attribute_docs(kind: type) -> dict[str, str]:
+    body = class_body(kind)
+    return {
+        annotated.target.id: inspect.cleandoc(doc)
+        for annotated, below in zip(body, body[1:], strict=False)
+        if isinstance(annotated, ast.AnnAssign) and isinstance(annotated.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(doc := below.value.value, str)
+    }
+
+
+def unannotated(kind: type) -> set[str]:
+    """Public attributes that ``__init__`` of the class or of a base of ours sets, and that no class body names."""
+    names: set[str] = set()
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] in OURS and "__init__" in vars(base):
+            names |= {
+                target.attr
+                for method in class_body(base)
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+                for target in ast.walk(method)
+                if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+                if isinstance(target.value, ast.Name) and target.value.id == "self"
+            }
+    return {name for name in names if not name.startswith("_")} - {*_attributes(kind), *_fields(kind)}
+
+
+def class_body(kind: type) -> list[ast.stmt]:
+    """The statements of a class as they are written; none of one that was made by a call."""
+    try:
+        source = inspect.getsource(kind)
+    except (OSError, TypeError):
+        return []
+    definition = ast.parse(textwrap.dedent(source)).body[0]
+    return definition.body if isinstance(definition, ast.ClassDef) else []
+
+
+def _is_ours(kind: type, name: str, known: set[str]) -> bool:
     """Whether a member is defined by this project, not inherited from a library's class."""
-    if name in fields:
+    if name in known:
         return True
     owner = next((base for base in kind.__mro__ if name in vars(base)), kind)
     return owner.__module__.partition(".")[0] in OURS

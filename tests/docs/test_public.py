@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import slate_async as slate
-from tests.docs.public import PACKAGES, exported, public_names
+from tests.docs import public
+from tests.docs.public import PACKAGES, exported, public_names, unannotated
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -28,7 +33,32 @@ def test_every_name_is_as_written_down() -> None:
 def test_every_name_has_a_docstring() -> None:
     names = list(public_names())
     assert len(names) > 500
-    assert [public.name for public in names if public.needs_doc and not public.doc] == []
+    assert [name.name for name in names if name.needs_doc and not name.doc] == []
+
+
+def test_every_attribute_is_annotated_in_its_class() -> None:
+    """One that only ``__init__`` sets would be neither in the file nor on a page."""
+    kinds = [
+        (f"{package}.{name}", found)
+        for package in PACKAGES
+        for name in importlib.import_module(package).__all__
+        if inspect.isclass(found := getattr(importlib.import_module(package), name))
+    ]
+    assert {name: missing for name, kind in kinds if (missing := unannotated(kind))} == {}
+
+
+def test_an_attribute_that_only_init_sets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful:
+        said: int
+        """In time."""
+
+        def __init__(self) -> None:
+            self.said = 1
+            self.unsaid, self._own = 2, 3
+
+    assert unannotated(Forgetful) == set(), "another package's classes are not looked at"
+    monkeypatch.setattr(public, "OURS", ("tests",))
+    assert unannotated(Forgetful) == {"unsaid"}
 
 
 def test_the_reference_shows_every_name() -> None:
@@ -45,11 +75,12 @@ def test_the_sync_packages_names_are_those_of_the_package() -> None:
 
 
 def test_signatures_are_of_what_callers_write() -> None:
-    written = {public.name: str(public) for public in public_names()}
+    written = {name.name: str(name) for name in public_names()}
     assert written["slate_async.Db.put"].startswith("slate_async.Db.put(key: BytesLike, value: BytesLike, ")
     assert written["slate_async.WriteBatch"] == "slate_async.WriteBatch() -> None"
     assert "(awaited)" in written["slate_async.Db.close"]
     assert "(awaited)" not in written["slate_async.sync.Db.close"]
     assert "slate_async.Settings.flush_interval_ms" in written
+    assert written["slate_async.Db.checkpoints"] == "slate_async.Db.checkpoints: Checkpoints"
     assert not [line for line in written.values() if "object at 0x" in line or "ForwardRef" in line]
     assert len({name.partition(".")[0] for name in written}) == len({package.partition(".")[0] for package in PACKAGES})

@@ -66,7 +66,10 @@ class IngestInfo:
 
 
 class IngestPendingError(UnavailableError):
-    """The ingest is committed, and no writer has applied it yet. ``info`` says what waits."""
+    """The ingest is committed, and no writer has applied it yet."""
+
+    info: IngestInfo
+    """What waits."""
 
     def __init__(self, message: str, info: IngestInfo) -> None:
         super().__init__(message, outcome="unknown")

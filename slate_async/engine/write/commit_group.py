@@ -111,14 +111,12 @@ class CommitGroup:
 
 
 class WriteHandle:
-    """What a write returns.
-
-    seq: sequence number of the last row written; a batch of n rows has ``seq - n + 1`` to ``seq``
-    """
+    """What a write returns."""
 
     __slots__ = ("_create_ms", "_group", "seq")
 
     seq: int
+    """Sequence number of the last row written; a batch of n rows has ``seq - n + 1`` to ``seq``."""
     _create_ms: int
     _group: CommitGroup
 
