@@ -8,11 +8,10 @@ from threading import get_ident
 from typing import Any
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
-from slate_async.database.changes import HasFeeds
 from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.handle import Handle, HandleResources
+from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
-from slate_async.database.readable import Reads
+from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import Status, writer_status
 from slate_async.engine.changes.open import Feeds
@@ -23,7 +22,6 @@ from slate_async.engine.compaction.manual import Manual, flush_and_compact
 from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
 from slate_async.engine.read.failures import about_a_read
-from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure
@@ -39,7 +37,7 @@ from slate_async.types import DELETE, PUT, RowLimits
 logger = logging.getLogger(__name__)
 
 
-class Db(Handle, Reads[WriterReads], HasFeeds):
+class Db(OpenDatabase[WriterReads]):
     """Made by `slate_async.open` or `Environment.open`, never directly.
 
     Errors of every method: `FencedError` once a newer writer took over, `ClosedError` after closing,
@@ -50,7 +48,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
     """What keeps the database readable as it was."""
 
     def __init__(self, resources: HandleResources, opened: Opened) -> None:
-        Handle.__init__(self, resources)
+        super().__init__(resources)
         context, supervisor = resources.context, resources.supervisor
         self._reopening = Reopening(context, supervisor, {opened.writer.state.manifest.writer_token: None})
         self._head = HeadPolling(
@@ -62,7 +60,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             fail=self._fail,
             polled=self._notify_compactor,
         )
-        Reads.__init__(self, WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head))
+        self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
         self._yield_budget = opened.writer.yield_budget
         self._driver = opened.driver
         self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
@@ -71,7 +69,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._limits = RowLimits(opened.settings.max_key_bytes, opened.settings.max_value_bytes)
         (self._max_key_bytes, self._max_value_bytes), self._register = self._limits, opened.register
         self._updates = WriterUpdates(opened.writer)
-        feeds = Feeds(
+        self._feeds = Feeds(
             context,
             opened.driver,
             opened.register,
@@ -81,7 +79,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             updates=self._updates,
             guard=self._guard,
         )
-        HasFeeds.__init__(self, feeds)
         self._compaction = open_embedded(context, opened, self._head.poll_due)
         self._garbage = EmbeddedGc(context, opened.driver, opened.register, supervisor, self._fail)
         self._begin(opened.writer)
@@ -154,7 +151,7 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
             self._check()
             await self._writer.flush(l0=l0)
 
-    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for as_of)
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of everything written so far. Use ``async with``, or `Snapshot.close` it. It judges expiry at
@@ -166,11 +163,6 @@ class Db(Handle, Reads[WriterReads], HasFeeds):
         self._reads.begun += 1
         point = self._reads.point(durable)
         return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
-
-    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
-        """The database as of an earlier sequence number or time; see `DbReader.as_of`."""
-        self._reads.begun += 1
-        return Snapshot(self._reads, self._reads.as_of(seq, time))
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.

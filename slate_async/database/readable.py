@@ -63,10 +63,11 @@ class Readable(Protocol):
 
 
 class Reads(Generic[S]):
-    """The methods of `Readable`, and `row_statistics`: arguments are checked here, the rest is the source's."""
+    """The methods of `Readable`, and `row_statistics`: arguments are checked here, the rest is the source's.
 
-    def __init__(self, reads: S) -> None:
-        self._reads = reads
+    The class that inherits them sets ``_reads``."""
+
+    _reads: S
 
     def get(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, bytes | None]:
         """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from slate_async.database.changes import HasFeeds
-from slate_async.database.handle import Handle, HandleResources
+from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import reader_counters, shared_counters
-from slate_async.database.readable import Reads
+from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import ReaderStatus, reader_status
 from slate_async.engine.changes.open import Feeds
@@ -22,7 +21,7 @@ from slate_async.errors import InvalidError
 from slate_async.storage.liveness.observer import WriterLife, WriterLiveness
 
 
-class DbReader(Handle, Reads[FollowerReads], HasFeeds):
+class DbReader(OpenDatabase[FollowerReads]):
     """Made by `slate_async.open_reader` or `Environment.open_reader`, never directly. Satisfies `Readable`.
 
     A follower shows states the database was in, one after another, each whole: prefixes of its writer's order. A reader
@@ -37,10 +36,9 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
     _noun = "reader"
 
     def __init__(self, resources: HandleResources, opened: OpenedReader) -> None:
-        Handle.__init__(self, resources)
+        super().__init__(resources)
         context = resources.context
-        reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
-        Reads.__init__(self, reads)
+        self._reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
         self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
@@ -51,7 +49,7 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
             self._polling = FollowerPolling(
                 self._follower, self._name, self._supervisor, resources.polls, self._guard, self._finish
             )
-        HasFeeds.__init__(self, self._feeds_of(opened))
+        self._feeds = self._feeds_of(opened)
         if self._polling is not None:
             self._polling.start(opened.settings.manifest_poll_interval_ms / 1000, self._fail)
 
@@ -69,7 +67,7 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
             guard=self._guard,
         )
 
-    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics)
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for as_of)
 
     def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
         """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
@@ -79,16 +77,6 @@ class DbReader(Handle, Reads[FollowerReads], HasFeeds):
         """
         point = self._reads.point(durable)
         return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
-
-    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
-        """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
-        zone, or seconds since the epoch.
-
-        For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
-        as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
-        the setting ``retention_ms``), and for the future."""
-        self._reads.begun += 1
-        return Snapshot(self._reads, self._reads.as_of(seq, time))
 
     def seq_to_time(self, seq: int) -> float:
         """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is

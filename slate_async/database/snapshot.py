@@ -17,7 +17,7 @@ class Snapshot(Reads[SnapshotReads]):
     ``durable`` on its reads is accepted for `Readable`'s sake and changes nothing: the snapshot's own choice holds."""
 
     def __init__(self, source: ReadSource, point: ReadPoint) -> None:
-        super().__init__(SnapshotReads(source, point))
+        self._reads = SnapshotReads(source, point)
 
     @property
     def seq(self) -> int:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from slate_async.arguments import BytesLike, Duration
 from slate_async.database import db as engine
 from slate_async.database.status import Status
-from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FromSeq, Initial
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write import commit_group as group
 from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.checkpoints import Checkpoints
-from slate_async.sync.feed import ChangeFeed
-from slate_async.sync.handle import Handle
-from slate_async.sync.readable import Reads
+from slate_async.sync.open_database import OpenDatabase
 from slate_async.sync.snapshot import Snapshot
 
 
@@ -49,15 +45,14 @@ class WriteHandle:
         return repr(self._handle).replace("<", "<sync ", 1)
 
 
-class Db(Handle[engine.Db], Reads):
+class Db(OpenDatabase[engine.Db]):
     """Made by `slate_async.sync.open`, never directly. Methods and errors are those of `slate_async.Db`."""
 
     checkpoints: Checkpoints
     """What keeps the database readable as it was."""
 
     def __init__(self, loop: LoopThread, db: engine.Db) -> None:
-        Handle.__init__(self, loop, db)
-        Reads.__init__(self, loop, db)
+        super().__init__(loop, db)
         self.checkpoints = Checkpoints(loop, db.checkpoints)
 
     def put(
@@ -98,39 +93,9 @@ class Db(Handle[engine.Db], Reads):
         snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
         return Snapshot(self._loop, snapshot)
 
-    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
-        """The database as of an earlier sequence number or time."""
-        return Snapshot(self._loop, self._loop.call(self._handle.as_of, seq=seq, time=time))
-
     def confirm(self) -> None:
         """Check that this is still the database's writer right now."""
         self._loop.run(self._handle.confirm)
-
-    def changes(
-        self,
-        *,
-        from_seq: FromSeq = None,
-        until_seq: int | None = None,
-        follow: bool = True,
-        initial: Initial = "snapshot",
-        subscription: str | None = None,
-        subscription_lifetime: Duration | None = None,
-        sort_memory_bytes: int = SORT_MEMORY_BYTES,
-        sort_spill_bytes: int = SORT_SPILL_BYTES,
-    ) -> ChangeFeed:
-        """Every put and delete as it happened, in the order of sequence numbers: durable rows, each once."""
-        feed = self._loop.call(
-            self._handle.changes,
-            from_seq=from_seq,
-            until_seq=until_seq,
-            follow=follow,
-            initial=initial,
-            subscription=subscription,
-            subscription_lifetime=subscription_lifetime,
-            sort_memory_bytes=sort_memory_bytes,
-            sort_spill_bytes=sort_spill_bytes,
-        )
-        return ChangeFeed(self._loop, feed)
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""

@@ -51,11 +51,10 @@ class Readable(Protocol):
 
 
 class Reads:
-    """The methods of `Readable` on what the loop has open."""
+    """The methods of `Readable` on what the loop has open. The class that inherits them sets both attributes."""
 
-    def __init__(self, loop: LoopThread, reads: engine.Reads[Any]) -> None:
-        self._loop = loop
-        self._reads = reads
+    _loop: LoopThread
+    _reads: engine.Reads[Any]
 
     def get(self, key: BytesLike, *, durable: bool = False) -> bytes | None:
         """The value of ``key``, or ``None``. With ``durable`` only what is acknowledged as durable is seen."""

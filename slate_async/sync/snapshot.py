@@ -15,8 +15,8 @@ class Snapshot(Reads):
     pin."""
 
     def __init__(self, loop: LoopThread, snapshot: engine.Snapshot) -> None:
-        super().__init__(loop, snapshot)
-        self._snapshot = snapshot
+        self._loop = loop
+        self._reads = self._snapshot = snapshot
 
     @property
     def seq(self) -> int:

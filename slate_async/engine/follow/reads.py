@@ -9,14 +9,14 @@ from slate_async.engine.read import time_travel
 from slate_async.engine.read.failures import about_a_read
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.source import ReadSource
+from slate_async.engine.read.source import HistorySource
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.sst.reader import MissingError
 
 
-class FollowerReads(ReadSource):
+class FollowerReads(HistorySource):
     """All rows that ``source`` shows are durable, so ``durable`` changes nothing.
 
     check: raises if the reader can no longer answer
@@ -52,7 +52,7 @@ class FollowerReads(ReadSource):
         return point._replace(view=reader_state.view)
 
     def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
-        """See `engine.read.time_travel`."""
+        """See `HistorySource`."""
         reader_state = self._source.reader_state
         return time_travel.as_of(self.point(True), reader_state.manifest, reader_state.samples, seq=seq, time=time)
 

@@ -15,6 +15,7 @@ from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import RETRIES, retries_exhausted
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.read.view import Pin
 from slate_async.errors import ClosedError
 from slate_async.runtime.protocol import Clock
@@ -110,6 +111,14 @@ class ReadSource(ABC):
             self.check()
             return found
         raise retries_exhausted(last)
+
+
+class HistorySource(ReadSource):
+    """A source that knows earlier states of the database, too."""
+
+    @abstractmethod
+    def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
+        """What a read of then saw; see `engine.read.time_travel`."""
 
 
 class SnapshotReads(ReadSource):

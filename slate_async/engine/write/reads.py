@@ -11,7 +11,7 @@ from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.retry import check_same_moment
-from slate_async.engine.read.source import ReadSource
+from slate_async.engine.read.source import HistorySource
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.writer import Writer
 from slate_async.runtime.loop_guard import LoopGuard
@@ -20,7 +20,7 @@ from slate_async.storage.sst.reader import MissingError
 from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 
 
-class WriterReads(ReadSource):
+class WriterReads(HistorySource):
     """``writer`` is replaced when the database opens again after an outage.
 
     guard: raises if the database can no longer answer
@@ -88,7 +88,7 @@ class WriterReads(ReadSource):
         return point._replace(view=self.writer.state.view)
 
     def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
-        """See `engine.read.time_travel`."""
+        """See `HistorySource`."""
         state = self.writer.state
         return time_travel.as_of(self.point(False), state.manifest, state.samples, seq=seq, time=time)
 

@@ -1,19 +1,40 @@
-"""`HasFeeds`: ``changes()`` of a database and of a reader."""
+"""`OpenDatabase`: what `Db` and `DbReader` offer alike: reads of now and of earlier, and changes."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from slate_async.arguments import Duration
+from slate_async.database.handle import Handle
+from slate_async.database.readable import Reads
+from slate_async.database.snapshot import Snapshot
 from slate_async.engine.changes.feed import ChangeFeed
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.options import SORT_MEMORY_BYTES, SORT_SPILL_BYTES, FeedOptions, FromSeq, Initial
+from slate_async.engine.read.source import HistorySource
+from slate_async.engine.read.time_travel import TimeLike
 from slate_async.errors import InvalidError
 
+S = TypeVar("S", bound=HistorySource)
 
-class HasFeeds:
-    """``changes()``. ``feeds`` are ``None`` where nothing changes any more."""
 
-    def __init__(self, feeds: Feeds | None) -> None:
-        self._feeds = feeds
+class OpenDatabase(Handle, Reads[S]):
+    """A database that is open, by its writer or by a reader. Either sets ``_reads`` and ``_feeds``, and takes snapshots
+    of its own.
+
+    ``_feeds`` are ``None`` where nothing changes any more."""
+
+    _feeds: Feeds | None
+
+    def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
+        """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time
+        zone, or seconds since the epoch.
+
+        For a time it is the newest state known to be no later: exact while the rows of that time are in the log, else
+        as fine as the manifest's samples. Expiry is judged at that time. Raises `InvalidError` below what is kept (see
+        the setting ``retention_ms``), and for the future."""
+        self._reads.begun += 1
+        return Snapshot(self._reads, self._reads.as_of(seq, time))
 
     def changes(
         self,
