@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,15 +25,14 @@ from slate_async.cli import (
     transfer,
 )
 from slate_async.cli.arguments import CommonOptions, print_version
-from slate_async.cli.encoding import Encoding, encoding_of
+from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.executors import ExecutorName, ExecutorRequest
-from slate_async.cli.failures import USAGE, exit_code
+from slate_async.cli.failures import exit_code
 from slate_async.cli.gc import CollectRequest, collect
 from slate_async.cli.log import show_log
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.cli.sources import Format
-from slate_async.errors import InvalidError
 
 app = typer.Typer(
     name="slate",
@@ -138,20 +136,6 @@ def options(
     context.obj = Session(path, metastore, settings, verbose, output)
 
 
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
-
-
-def _encoding(context: typer.Context, hexadecimal: bool, base64_: bool) -> Encoding:
-    try:
-        return encoding_of(hexadecimal=hexadecimal, base64_=base64_)
-    except InvalidError as error:
-        session: Session = context.obj
-        session.report(error)
-        raise typer.Exit(USAGE) from error
-
-
 @app.command(help=f"Set KEY to VALUE, once that is durable. A missing database is made. {TAKES_OVER}")
 def put(
     context: typer.Context,
@@ -164,8 +148,8 @@ def put(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.put(context.obj, key, value, file=file, ttl=ttl, create=create, encoding=encoding))
+    encoding = chosen_encoding(context, hexadecimal, base64_)
+    finish(context, keyvalue.put(context.obj, key, value, file=file, ttl=ttl, create=create, encoding=encoding))
 
 
 @app.command(help=f"Print the value of KEY; exit code 1 if there is none. {BESIDE}")
@@ -178,8 +162,8 @@ def get(
     raw: Raw = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw))
+    encoding = chosen_encoding(context, hexadecimal, base64_)
+    finish(context, keyvalue.get(context.obj, key, checkpoint=checkpoint, encoding=encoding, raw=raw))
 
 
 @app.command(help=f"Print yes or no; exit code 1 if there is no KEY. {BESIDE}")
@@ -191,8 +175,8 @@ def exists(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.exists(context.obj, key, checkpoint=checkpoint, encoding=encoding))
+    encoding = chosen_encoding(context, hexadecimal, base64_)
+    finish(context, keyvalue.exists(context.obj, key, checkpoint=checkpoint, encoding=encoding))
 
 
 @app.command(help=f"Remove KEY, or all keys that begin with --prefix, once that is durable. {TAKES_OVER}")
@@ -204,8 +188,8 @@ def delete(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
-    _finish(context, keyvalue.delete(context.obj, key, prefix=prefix, encoding=encoding))
+    encoding = chosen_encoding(context, hexadecimal, base64_)
+    finish(context, keyvalue.delete(context.obj, key, prefix=prefix, encoding=encoding))
 
 
 @app.command(help=f"Print rows in key order. {BESIDE}")
@@ -224,9 +208,9 @@ def scan(
     raw: Raw = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
+    encoding = chosen_encoding(context, hexadecimal, base64_)
     bounds = keyvalue.Bounds(prefix, start, end, limit=limit, reverse=reverse)
-    _finish(
+    finish(
         context,
         keyvalue.scan(
             context.obj, bounds, checkpoint=checkpoint, pin=pin, keys_only=keys_only, encoding=encoding, raw=raw
@@ -246,9 +230,9 @@ def count(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
+    encoding = chosen_encoding(context, hexadecimal, base64_)
     bounds = keyvalue.Bounds(prefix, start, end)
-    _finish(context, keyvalue.count(context.obj, bounds, checkpoint=checkpoint, pin=pin, encoding=encoding))
+    finish(context, keyvalue.count(context.obj, bounds, checkpoint=checkpoint, pin=pin, encoding=encoding))
 
 
 @app.command("export", help=f"Write rows to a CSV, JSON Lines or Parquet file. {BESIDE}")
@@ -269,10 +253,10 @@ def export_command(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
+    encoding = chosen_encoding(context, hexadecimal, base64_)
     bounds = keyvalue.Bounds(prefix, start, end, limit=limit)
     job = export.ExportJob(file, form, bounds, checkpoint, pin, expiry, encoding)
-    _finish(context, export.export(context.obj, job))
+    finish(context, export.export(context.obj, job))
 
 
 @app.command("shell", help="Run commands, one a line, on a database that stays open. It only reads without --write.")
@@ -313,7 +297,7 @@ def load(
     job = transfer.LoadJob(
         file, key, value, key_separator, key_prefix, form, ttl, rejects, allow_bad, concurrency, create
     )
-    _finish(context, transfer.load(context.obj, job))
+    finish(context, transfer.load(context.obj, job))
 
 
 @app.command(help=f"Show what the database is and how it is doing. {BESIDE}")
@@ -322,7 +306,7 @@ def status(
     metrics: Annotated[bool, typer.Option("--metrics", help="Add the counters of this opening.")] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, keyvalue.status(context.obj, metrics=metrics))
+    finish(context, keyvalue.status(context.obj, metrics=metrics))
 
 
 @app.command("gc", help=f"Delete what nothing needs any more: old versions, log objects, SSTs. {BESIDE}")
@@ -339,7 +323,7 @@ def gc(
 ) -> None:
     """See ``help``."""
     wanted = CollectRequest(also or [], once, interval, dry_run)
-    _finish(context, collect(context.obj, wanted))
+    finish(context, collect(context.obj, wanted))
 
 
 @app.command(
@@ -354,7 +338,7 @@ def compactor(
 ) -> None:
     """See ``help``."""
     where = ExecutorRequest(executor, master, spark_conf or [])
-    _finish(context, compaction.compactor(context.obj, where))
+    finish(context, compaction.compactor(context.obj, where))
 
 
 @app.command(
@@ -376,10 +360,10 @@ def compact(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    encoding = _encoding(context, hexadecimal, base64_)
+    encoding = chosen_encoding(context, hexadecimal, base64_)
     wanted = compaction.CompactRequest(full, span, level, encoding)
     where = ExecutorRequest(executor, master, spark_conf or [])
-    _finish(context, compaction.compact(context.obj, wanted, where))
+    finish(context, compaction.compact(context.obj, wanted, where))
 
 
 @app.command("demo", help="Write, close, take over, read back and scan on a temporary folder.")
@@ -388,7 +372,7 @@ def demo_command(
     rows: Annotated[int, typer.Option(min=1, max=10_000_000, help="Rows to write.")] = 10_000,
 ) -> None:
     """See ``help``."""
-    _finish(context, demo.demo(context.obj, rows))
+    finish(context, demo.demo(context.obj, rows))
 
 
 @admin_app.command("create-table", help="Create the DynamoDB table that --metastore dynamodb://TABLE names.")
@@ -403,4 +387,4 @@ def create_table(
 ) -> None:
     """See ``help``."""
     wanted = admin.TableRequest(table, region, endpoint_url, billing is Billing.PROVISIONED, read_units, write_units)
-    _finish(context, admin.create_table(context.obj, wanted))
+    finish(context, admin.create_table(context.obj, wanted))

@@ -4,13 +4,13 @@ They work beside whoever writes and reads: no role is claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from slate_async.cli.context import finish
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK
 from slate_async.cli.output import Output
@@ -40,13 +40,13 @@ def create_checkpoint(
     name: Annotated[str | None, typer.Option("--name", "-n", help="A name, for people; need not be unique.")] = None,
 ) -> None:
     """See ``help``."""
-    _finish(context, create(context.obj, lifetime=lifetime, source=source, name=name))
+    finish(context, create(context.obj, lifetime=lifetime, source=source, name=name))
 
 
 @commands.command("refresh-checkpoint", help=f"Let a checkpoint live for a time from now, or for ever. {BESIDE}")
 def refresh_checkpoint(context: typer.Context, checkpoint: Id, lifetime: Lifetime = None) -> None:
     """See ``help``."""
-    _finish(context, refresh(context.obj, checkpoint, lifetime=lifetime))
+    finish(context, refresh(context.obj, checkpoint, lifetime=lifetime))
 
 
 @commands.command("delete-checkpoint", help=f"Remove a checkpoint; what only it kept is then collected. {BESIDE}")
@@ -59,18 +59,13 @@ def delete_checkpoint(
     ] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, delete(context.obj, checkpoint, force=force))
+    finish(context, delete(context.obj, checkpoint, force=force))
 
 
 @commands.command("list-checkpoints", help=f"Show all checkpoints, whoever's. {BESIDE}")
 def list_checkpoints(context: typer.Context) -> None:
     """See ``help``."""
-    _finish(context, listed(context.obj))
-
-
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
+    finish(context, listed(context.obj))
 
 
 async def create(session: Session, *, lifetime: str | None, source: str | None, name: str | None) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from slate_async.cli.context import finish
 from slate_async.cli.failures import OK, exit_code
 from slate_async.cli.session import Session
 from slate_async.errors import CorruptionError, InvalidError
@@ -30,7 +30,7 @@ def clone(
     ] = None,
 ) -> None:
     """See ``help``."""
-    _finish(context, make(context.obj, target, checkpoint))
+    finish(context, make(context.obj, target, checkpoint))
 
 
 @commands.command(
@@ -62,7 +62,7 @@ def destroy(
         except (InvalidError, KeyboardInterrupt) as error:
             session.report(error)
             raise typer.Exit(exit_code(error)) from error
-    _finish(context, unmake(session, soft=soft, fence=fence, lost=lost))
+    finish(context, unmake(session, soft=soft, fence=fence, lost=lost))
 
 
 @commands.command(
@@ -77,12 +77,7 @@ def adopt_place(
     ] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, adopt(context.obj, sure=yes))
-
-
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
+    finish(context, adopt(context.obj, sure=yes))
 
 
 async def make(session: Session, target: str, checkpoint: str | None) -> int:

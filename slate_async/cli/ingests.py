@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import typer
 
+from slate_async.cli.context import finish
 from slate_async.cli.durations import parse_duration
 from slate_async.cli.failures import OK, AppliedError
 from slate_async.cli.output import Output, counted
@@ -76,7 +77,7 @@ def ingest_command(
 @commands.command("list-ingests", help="Show bulk ingests on their way, and the last ones that have ended.")
 def list_ingests(context: typer.Context) -> None:
     """See ``help``."""
-    _finish(context, listed(context.obj))
+    finish(context, listed(context.obj))
 
 
 @commands.command(
@@ -90,18 +91,13 @@ def list_orphans(
     every: Annotated[bool, typer.Option("--all", help="Those that are in use, too.")] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, orphans(context.obj, job, every=every))
+    finish(context, orphans(context.obj, job, every=every))
 
 
 @commands.command("abort-ingest", help="End a bulk ingest that was not applied yet.")
 def abort_ingest(context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
     """See ``help``."""
-    _finish(context, abort(context.obj, job))
-
-
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
+    finish(context, abort(context.obj, job))
 
 
 async def ingest(session: Session, wanted: IngestRequest) -> int:

@@ -4,18 +4,17 @@ Nothing is written, no role is claimed, and nothing but what is shown is verifie
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Annotated, Any
 
 import typer
 
-from slate_async.cli.encoding import Encoding, encoding_of, show
-from slate_async.cli.failures import OK, USAGE
+from slate_async.cli.context import chosen_encoding, finish
+from slate_async.cli.encoding import Encoding, show
+from slate_async.cli.failures import OK
 from slate_async.cli.output import Output
 from slate_async.cli.plain import plain, spans
 from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import iso_time
-from slate_async.errors import InvalidError
 from slate_async.maintenance.inspection.log import LogEntry
 from slate_async.maintenance.inspection.manifest import RunInspection
 from slate_async.maintenance.inspection.sst import BlockInspection
@@ -32,13 +31,13 @@ Base64 = Annotated[bool, typer.Option("--base64", help="Show keys in Base64.")]
 @commands.command("manifest", help="Every field of the newest version, and which versions are stored.")
 def manifest(context: typer.Context, hexadecimal: Hex = False, base64_: Base64 = False) -> None:
     """See ``help``."""
-    _finish(context, show_manifest(context.obj, _encoding(context, hexadecimal, base64_)))
+    finish(context, show_manifest(context.obj, chosen_encoding(context, hexadecimal, base64_)))
 
 
 @commands.command("log", help="Every object of the log: position, epoch, kind, rows, bytes, and whether it counts.")
 def log(context: typer.Context) -> None:
     """See ``help``."""
-    _finish(context, show_log(context.obj))
+    finish(context, show_log(context.obj))
 
 
 @commands.command("sst", help="One SST: header, footer, statistics, blocks. SST is a key, or an object id.")
@@ -49,27 +48,13 @@ def sst(
     base64_: Base64 = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, show_sst(context.obj, wanted, _encoding(context, hexadecimal, base64_)))
+    finish(context, show_sst(context.obj, wanted, chosen_encoding(context, hexadecimal, base64_)))
 
 
 @commands.command("runs", help="L0, SST by SST, and the sorted runs, newest first.")
 def runs(context: typer.Context, hexadecimal: Hex = False, base64_: Base64 = False) -> None:
     """See ``help``."""
-    _finish(context, show_runs(context.obj, _encoding(context, hexadecimal, base64_)))
-
-
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
-
-
-def _encoding(context: typer.Context, hexadecimal: bool, base64_: bool) -> Encoding:
-    try:
-        return encoding_of(hexadecimal=hexadecimal, base64_=base64_)
-    except InvalidError as error:
-        session: Session = context.obj
-        session.report(error)
-        raise typer.Exit(USAGE) from error
+    finish(context, show_runs(context.obj, chosen_encoding(context, hexadecimal, base64_)))
 
 
 # ---- the manifest

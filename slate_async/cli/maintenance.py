@@ -4,7 +4,7 @@ They work beside whoever writes and reads: no role is claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from slate_async.cli.context import finish
 from slate_async.cli.failures import FINDINGS, OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
@@ -34,7 +35,7 @@ NOW = "now"
 )
 def verify(context: typer.Context) -> None:
     """See ``help``."""
-    _finish(context, check(context.obj))
+    finish(context, check(context.obj))
 
 
 @commands.command(
@@ -56,13 +57,13 @@ def mirror(
     ] = False,
 ) -> None:
     """See ``help``."""
-    _finish(context, copy(context.obj, target, checkpoint, target_metastore=target_metastore, prune=prune))
+    finish(context, copy(context.obj, target, checkpoint, target_metastore=target_metastore, prune=prune))
 
 
 @commands.command("seq-to-time", help=f"Print by which time the row with sequence number SEQ was written. {BESIDE}")
 def seq_to_time(context: typer.Context, seq: Annotated[int, typer.Argument(metavar="SEQ")]) -> None:
     """See ``help``."""
-    _finish(context, tell_time(context.obj, seq))
+    finish(context, tell_time(context.obj, seq))
 
 
 @commands.command(
@@ -76,12 +77,7 @@ def time_to_seq(
     ],
 ) -> None:
     """See ``help``."""
-    _finish(context, tell_seq(context.obj, time))
-
-
-def _finish(context: typer.Context, command: Coroutine[Any, Any, int]) -> None:
-    session: Session = context.obj
-    raise typer.Exit(session.run(command))
+    finish(context, tell_seq(context.obj, time))
 
 
 # ---- verify

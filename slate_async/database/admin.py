@@ -15,7 +15,7 @@ from uuid import UUID
 from metastores.protocol import MetaStoreFactory, Register
 from slate_async.arguments import check_clone_arguments, own_path
 from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.handle import Handle, HandleResources
+from slate_async.database.handle import Handle, HandleResources, metadata_closers
 from slate_async.database.ingests import Ingests
 from slate_async.database.inspection import Inspection
 from slate_async.engine.changes.feed import BATCH_ROWS
@@ -106,8 +106,7 @@ class Admin(Handle):
                 reader_state,
             )
         finally:
-            closers = [opened.driver.close, *([] if opened.register is None else [opened.register.close])]
-            await run_to_completion(run_all(closers))
+            await run_to_completion(run_all(metadata_closers(opened.driver, opened.register)))
 
     async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.
@@ -285,7 +284,7 @@ class Admin(Handle):
     # ---- its life (see `Handle`)
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self._driver.close, *([] if self._register is None else [self._register.close])]
+        return metadata_closers(self._driver, self._register)
 
     def __repr__(self) -> str:
         return f"<Admin {self._name} {self._state}>"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.arguments import BytesLike, key_bytes
-from slate_async.database.handle import Handle, HandleResources
+from slate_async.database.handle import Handle, HandleResources, metadata_closers
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus, compactor_status
 from slate_async.engine.compaction.manual import Manual
@@ -106,8 +106,7 @@ class DbCompactor(Handle):
             logger.info("%s: the compactor's role was not released: %s", self._name, error)
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        register = self._opened.register
-        return [self._opened.driver.close, *([] if register is None else [register.close])]
+        return metadata_closers(self._opened.driver, self._opened.register)
 
     def __repr__(self) -> str:
         return f"<DbCompactor {self._name} epoch={self._compactor.epoch} {self._state}>"

@@ -9,7 +9,7 @@ from typing import Any
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.handle import HandleResources
+from slate_async.database.handle import HandleResources, metadata_closers
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
@@ -295,7 +295,7 @@ class Db(OpenDatabase[WriterReads]):
         return write_failure(self._cause or self._reopening.last, "unknown") if self._writer.lost_unreported else None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self._driver.close, *([] if self._register is None else [self._register.close])]
+        return metadata_closers(self._driver, self._register)
 
     def _closed_failure(self, outcome: Outcome | None = None) -> SlateError:
         return closed_failure(self._cause, outcome)

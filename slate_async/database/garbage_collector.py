@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from slate_async.database.handle import Handle, HandleResources
+from slate_async.database.handle import Handle, HandleResources, metadata_closers
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.gc_schedule import GcSchedule
 from slate_async.engine.gc.open import OpenedGc
@@ -79,8 +79,7 @@ class GarbageCollector(Handle):
         self._schedule.notify()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        register = self._opened.register
-        return [self._opened.driver.close, *([] if register is None else [register.close])]
+        return metadata_closers(self._opened.driver, self._opened.register)
 
     def __repr__(self) -> str:
         return f"<GarbageCollector {self._name} {self._state}>"

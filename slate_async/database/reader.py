@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from slate_async.database.handle import HandleResources
+from slate_async.database.handle import HandleResources, metadata_closers
 from slate_async.database.metrics import reader_counters, shared_counters
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
@@ -154,8 +154,7 @@ class DbReader(OpenDatabase[FollowerReads]):
             await self._polling.close()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        register = [] if self._register is None else [self._register.close]
-        return [self._driver.close, *register]
+        return metadata_closers(self._driver, self._register)
 
     def __repr__(self) -> str:
         return f"<DbReader {self._name} seq={self._source.reader_state.last_seq} {self._state}>"

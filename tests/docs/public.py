@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 PACKAGES = (
@@ -76,9 +77,7 @@ def _members(prefix: str, kind: type) -> Iterator[Public]:
     fields = _fields(kind)
     attributes = {name: found for name, found in _attributes(kind).items() if name not in fields}
     known = {*fields, *attributes}
-    names = sorted(
-        name for name in {*dir(kind), *known} if not name.startswith(HIDDEN) and _is_ours(kind, name, known)
-    )
+    names = sorted(name for name in {*dir(kind), *known} if not name.startswith(HIDDEN) and _is_ours(kind, name, known))
     for name in names:
         full = f"{prefix}.{name}"
         member = inspect.getattr_static(kind, name, None)
@@ -132,7 +131,7 @@ def _attribute_docs(kind: type) -> dict[str, str]:
     body = class_body(kind)
     return {
         annotated.target.id: inspect.cleandoc(doc)
-        for annotated, below in zip(body, body[1:], strict=False)
+        for annotated, below in pairwise(body)
         if isinstance(annotated, ast.AnnAssign) and isinstance(annotated.target, ast.Name)
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
         if isinstance(doc := below.value.value, str)

@@ -25,6 +25,7 @@ from slate_async.storage.log.protocol import (
     Inherited,
     LogObject,
     Replay,
+    check_claim,
     copied_metadata,
     nothing_to_prove,
 )
@@ -101,11 +102,7 @@ class ContiguousLog:
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now. Rule 9: it must still name this claim."""
-        head = await self._load_head()
-        if head is None or head.writer_token != claimed.writer_token:
-            epoch = "none" if head is None else head.writer_epoch
-            raise FencedError(f"writer epoch {epoch} took over from epoch {self._epoch} while it was opening")
-        return head
+        return check_claim(await self._load_head(), claimed)
 
     def _replay_still_holds(self, base: ManifestState, head: ManifestState, fence_id: int) -> bool:
         """Rules 9 and 21: the fence counts, and the replay's base stands, iff the log still starts where it did."""

@@ -26,6 +26,7 @@ from slate_async.storage.log.protocol import (
     Inherited,
     LogObject,
     Replay,
+    check_claim,
     copied_metadata,
     nothing_to_prove,
 )
@@ -197,11 +198,7 @@ class EpochPrefixedLog:
 
     async def _validated_head(self, claimed: ManifestState) -> ManifestState:
         """The head as it is now; it must still name this claim."""
-        head = await self._load_head()
-        if head is None or head.writer_token != claimed.writer_token:
-            epoch = "none" if head is None else head.writer_epoch
-            raise FencedError(f"writer epoch {epoch} took over from epoch {self._epoch} while it was opening")
-        return head
+        return check_claim(await self._load_head(), claimed)
 
     # ---- life
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader
+from slate_async.errors import FencedError
 from slate_async.storage.manifest.state import ManifestState
 
 CheckPlace: TypeAlias = Callable[[ManifestState], Awaitable[object]]
@@ -105,6 +106,14 @@ class Log(Protocol):
 
 async def nothing_to_prove(state: ManifestState) -> None:
     """The `CheckPlace` of a log whose metadata lies in the same store."""
+
+
+def check_claim(head: ManifestState | None, claimed: ManifestState) -> ManifestState:
+    """Rule 9: ``head``, which must still name the claim that made ``claimed``. Raises `FencedError`."""
+    if head is None or head.writer_token != claimed.writer_token:
+        epoch = "none" if head is None else head.writer_epoch
+        raise FencedError(f"writer epoch {epoch} took over from epoch {claimed.writer_epoch} while it was opening")
+    return head
 
 
 def copied_metadata(epoch: int, data: bytes) -> dict[str, str]:
