@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
 from typing import Any
@@ -33,8 +32,6 @@ from slate_async.engine.write.writer import Writer, WriterHost
 from slate_async.errors import InvalidError, Outcome, SlateError, UnavailableError
 from slate_async.storage.log.extent import LogExtent
 from slate_async.types import DELETE, PUT, RowLimits
-
-logger = logging.getLogger(__name__)
 
 
 class Db(OpenDatabase[WriterReads]):
@@ -250,25 +247,20 @@ class Db(OpenDatabase[WriterReads]):
         patient = self._state == "open" and self._opened.settings.on_outage == "reopen"
         if not patient or not isinstance(cause, UnavailableError):
             return self._fail(cause)
-        logger.warning("%s: writes are refused until the store answers: %s", self._name, cause)
-        self._reopening.outage = self._reopening.last = cause
-        self._writer.suspend(cause)
+        self._reopening.suspend(self._opened, cause)
         self._compaction.compactor.close(lambda: refused(cause))
         self._supervisor.spawn("reopen", self._reopen())
 
     async def _reopen(self) -> None:
-        await self._writer.stop()
         opened = await self._reopening.run(self._opened)
         if self._state != "open":
             return
-        opened.writer.succeed(self._writer)
+        self._reopening.resume(self._opened, opened)
         self._opened, self._writer, self._sequencer = opened, opened.writer, opened.writer.sequencer
         self._reads.writer = self._head.writer = opened.writer
-        self._reopening.outage = None
         self._compaction = open_embedded(self._context, opened, self._head.poll_due, self._compaction)
         self._updates.follow(self._writer)
         self._begin(self._writer)
-        logger.warning("%s: the store is back; writes go on as epoch %d", self._name, self._writer.epoch)
 
     # ---- its life (see `Handle`)
 
@@ -283,11 +275,7 @@ class Db(OpenDatabase[WriterReads]):
         """Make everything durable; raises the write error (with ``outcome``) that nobody has seen."""
         self._writer.refuse_writes(None)
         if self._reopening.outage is None:  # else nothing waits, and what it holds cannot be given back
-            with about_all_written():
-                await self._writer.make_durable()
-            await self._writer.shorten_log()
-            await self._close_feeds()
-            await self._writer.pins.close_at_the_end(self._writer.state.published_end, self._name)
+            await self._writer.finish(self._name, self._close_feeds)
         if (unreported := self._unreported()) is not None:
             raise unreported
 

@@ -61,10 +61,23 @@ class Reopening:
         """The errors of the store, or the metadata, that do not end the writer now."""
         return (UnavailableError,) if self.outage is None else WAITED_OUT
 
+    def suspend(self, opened: Opened, cause: UnavailableError) -> None:
+        """An outage begins: the writer refuses writes from now on."""
+        logger.warning("%s: writes are refused until the store answers: %s", self.context.name, cause)
+        self.outage = self.last = cause
+        opened.writer.suspend(cause)
+
+    def resume(self, before: Opened, opened: Opened) -> None:
+        """The outage is over: the writer of ``opened`` goes on where that of ``before`` ended."""
+        opened.writer.succeed(before.writer)
+        self.outage = None
+        logger.warning("%s: the store is back; writes go on as epoch %d", self.context.name, opened.writer.epoch)
+
     async def run(self, opened: Opened) -> Opened:
-        """Open the database of ``opened``, whose writer is suspended and stopped, as soon as that is possible.
+        """Stop the writer of ``opened``, which is suspended, and open the database as soon as that is possible.
 
         Raises `FencedError` when another writer took over, and what else an opening raises but `WAITED_OUT`."""
+        await opened.writer.stop()
         refused = 0
         while True:
             await self._until_back(opened)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -18,7 +18,7 @@ from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.commit_group import CommitGroup
 from slate_async.engine.write.completions import CompletionQueue
 from slate_async.engine.write.encoding import Encoder
-from slate_async.engine.write.errors import closed_failure, refused, write_failure
+from slate_async.engine.write.errors import about_all_written, closed_failure, refused, write_failure
 from slate_async.engine.write.flush_policy import FlushPolicy
 from slate_async.engine.write.ingest_applier import IngestApplier
 from slate_async.engine.write.l0_flusher import LONG_LOG, L0Flusher
@@ -235,6 +235,15 @@ class Writer:
             await newest.wait()
         if entry is not None:
             await entry.stored.wait()
+
+    async def finish(self, name: str, close_feeds: Callable[[], Awaitable[None]]) -> None:
+        """The last work of the database ``name`` before it is closed on purpose, in this order: make everything
+        durable, which may raise; shorten the log; close the feeds; let the pins go."""
+        with about_all_written():
+            await self.make_durable()
+        await self.shorten_log()
+        await close_feeds()
+        await self.pins.close_at_the_end(self.state.published_end, name)
 
     async def shorten_log(self) -> None:
         """Before closing: flush to L0 if the next opening could not read what is in the log in one go, fences among it.
