@@ -134,7 +134,7 @@ async def listed(session: Session) -> int:
         for info in found:
             session.output.json(_fields(info))
         return OK
-    columns = ("job", "state", "rows", "seq", "since")
+    columns = ("job", "state", "rows", "deletes", "seq", "since")
     rows = [_row(info) for info in found]
     session.output.table("ingests", columns, rows)
     return OK
@@ -158,8 +158,9 @@ async def abort(session: Session, job_id: str) -> int:
     async with session.administering() as admin:
         info = await admin.ingests.abort(job_id)
     if info.state == "applied":
+        rows = counted(info.rows + info.deletes, "row")
         raise AppliedError(
-            f"ingest {job_id!r} was applied, with sequence number {info.seq}: its {counted(info.rows, 'row')} stay",
+            f"ingest {job_id!r} was applied, with sequence number {info.seq}: its {rows} stay",
             outcome="not_applied",
         )
     _show(session.output, info)
@@ -204,8 +205,9 @@ def _show(output: Output, info: IngestInfo) -> None:
 
 
 def _row(info: IngestInfo) -> tuple[str, ...]:
-    rows = "-" if "rows" in _unknown(info) else f"{info.rows:,}"
-    return (info.job_id, info.state, rows, str(info.seq or "-"), _time(info.since_ms))
+    known = "rows" not in _unknown(info)
+    rows, deletes = (f"{number:,}" if known else "-" for number in (info.rows, info.deletes))
+    return (info.job_id, info.state, rows, deletes, str(info.seq or "-"), _time(info.since_ms))
 
 
 def _fields(info: IngestInfo) -> dict[str, Any]:
@@ -220,11 +222,9 @@ def _fields(info: IngestInfo) -> dict[str, Any]:
 
 def _unknown(info: IngestInfo) -> frozenset[str]:
     """Fields of which the record of such a job says nothing; see `IngestInfo`."""
-    if info.state == "pending" and (info.ssts or not info.rows):
-        return frozenset({"seq"})
-    if info.state in ("pending", "applied"):  # a pending one without SSTs is in, and may not be reported yet
-        return frozenset({"ssts", "size"} if info.seq else {"ssts", "size", "seq"})
-    return frozenset({"rows", "ssts", "size", "seq"})
+    if info.state in ("pending", "applied"):  # a pending one with a number is in, and may not be reported yet
+        return frozenset() if info.seq else frozenset({"seq"})
+    return frozenset({"rows", "deletes", "ssts", "size", "seq"})
 
 
 def _time(milliseconds: int) -> str:

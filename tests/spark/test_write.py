@@ -83,7 +83,7 @@ async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_pat
         rows = [row async for row in db.scan()]
         kept = [(b"%05d" % number, b"new") for number in range(400)]
         assert (rows == [*kept, (b"first put meanwhile", b"stays"), (b"later", b"stays")]) is True
-        changes = [change async for change in limited(feed, 2 + info.rows)]
+        changes = [change async for change in limited(feed, 2 + info.rows + info.deletes)]
     deleted = [change.key for change in changes if change.op == "delete"]
     assert deleted == [*(b"%05d" % number for number in range(400, 500)), b"old"]
     assert {change.seq for change in changes[2:]} == {info.seq}

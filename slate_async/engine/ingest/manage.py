@@ -41,7 +41,7 @@ class IngestInfo:
 
     state: ``"registered"``: its SSTs are being made; ``"pending"``: committed, waits for a writer; ``"applied"``;
     ``"aborted"``; ``"expired"``: nobody committed or renewed it in time; ``"duplicate"``: its batch was there already
-    rows, ssts, size: of what was committed, deletes counted; of one that has ended rows only, those applied
+    rows, deletes, ssts, size: puts, deletes, SSTs and their bytes: of what is committed, later of what was applied
     seq: the sequence number of all its rows, once applied; 0 if it had none
     since_ms: wall clock: when it began, or ended
     expire_ms: of a registered one, when it ends unless renewed
@@ -52,6 +52,7 @@ class IngestInfo:
     state: IngestState
     since_ms: int
     rows: int = 0
+    deletes: int = 0
     ssts: int = 0
     size: int = 0
     seq: int = 0
@@ -96,7 +97,8 @@ def _of_job(job: Ingest) -> IngestInfo:
         job.id,
         "pending" if job.pending else "registered",
         job.begun_ms,
-        rows=sum(sst.rows for sst in job.ssts),
+        rows=sum(sst.rows - sst.tombstones for sst in job.ssts),
+        deletes=sum(sst.tombstones for sst in job.ssts),
         ssts=len(job.ssts),
         size=sum(sst.size for sst in job.ssts),
         expire_ms=None if job.pending else job.expire_ms,
@@ -106,10 +108,19 @@ def _of_job(job: Ingest) -> IngestInfo:
 
 
 def _of_record(record: IngestRecord) -> IngestInfo:
-    batch_id = None if record.app_id is None else record.batch_id
     known: IngestState = record.end if record.shown else "pending"
+    deletes = record.deletes or 0
     return IngestInfo(
-        record.id, known, record.ended_ms, record.rows, seq=record.seq, app_id=record.app_id, batch_id=batch_id
+        record.id,
+        known,
+        record.ended_ms,
+        rows=record.rows - deletes,
+        deletes=deletes,
+        ssts=record.ssts or 0,
+        size=record.size or 0,
+        seq=record.seq,
+        app_id=record.app_id,
+        batch_id=None if record.app_id is None else record.batch_id,
     )
 
 

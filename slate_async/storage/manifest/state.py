@@ -273,9 +273,10 @@ class IngestRecord:
 
     outcome: `DUPLICATE`: the batch was there already, so this job's SSTs were not taken
     seq: the number its rows were applied under; 0 if none were
-    rows: how many were applied
+    rows: how many were applied, deletes counted
     shown: of one that was applied: the writer's own reads see it, so it may be reported
     replacing: it was to replace what was there; ``None``: no
+    deletes, ssts, size: of what was applied: rows that are deletes, SSTs and their bytes; ``None`` if nothing was
     """
 
     id: str
@@ -287,6 +288,9 @@ class IngestRecord:
     batch_id: int = 0
     shown: bool = True
     replacing: bool | None = None
+    deletes: int | None = None
+    ssts: int | None = None
+    size: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
     @property

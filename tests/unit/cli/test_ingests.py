@@ -41,7 +41,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     as_json = {"path": path, "options": ("--json",)}
     assert [one["state"] for one in slate("list-ingests", **as_json).objects] == ["aborted"]
     [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **as_json).objects
-    assert (waiting["job_id"], waiting["state"], waiting["rows"]) == ("nightly", "pending", 3)
+    assert (waiting["job_id"], waiting["state"], waiting["rows"], waiting["deletes"]) == ("nightly", "pending", 2, 1)
     late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
     assert late.code != 0
     assert "exclusive" in late.err
@@ -106,14 +106,13 @@ def test_only_what_is_known_of_a_job_is_shown(slate: Run, path: str, tmp_path: P
     pq.write_table(ROWS.sort_by("key"), file)
     as_json = {"path": path, "options": ("--json",)}
     [pending] = slate("ingest", str(file), "--job", "one", "--no-wait", **as_json).objects
-    assert (pending["rows"], pending["ssts"], "seq" in pending) == (3, 1, False)
+    assert (pending["rows"], pending["ssts"], "seq" in pending) == (2, 1, False)
     [aborted] = slate("abort-ingest", "one", **as_json).objects
-    assert not {"rows", "ssts", "size", "seq"} & aborted.keys()
+    assert not {"rows", "deletes", "ssts", "size", "seq"} & aborted.keys()
     [applied] = slate("ingest", str(file), "--job", "two", "--exclusive", **as_json).objects
-    assert applied["rows"] == 3
-    assert not {"ssts", "size"} & applied.keys()
-    shown = {line.split("\t")[0]: line.split("\t")[1:4] for line in slate("list-ingests", path=path).out.splitlines()}
-    assert shown == {"one": ["aborted", "-", "-"], "two": ["applied", "3", str(applied["seq"])]}
+    assert (applied["rows"], applied["deletes"], applied["ssts"], applied["size"]) == (2, 1, 1, pending["size"])
+    shown = {line.split("\t")[0]: line.split("\t")[1:5] for line in slate("list-ingests", path=path).out.splitlines()}
+    assert shown == {"one": ["aborted", "-", "-", "-"], "two": ["applied", "2", "1", str(applied["seq"])]}
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
@@ -133,7 +132,7 @@ def test_a_file_replaces_what_is_there(slate: Run, path: str, tmp_path: Path) ->
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"key": ["b"], "value": ["1"]}), file)
     [done] = slate("ingest", str(file), "--replace", "--exclusive", path=path, options=("--json",)).objects
-    assert (done["state"], done["rows"]) == ("applied", 2)
+    assert (done["state"], done["rows"], done["deletes"]) == ("applied", 1, 1)
     assert slate("scan", path=path).out.splitlines() == ["b\t1"]
     assert slate("verify", path=path).code == 0
     begun = slate("ingest", str(file), "--job", "adds", "--no-wait", path=path)

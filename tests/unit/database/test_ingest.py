@@ -253,6 +253,19 @@ async def test_whoever_opens_the_database_applies_what_waits(store: MemoryStore)
             assert db.metrics()["ingest.applied"] == 1
 
 
+async def test_what_is_known_of_a_pending_job_is_known_of_the_applied_one(store: MemoryStore) -> None:
+    await (await open_db(store)).close()
+    rows = pa.table({"key": ["a", "b", "c"], "value": ["1", None, "3"], "op": ["put", "delete", "put"]})
+    async with open_job(store, settings={"sst_bytes": 1}) as job:
+        await job.write([rows])
+        pending = await job.commit(wait=False)
+        applied = await job.commit(exclusive=True)
+    assert (pending.rows, pending.deletes, pending.ssts) == (2, 1, 3)
+    assert pending.size > 0
+    known = ("rows", "deletes", "ssts", "size")
+    assert [getattr(applied, name) for name in known] == [getattr(pending, name) for name in known]
+
+
 async def test_a_job_is_one_job_whoever_opens_it(store: MemoryStore) -> None:
     async with open_db(store) as db:
         async with open_job(store) as first, open_job(store) as second:

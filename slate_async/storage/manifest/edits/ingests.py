@@ -374,8 +374,7 @@ def _applied(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manife
     tick = max(state.last_tick_ms, now_ms)
     numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
     ssts = tuple(structs.replace(sst, **numbers) for sst in job.ssts)
-    rows = sum(sst.rows for sst in ssts)
-    done = _ended(state, job, APPLIED, now_ms, seq=seq, rows=rows, shown=False)
+    done = _ended(state, job, APPLIED, now_ms, seq=seq)
     apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))
     features = state.required_features
     return replace(
@@ -434,12 +433,16 @@ def _ended(
     now_ms: int,
     *,
     seq: int = 0,
-    rows: int = 0,
     batch: Batch | None = None,
-    shown: bool = True,
 ) -> ManifestState:
+    """``seq``: the number of its rows, if they are applied; the writer's own reads are to show them then."""
     app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
-    record = IngestRecord(job.id, outcome, now_ms, seq, rows, app_id, batch_id, shown, True if job.replaces else None)
+    record = IngestRecord(
+        job.id, outcome, now_ms, app_id=app_id, batch_id=batch_id, replacing=True if job.replaces else None
+    )
+    if seq:
+        rows, deletes, size = (sum(getattr(sst, name) for sst in job.ssts) for name in ("rows", "tombstones", "size"))
+        record = replace(record, seq=seq, rows=rows, shown=False, deletes=deletes, ssts=len(job.ssts), size=size)
     records = [record for record in state.ingest_records if record.id != job.id]
     alike = [record for record in records if (record.app_id is None) == (app_id is None)]
     forgotten = alike[: len(alike) + 1 - MAX_RECORDS] if len(alike) >= MAX_RECORDS else []
