@@ -18,10 +18,13 @@ HEAD = """# Settings
 
 <!-- Generated from slate_async/settings by scripts/settings_doc.py; do not edit. -->
 
-A setting comes from, strongest first: a keyword (`Settings(flush_interval_ms=50)`), an environment variable
-(`SLATE_FLUSH_INTERVAL_MS=50`; an empty one counts as unset), a TOML file (`Settings.from_toml("slate.toml")`, or
-`slate --settings slate.toml`), its default. A TOML file holds the names below at its top level, or in a `[slate]`
-table; with such a table, everything outside of it belongs to others and is left alone.
+Pass settings to `open`, or put them into the environment or a TOML file:
+
+```python
+settings = slate.Settings(flush_interval_ms=50, compression="none")
+async with slate.open("s3://bucket/db", settings=settings) as db:
+    await db.put(b"k", b"v")
+```
 
 ```toml
 [slate]
@@ -29,27 +32,43 @@ flush_interval_ms = 50
 compression = "lz4"
 ```
 
-An unknown, malformed or contradictory setting is refused with `InvalidError`, which names it. An environment variable
-that begins with `SLATE_` and is a misspelt setting (`SLATE_FLUSH_INTERVALL_MS`) is refused, too, because it would
-silently leave a default in place. Any other unknown one, such as an application's own `SLATE_URL`, is ignored with one
-warning in the log. No warning is given for
-{others}
-and for what Kubernetes sets for services whose name begins with "slate" (`SLATE_SERVICE_HOST`, `SLATE_PORT_80_TCP`, …).
+| source, the strongest first | example |
+|---|---|
+| keyword | `Settings(flush_interval_ms=50)` |
+| environment variable; an empty one counts as unset | `SLATE_FLUSH_INTERVAL_MS=50` |
+| TOML file | `Settings.from_toml("slate.toml")`, `slate --settings slate.toml` |
+| default | |
 
-`Settings` is frozen; `settings.replace(flush_interval_ms=50)` makes a changed copy, checked again, in which the
-environment plays no part. It holds no secrets: credentials come from the environment and profiles of the store
-([stores](stores.md)).
+A TOML file holds the names below at its top level, or in a `[slate]` table. With such a table, the rest of the file
+belongs to others and is ignored.
 
-`log_protocol` and `wal_enabled` are fixed when a database is created. Unset, they follow the database; one that
-contradicts it is refused when it is opened. What follows from them (such as `ack = "flushed"`) is then checked as
-well.
+An unknown, malformed or contradictory setting raises `InvalidError`, which names it. So does an environment variable
+that begins with `SLATE_` and misspells a setting (`SLATE_FLUSH_INTERVALL_MS`), because a default would silently stay
+in place. Any other unknown variable, such as an application's own `SLATE_URL`, is ignored with one warning in the
+log. These variables give no warning:
 
-Sizes of which one must hold the other are checked: `flush_bytes`, `skip_memtable_bytes` and `l0_sst_bytes` are at
-most `max_unflushed_bytes`, and `block_bytes` is at most `l0_sst_bytes` and `block_cache_bytes`. Where only the
-larger one is set, a default that would not fit shrinks; where both are set, the contradiction is refused. Likewise
-`request_timeout_ms` is at most `retry_deadline_ms`, and
-`log_gap_wait_ms` and `manifest_poll_interval_ms` are at most `takeover_deadline_ms`; `checkpoint_lifetime_ms` exceeds
-twice `manifest_poll_interval_ms`.
+- {others};
+- those that Kubernetes sets for services whose name begins with "slate" (`SLATE_SERVICE_HOST`,
+  `SLATE_PORT_80_TCP`, …).
+
+`Settings` is frozen. `settings.replace(flush_interval_ms=50)` returns a changed copy, checked again, without a look
+at the environment. It holds no secrets: credentials come from the environment and profiles of the
+[store](stores.md). Other terms are in the [glossary](glossary.md).
+
+The creation of a database fixes `log_protocol` and `wal_enabled`. Unset, they follow the database. A value that
+contradicts it is refused when the database is opened. Settings that depend on them, such as `ack = "flushed"`, are
+checked then as well.
+
+These limits hold between settings. If only the larger one is set, a default that would not fit shrinks. If both are
+set, a contradiction is refused.
+
+| setting | limit |
+|---|---|
+| `flush_bytes`, `skip_memtable_bytes`, `l0_sst_bytes` | at most `max_unflushed_bytes` |
+| `block_bytes` | at most `l0_sst_bytes` and `block_cache_bytes` |
+| `request_timeout_ms` | at most `retry_deadline_ms` |
+| `log_gap_wait_ms`, `manifest_poll_interval_ms` | at most `takeover_deadline_ms` |
+| `checkpoint_lifetime_ms` | more than twice `manifest_poll_interval_ms` |
 """
 
 

@@ -1,5 +1,4 @@
-"""Arguments of public calls: their kinds are checked, and what is handed in is copied, at the call, so that nothing the
-caller does later can change it."""
+"""Arguments of public calls, checked and copied at the call. Nothing that the caller does later can change them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The generic commit loop: read the newest version, apply an edit to it, write the result on condition that nothing
-came between, whatever the network does. It knows nothing of what is stored.
+"""The generic commit loop: read the newest version, apply an edit, write the result if no other commit came between.
+It knows nothing of what is stored, and is right whatever the network loses.
 
 Ordering rule: on *any* answer but `Committed` the newest version is read again and the edit asked again. So a conflict,
 a lost response, a refusal by a store that is overloaded and a superseded success all take the same path, and the edit's

@@ -1,5 +1,5 @@
-"""Whether anybody listens where a URL or the environment names an endpoint: a store that is not there is told within
-seconds, with the cause, where the engine would try on for as long as a restart takes."""
+"""Whether a server listens at the endpoint that a URL or the environment names. A command reports a store that is not
+there within seconds, with the cause; the engine would retry for as long as a restart takes."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ class OperationSettings(BaseSettings):
     manifest_poll_interval_ms: int = setting(
         1_000,
         unit="milliseconds",
-        what="How often the manifest is read for what others changed and for a newer writer, and how long a takeover"
-        " that keeps losing log ids to a busy writer waits for it to notice.",
+        what="How often writers and readers read the manifest, for changes of other processes and for a newer"
+        " writer. A takeover that keeps losing log ids to a busy writer waits this long for it to notice.",
         why="One cheap read a second. A fenced writer may answer stale reads for this long; it never acknowledges,"
         " whatever the value.",
         ge=1,
@@ -35,7 +35,8 @@ class OperationSettings(BaseSettings):
         what="How often a writer that has nothing to write reads the manifest. The first write brings it back to"
         " manifest_poll_interval_ms.",
         why="Unset is manifest_poll_interval_ms: at list prices an idle writer's polls cost a dollar a month. Ten"
-        " seconds cost a tenth, and an ingest, a compaction of others and a newer writer are noticed so much later.",
+        " seconds cost a tenth, and the writer notices an ingest, a foreign compaction and a newer writer so"
+        " much later.",
         default_text="unset (manifest_poll_interval_ms)",
         ge=1,
         le=10_000,
@@ -89,8 +90,9 @@ class OperationSettings(BaseSettings):
     on_outage: OnOutage = setting(
         "reopen",
         unit="name, reopen or close",
-        what="What a writer does when the store has not taken its log for retry_deadline_ms: reopen (refuse writes,"
-        " serve reads, and go on once the store answers, unless another writer has taken over) or close.",
+        what="What a writer does when the store has not taken its log for retry_deadline_ms. With close it closes"
+        " the database. With reopen it refuses writes and serves reads, and continues once the store answers,"
+        " unless another writer has taken over.",
         why="An outage that is over must not need a restart. close where a supervisor restarts the process anyway.",
     )
     request_timeout_ms: int = setting(
@@ -105,15 +107,15 @@ class OperationSettings(BaseSettings):
     file_mode: FileMode = setting(
         "0600",
         unit="octal digits (read and write only; the owner may do both), or umask",
-        what="Permissions of the files made in a local folder; folders get them, too, and may be entered by those who"
-        " may read. umask: as the process's umask says. What is there keeps its own.",
-        why="A database is nobody else's to read unless somebody says so. 0660 lets a group share it, 0640 look at it.",
+        what="Permissions of the files in a local folder. Folders get them, too, and users who may read may enter"
+        " them. umask: as the process's umask says. Existing files keep their own.",
+        why="A database is for its owner alone unless you say otherwise. 0660 lets a group share it, 0640 read it.",
     )
     manifest_full_every: int = setting(
         32,
         unit="versions",
-        what="Every so many manifest versions one is stored in full, the others as changes to it; one of more than"
-        " 256 KiB only once the changes have cost as much.",
+        what="One in so many manifest versions is stored in full, the others as changes to it. One of more than"
+        " 256 KiB is stored in full only once the changes have cost as much.",
         why="Opening reads the head and at most one full version; a commit costs what changed since it.",
         ge=1,
         le=1_024,
@@ -147,8 +149,8 @@ class OperationSettings(BaseSettings):
     gc_min_age_ms: int = setting(
         600_000,
         unit="milliseconds",
-        what="Work begun less than this ago is not refused by a garbage collector; so garbage is at least this old, up"
-        " to twice that, when it goes.",
+        what="A garbage collector does not refuse work that began less than this ago. So garbage is at least this"
+        " old, up to twice that, when it is deleted.",
         why="Several times a slow L0 flush with all its retries; refused, it is uploaded again. Compactions are"
         " registered and never refused for their age. Safety does not depend on it: 0 is allowed.",
         ge=0,
@@ -157,10 +159,10 @@ class OperationSettings(BaseSettings):
     gc_stalled_compaction_ms: int = setting(
         120 * MINUTE_MS,
         unit="milliseconds",
-        what="A compactor that finishes nothing of its registered compactions for this long loses them, and its role;"
-        " one that gave its role up, already after gc_min_age_ms.",
-        why="A key range takes seconds, so nobody who lives is this slow; meanwhile what a dead one left holds back"
-        " all garbage made since. Safety does not depend on it: who merely slept begins again.",
+        what="A compactor that finishes nothing of its registered compactions for this long loses them, and its"
+        " role. One that released its role loses them after gc_min_age_ms.",
+        why="A key range takes seconds, so no living compactor is this slow. Meanwhile the work of a dead one"
+        " holds back all garbage made since. Safety does not depend on it: one that merely slept begins again.",
         ge=1,
         le=365 * DAY_MS,
     )
@@ -177,10 +179,10 @@ class OperationSettings(BaseSettings):
     gc_destroy_grace_ms: int = setting(
         DAY_MS,
         unit="milliseconds",
-        what="How long after a soft destroy a garbage collector removes the database, if no checkpoint holds it then;"
-        " and how long after it was begun a clone that was never finished.",
-        why="Readers and clones of what was destroyed have a working day to be noticed, and cloners that died to be"
-        " started again.",
+        what="How long after a soft destroy a garbage collector removes the database, if no checkpoint holds it"
+        " then. A clone that was never finished is removed as long after it was begun.",
+        why="Readers and clones of a destroyed database have a working day to be noticed, and cloners that died"
+        " to be started again.",
         ge=0,
         le=365 * DAY_MS,
     )

@@ -67,8 +67,8 @@ class StorageSettings(BaseSettings):
     compaction_style: CompactionStyle | None = setting(
         unit="name, size_tiered or leveled",
         what="How compactors arrange SSTs. Kept with the database: a writer that sets it changes it.",
-        why="Unset follows the database; a new one is size_tiered, which rewrites a row least often. leveled reads"
-        " and stores less where rows are overwritten a lot.",
+        why="Unset follows the database. A new one is size_tiered, which rewrites a row least often; leveled"
+        " reads and stores less where rows are overwritten a lot.",
         default_text="unset (follow the database; size_tiered for a new one)",
     )
     auto_compaction: bool = setting(
@@ -114,8 +114,8 @@ class StorageSettings(BaseSettings):
     l0_max_ssts: int = setting(
         32,
         unit="SSTs",
-        what="L0 SSTs (without a WAL: SSTs in the log, too) at which the writer waits for compaction: with a WAL no"
-        " memtable is flushed to L0 until one is compacted, without one flushes are slowed.",
+        what="L0 SSTs (without a WAL: SSTs in the log, too) at which the writer waits for compaction. With a WAL"
+        " it flushes no memtable to L0 until one is compacted. Without one it slows flushes.",
         why="A read of a key that is nowhere asks every one of them; 32 filters let a read through wrongly one time in"
         " three. Planners begin far below.",
         ge=2,

@@ -37,9 +37,9 @@ class WriteSettings(BaseSettings):
         128 * MIB,
         unit="bytes",
         what="Memory for rows that no SST holds yet, durable or not; at the limit, writes wait in order.",
-        why="Four L0 SSTs in memory or on their way: one that is written, one on its way, two for a store that stalls."
-        " A load that does not end takes three to four times as much in all; twice the limit saves some 5 % of its"
-        " processor time (docs/operations/benchmarks.md).",
+        why="Four L0 SSTs in memory or in flight: one that is written, one in flight, two for a store that"
+        " stalls. A load that does not end takes three to four times as much in all. Twice the limit saves"
+        " some 5 % of its processor time (docs/operations/benchmarks.md).",
         ge=1,
         le=64 * GIB,
     )
@@ -63,8 +63,8 @@ class WriteSettings(BaseSettings):
     flush_interval_ms: int = setting(
         100,
         unit="milliseconds",
-        what="Time between the starts of two flushes, unless flush_bytes have gathered, somebody flushes, or"
-        " flush_at_once lets one start earlier. The first write after a pause goes at once.",
+        what="Time between the starts of two flushes, unless flush_bytes have gathered, a caller flushes, or"
+        " flush_at_once lets one start earlier. The first write after a pause starts a flush at once.",
         why="About the latency of one upload: waiting less splits writes into more paid requests, more adds latency.",
         ge=0,
         le=DAY_MS,
@@ -74,9 +74,9 @@ class WriteSettings(BaseSettings):
         unit="true or false",
         what="Whether a flush also starts whenever none is in flight, and when 256 writes wait. Then flush_interval_ms"
         " is the longest wait while one is in flight.",
-        why="On a store of 30 ms a durable put takes 35 ms at 20 writes a second, and 80 ms without; a task that waits"
-        " for each of its writes is three times as fast. Without, 20 writes a second need half of the PUTs."
-        " Latency is what is missed first; docs/operations/cost.md says when to turn it off.",
+        why="On a store of 30 ms a durable put takes 35 ms at 20 writes a second, and 80 ms without. A task that"
+        " waits for each of its writes is three times as fast. Without, 20 writes a second need half of the"
+        " PUTs. Most applications miss latency first; docs/operations/cost.md says when to turn it off.",
     )
     flush_bytes: int = setting(
         unit="bytes",
@@ -125,8 +125,9 @@ class WriteSettings(BaseSettings):
     l0_flush_objects: int = setting(
         4_096,
         unit="log objects",
-        what="Most log objects whose rows are not in L0 yet (with wal_enabled): at three quarters of them the memtable"
-        " is written as an L0 SST, however small it is; at all of them writes wait until it is there.",
+        what="Most log objects whose rows are not in L0 yet (with wal_enabled). At three quarters of them the"
+        " writer writes the memtable as an L0 SST, however small it is. At all of them writes wait until it is"
+        " there.",
         why="The next opening reads each of them: with 64 requests of 30 ms at a time these take two seconds.",
         ge=1,
         le=1_000_000,
@@ -144,8 +145,8 @@ class WriteSettings(BaseSettings):
         unit="milliseconds",
         what="How long overwritten and deleted versions are kept for time travel. Kept with the database: a"
         " writer that sets it changes it.",
-        why="Unset follows the database; a new one keeps none, because history costs space. Checkpoints keep single"
-        " moments without it.",
+        why="Unset follows the database; a new one keeps none, because history costs space. Checkpoints keep"
+        " single states without it.",
         default_text="unset (follow the database; 0 for a new one)",
         ge=0,
         le=3_660 * DAY_MS,

@@ -1,4 +1,4 @@
-"""Filters of queries that narrow what is read: by opt-in only, because Spark then answers later queries of the same
+"""Filters of queries that narrow what is read, by opt-in only. With them Spark answers later queries of the same
 DataFrame from the partitions of the first one (see docs/guide/spark.md).
 
 Filters are only used to read less: Spark applies all of them again.

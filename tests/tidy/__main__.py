@@ -6,7 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
-from tests.tidy import code, contracts, copies, text, versions, words
+from tests.tidy import code, contracts, copies, prose, text, versions, words
 from tests.tidy.findings import Finding, Source, project_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def check(root: Path) -> list[Finding]:
 
 def _of_one(source: Source, root: Path) -> list[Finding]:
     findings = [*text.characters(source), *text.leftovers(source), *text.license_text(source)]
-    findings += [*text.commands(source, root), *text.links(source, root)]
+    findings += [*text.commands(source, root), *text.links(source, root), *prose.unclear(source)]
     if source.path.endswith(".py"):
         tree = ast.parse(source.text, source.path)
         findings += [*code.size(source, tree), *code.docstrings(source, tree), *code.outside_world(source, tree)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import code, copies, text, versions, words
+from tests.tidy import code, copies, prose, text, versions, words
 from tests.tidy.findings import Finding, Source
 
 PRODUCT = "slate_async/engine/read/scan.py"
@@ -225,7 +225,7 @@ def test_loop_variables_are_called_for_what_they_run_over(program: str, findings
 
 def test_banned_words_may_only_become_fewer(tmp_path: Path) -> None:
     (tmp_path / "tests/tidy").mkdir(parents=True)
-    (tmp_path / words.TABLE).write_text(words.written({PRODUCT: 2, "docs/guide/reads.md": 1}))
+    (tmp_path / words.TABLE).write_text(words.written({PRODUCT: 2, "scripts/demo.py": 1}))
 
     def findings(path: str, text: str) -> list[str]:
         return [finding.path for finding in words.banned([Source(path, text)], tmp_path)]
@@ -233,8 +233,43 @@ def test_banned_words_may_only_become_fewer(tmp_path: Path) -> None:
     assert findings(PRODUCT, "# Whoever asks is told") == []
     assert findings(PRODUCT, "# whoever asks") == []
     assert findings(PRODUCT, "# Whoever asks is told at\nhand") == [PRODUCT]
-    assert findings("docs/guide/writes.md", "a moment") == ["docs/guide/writes.md"]
-    assert findings("docs/guide/writes.md", "moments, a foretold bygone") == []
-    assert findings("docs/decisions/0001-x.md", "made again, gone") == []
+    assert findings("scripts/soak", "a moment") == ["scripts/soak"]
+    assert findings("scripts/soak", "moments, a foretold bygone") == []
     assert findings("tests/unit/test_time.py", "gone") == []
-    assert words.table(tmp_path) == {PRODUCT: 2, "docs/guide/reads.md": 1}
+    assert words.table(tmp_path) == {PRODUCT: 2, "scripts/demo.py": 1}
+
+
+def _of_page(page: str, path: str = "docs/guide/reads.md") -> list[tuple[int, str]]:
+    return [(finding.line, finding.message) for finding in prose.unclear(Source(path, page))]
+
+
+def test_sentences_of_pages_are_short() -> None:
+    limit, longer = "Words" + " are" * 23 + " allowed.", "Words" + " are" * 24 + " refused."
+    assert _of_page(f"# Title\n\n{limit} {limit}\n\n- {limit}\n- {limit}\n") == []
+    assert [line for line, _ in _of_page(f"# Title\n\n{limit}\n{longer}\n\n- {limit}\n- {longer}\n")] == [3, 7]
+    assert [line for line, _ in _of_page(f"| {limit} | {limit} |\n|---|---|\n| a | {longer} |\n")] == [3]
+    assert "26 words, 25 are allowed: Words are" in _of_page(longer)[0][1]
+    assert _of_page(longer, "docs/reference/public-names.txt") == _of_page(longer, "CHANGELOG.md") == []
+    assert len(_of_page(longer, "README.md")) == 1
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```python\n" + "word " * 30 + "\n```\n",
+        "Run:\n\n    " + "word " * 30 + "\n\nDone.\n",
+        "<!-- " + "word " * 30 + "-->\n",
+        "word " * 20 + "`" + "word " * 30 + "`.\n",
+        "word " * 20 + "[word](" + "a/" * 30 + ").\n",
+        "word " * 20 + "e.g. this. Now `f()` begins. " + "word " * 20 + "\n",
+        "word " * 20 + ". `f()` begins " + "word " * 20 + "\n",
+    ],
+)
+def test_code_and_links_do_not_lengthen_a_sentence(page: str) -> None:
+    assert _of_page(page) == []
+
+
+def test_pages_have_no_banned_word() -> None:
+    assert len(_of_page("The caller is told.\n\nIt is `gone`.\n")) == 1
+    assert [line for line, _ in _of_page("Now.\n\nIt is\ngone, made\nagain.\n")] == [3]
+    assert _of_page("| made again | [moments](x.md) |\n")[0][0] == 1

@@ -1,4 +1,4 @@
-"""`CheckpointInfo`: what a user is told of a checkpoint."""
+"""`CheckpointInfo`: what a user learns of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Clones whose making was broken off, and that nobody goes on with: after a while they are removed, and what they hold
-in their parents is given back.
+"""Unfinished clones that no cloner resumes: after a while a collector removes them and their checkpoints in parents.
 
 Whose clone it is, is never guessed: seen from the parent, what lies at the path that a checkpoint names must name that
 very checkpoint. Age only says how long a cloner that died is waited for: one that sleeps for longer is refused.

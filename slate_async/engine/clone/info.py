@@ -1,4 +1,4 @@
-"""What callers are told of a clone."""
+"""What callers learn of a clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting in batches: bounded, counted, told; or only written down, for a dry run."""
+"""Deleting in batches: bounded, counted and reported; or only recorded, for a dry run."""
 
 from __future__ import annotations
 

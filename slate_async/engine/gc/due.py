@@ -1,8 +1,8 @@
-"""Whether a round of a collector beside a writer would find anything: pure, from two states of the manifest, so that
-nothing is asked of the store where nothing was made garbage.
+"""Whether a round of a collector beside a writer would find garbage: a pure function of two states of the manifest. It
+costs no request where nothing became garbage.
 
-Whoever makes garbage commits: a flush moves ``log_start``, a compaction changes L0 and the runs and ends, a checkpoint
-or an ingest goes. Every commit leaves a version behind; those alone are worth a round only when there are many.
+A process that makes garbage commits: a flush moves ``log_start``, a compaction changes L0 and the runs and ends, a
+checkpoint or an ingest goes. Every commit leaves a version; those alone are worth a round only when there are many.
 """
 
 from __future__ import annotations

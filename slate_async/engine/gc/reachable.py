@@ -1,5 +1,4 @@
-"""What a database keeps, for whoever asks: collectors, which delete the rest, and `maintenance.verify`, which looks
-whether it is all there.
+"""What a database keeps. Collectors delete the rest, and `maintenance.verify` checks that all of it is there.
 
 Reachable = head, checkpoints' versions with the full ones they are changes to, and of the head alone: the finished
 parts of registered compactions, pending ingests, ingests that change feeds are to deliver. A checkpoint's version may

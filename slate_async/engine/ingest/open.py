@@ -1,4 +1,4 @@
-"""A bulk ingest begun, or gone on with: what its driver does first."""
+"""A bulk ingest begun or resumed: what its driver does first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Scan`: the rows of a key range as of one moment, row by row or as Arrow batches.
+"""`Scan`: the rows of a key range as of one read point, row by row or as Arrow batches.
 
 A scan pins its view when it is made and gives the pin up when it is exhausted, closed, failed or garbage. It is
 iterated once, by one task at a time. An interrupted step (failed or cancelled) ends it with an error, never with a

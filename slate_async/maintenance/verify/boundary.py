@@ -1,5 +1,5 @@
-"""The deletion boundary of a manifest kept by put-if-absent: without it a committer that slept since before would take
-the place of a deleted version for its success."""
+"""The deletion boundary of a manifest kept by put-if-absent. Without it a committer that slept could commit in the
+place of a deleted version, and take that for a success."""
 
 from __future__ import annotations
 

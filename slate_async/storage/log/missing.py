@@ -1,5 +1,4 @@
-"""Log objects that are not there although the log is known to continue past them: judged before a hole is taken
-for the log's end.
+"""Log objects that are missing although the log continues past them, judged before a hole counts as the log's end.
 
 What is known of the end is the manifest's ``log_last_seen``, or what the writer's register commits. Positions up to
 there were in the store once, for good, until the log's start moved past them; so one that is missed is lost, unless a

@@ -1,5 +1,4 @@
-"""A cache of blocks, of what is made of them to look keys up, and of the indexes and filters of SSTs, bounded in bytes
-together.
+"""A cache of blocks, their lookup tables, and the indexes and filters of SSTs, bounded in bytes together.
 
 Ordering rule: everything here is synchronous and belongs to one event loop; the databases of one process share a
 cache on that loop. Invariant: the charged bytes never exceed the capacity when a call returns, but for one index that
