@@ -11,7 +11,7 @@ from typing import Protocol
 
 from metastores import names
 from metastores.errors import MetaStoreInvalidError
-from metastores.failures import reading
+from metastores.object_store_errors import reading
 from metastores.protocol import ConditionalObjects, VersionRef
 
 

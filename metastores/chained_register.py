@@ -20,7 +20,7 @@ from typing import Protocol
 
 from metastores.envelope import Kind, Sealed, seal, unseal
 from metastores.errors import MetaStoreError, MetaStoreInvalidError
-from metastores.failures import OutcomeUnknownError
+from metastores.object_store_errors import OutcomeUnknownError
 from metastores.protocol import CasOutcome, Cell, Committed, Conflict, StoredObject, Unknown, VersionRef
 from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats

@@ -27,7 +27,7 @@ from typing import Any
 from metastores import names
 from metastores.bodies import ObjectBodies, check_no_other_manifest
 from metastores.chained_register import ChainedRegister
-from metastores.dynamodb_failures import RequestRefusedError
+from metastores.dynamodb_errors import RequestRefusedError
 from metastores.dynamodb_items import BATCH, delete_items
 from metastores.dynamodb_kind import check_schema
 from metastores.dynamodb_place import HEAD_ITEM, DynamoPlace
@@ -38,7 +38,7 @@ from metastores.errors import (
     MetaStoreNotFoundError,
     MetaStoreUnavailableError,
 )
-from metastores.failures import OutcomeUnknownError, reading, writing
+from metastores.object_store_errors import OutcomeUnknownError, reading, writing
 from metastores.protocol import ConditionalObjects, StoredObject, VersionRef
 from metastores.register_store import RegisterMetaStore
 from metastores.runtime import MetaRuntime

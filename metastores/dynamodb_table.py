@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from metastores.aws_credentials import is_failed_refresh
-from metastores.dynamodb_failures import (
+from metastores.dynamodb_errors import (
     ConditionFailedError,
     RequestRefusedError,
     ThrottledError,
@@ -38,7 +38,7 @@ from metastores.dynamodb_failures import (
 )
 from metastores.dynamodb_kind import TableKind, TableRefusedError, check_schema, kind_of, refuse_legacy
 from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreUnavailableError
-from metastores.failures import OutcomeUnknownError
+from metastores.object_store_errors import OutcomeUnknownError
 from metastores.redaction import sdk_error
 from metastores.runtime import MetaRuntime
 from metastores.stats import MetaStats

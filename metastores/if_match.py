@@ -7,7 +7,7 @@ Ordering and outcomes are those of `metastores.chained_register`.
 from __future__ import annotations
 
 from metastores.chained_register import ChainedRegister
-from metastores.failures import reading, writing
+from metastores.object_store_errors import reading, writing
 from metastores.protocol import ConditionalObjects, StoredObject
 from metastores.runtime import MetaRuntime
 

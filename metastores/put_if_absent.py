@@ -34,7 +34,7 @@ from metastores.errors import (
     MetaStoreInvalidError,
     MetaStoreUnavailableError,
 )
-from metastores.failures import OutcomeUnknownError, reading, writing
+from metastores.object_store_errors import OutcomeUnknownError, reading, writing
 from metastores.protocol import (
     CommitOutcome,
     Committed,

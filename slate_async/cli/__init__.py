@@ -11,7 +11,7 @@ _OPTIONAL = frozenset({"typer", "rich", "click"})
 
 
 def main() -> None:
-    """Run the command line and exit with its code (see `slate_async.cli.failures`)."""
+    """Run the command line and exit with its code (see `slate_async.cli.exit_codes`)."""
     try:
         from slate_async.cli.app import run  # noqa: PLC0415 - optional packages
     except ModuleNotFoundError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from metastores.dynamodb import DynamoDBMetaStore
-from slate_async.cli.failures import OK
+from slate_async.cli.exit_codes import OK
 from slate_async.cli.reach import check_reachable, endpoints_of
 from slate_async.cli.session import Session
 from slate_async.errors import InvalidError

@@ -27,7 +27,7 @@ from slate_async.cli import (
 from slate_async.cli.arguments import CommonOptions, print_version
 from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.executors import ExecutorName, ExecutorRequest
-from slate_async.cli.failures import exit_code
+from slate_async.cli.exit_codes import exit_code
 from slate_async.cli.gc import CollectRequest, collect
 from slate_async.cli.log import show_log
 from slate_async.cli.output import Output

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import slate_async
-from slate_async.cli.failures import USAGE
+from slate_async.cli.exit_codes import USAGE
 from slate_async.cli.output import Output
 
 JSON = "--json"

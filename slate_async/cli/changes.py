@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from slate_async.cli.encoding import Encoding, encoding_of, json_field, show
-from slate_async.cli.failures import OK, USAGE
+from slate_async.cli.exit_codes import OK, USAGE
 from slate_async.cli.session import Session
 from slate_async.engine.changes.change import Change
 from slate_async.engine.read.time_travel import iso_time

@@ -12,7 +12,7 @@ import typer
 
 from slate_async.cli.context import finish
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK
+from slate_async.cli.exit_codes import OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.engine.checkpoint.info import CheckpointInfo

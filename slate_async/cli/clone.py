@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slate_async.cli.context import finish
-from slate_async.cli.failures import OK, exit_code
+from slate_async.cli.exit_codes import OK, exit_code
 from slate_async.cli.session import Session
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.runtime.system import SystemClock

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from slate_async.cli.encoding import Encoding, parse
 from slate_async.cli.executors import ExecutorRequest, executing
-from slate_async.cli.failures import OK
+from slate_async.cli.exit_codes import OK
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.engine.compaction.progress import CompactionEvent

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from slate_async.cli.encoding import Encoding, encoding_of
-from slate_async.cli.failures import USAGE
+from slate_async.cli.exit_codes import USAGE
 from slate_async.cli.session import Session
 from slate_async.errors import InvalidError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slate_async.cli.failures import BUG, OK
+from slate_async.cli.exit_codes import BUG, OK
 from slate_async.cli.session import ReadableDatabase, Session, WritableDatabase
 from slate_async.cli.transfer import Bar, progress_bar
 from slate_async.runtime.protocol import Clock

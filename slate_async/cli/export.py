@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slate_async.cli.encoding import Encoding, json_field, show
-from slate_async.cli.failures import OK
+from slate_async.cli.exit_codes import OK
 from slate_async.cli.keyvalue import Bounds
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session

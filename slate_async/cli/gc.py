@@ -9,7 +9,7 @@ from typing import Any
 
 import slate_async
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK, exit_code
+from slate_async.cli.exit_codes import OK, exit_code
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.database.garbage_collector import GarbageCollector

@@ -16,7 +16,7 @@ import typer
 
 from slate_async.cli.context import finish
 from slate_async.cli.durations import parse_duration
-from slate_async.cli.failures import OK, AppliedError
+from slate_async.cli.exit_codes import OK, AppliedError
 from slate_async.cli.output import Output, counted
 from slate_async.cli.session import Session
 from slate_async.engine.ingest.manage import IngestInfo, IngestPendingError

@@ -10,7 +10,7 @@ import typer
 
 from slate_async.cli.context import chosen_encoding, finish
 from slate_async.cli.encoding import Encoding, show
-from slate_async.cli.failures import OK
+from slate_async.cli.exit_codes import OK
 from slate_async.cli.output import Output
 from slate_async.cli.plain import plain, spans
 from slate_async.cli.session import Session

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slate_async.cli.encoding import Encoding, json_field, parse, show
-from slate_async.cli.failures import NEGATIVE, OK
+from slate_async.cli.exit_codes import NEGATIVE, OK
 from slate_async.cli.output import counted
 from slate_async.cli.session import Session
 from slate_async.engine.write.batch import WriteBatch

@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from slate_async.cli.context import finish
-from slate_async.cli.failures import FINDINGS, OK
+from slate_async.cli.exit_codes import FINDINGS, OK
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session
 from slate_async.engine.read.time_travel import TimeLike, iso_time

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from slate_async.cli.failures import NEGATIVE, OK
+from slate_async.cli.exit_codes import NEGATIVE, OK
 from slate_async.cli.keyvalue import check_ttl
 from slate_async.cli.load import BadRows, LoadCounts, Loader
 from slate_async.cli.mapping import Mapper

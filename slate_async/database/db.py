@@ -20,7 +20,7 @@ from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual, flush_and_compact
 from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.read.failures import about_a_read
+from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
 from slate_async.engine.write.errors import about_all_written, advise, closed_failure, refused, write_failure

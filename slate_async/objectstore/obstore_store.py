@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from metastores.redaction import sdk_error
 from slate_async.errors import ClosedError, ConfigError, InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.bodies import parts_of
-from slate_async.objectstore.failures import no_answer, no_credentials, plain, refused
+from slate_async.objectstore.http_errors import no_answer, no_credentials, plain, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,

@@ -38,7 +38,7 @@ from metastores.aws_credentials import is_failed_refresh
 from metastores.redaction import redacted, sdk_error
 from slate_async.errors import ClosedError, ConfigError, InvalidError, SlateError, UnavailableError
 from slate_async.objectstore.bodies import parts_of
-from slate_async.objectstore.failures import SET_CREDENTIALS, no_answer, no_credentials, refused
+from slate_async.objectstore.http_errors import SET_CREDENTIALS, no_answer, no_credentials, refused
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.protocol import (
     OVERWRITE,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from slate_async.errors import ConfigError
-from slate_async.objectstore.failures import SET_CREDENTIALS
+from slate_async.objectstore.http_errors import SET_CREDENTIALS
 from slate_async.objectstore.installed import installed_schemes
 from slate_async.objectstore.keys import check_key
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from metastores.redaction import redacted, sdk_error
 from slate_async.errors import ConfigError, InvalidError
-from slate_async.objectstore.failures import SET_CREDENTIALS, plain
+from slate_async.objectstore.http_errors import SET_CREDENTIALS, plain
 from slate_async.objectstore.installed import load_factory
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.obstore_store import AZURE, GCS, S3, SENT_ONCE, ClientSettings, Dialect, ObstoreStore

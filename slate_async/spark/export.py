@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 import slate_async as slate
-from slate_async.spark.failures import plain_errors
+from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.load import bulk_load
 from slate_async.spark.options import OptionValue
 from slate_async.spark.source import reading

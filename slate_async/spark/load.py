@@ -21,7 +21,7 @@ from slate_async.arguments import Duration, seconds
 from slate_async.engine.ingest.manage import check_job
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.spark.arrange import KEY, VALUE, ColumnLike, SortMode, arrange
-from slate_async.spark.failures import plain_errors
+from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.feed import feed
 from slate_async.spark.options import place
 from slate_async.spark.progress import ProgressSink, watched

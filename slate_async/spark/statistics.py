@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stru
 
 import slate_async as slate
 from slate_async.engine.read.bounds import key_range
-from slate_async.spark.failures import plain_errors
+from slate_async.spark.engine_errors import plain_errors
 from slate_async.spark.lease import held_checkpoint
 from slate_async.spark.options import OptionValue, ReadOptions, as_strings, at_checkpoint
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions

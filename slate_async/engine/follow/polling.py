@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from slate_async.engine.follow.follower import Follower
-from slate_async.engine.read.failures import about_a_read
+from slate_async.engine.read.errors import about_a_read
 from slate_async.errors import SlateError, UnavailableError
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.polling import Poll, StorePolls

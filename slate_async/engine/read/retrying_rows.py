@@ -9,14 +9,14 @@ from slate_async.codec.columns import Columns
 from slate_async.engine.read.bounds import KeyRange
 from slate_async.engine.read.live import LiveRows
 from slate_async.engine.read.merge import key_at
+from slate_async.engine.read.missing_objects import RETRIES, retries_exhausted
 from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.retry import RETRIES, retries_exhausted
 from slate_async.engine.read.view import Pin
 from slate_async.storage.sst.reader import MissingError
 
 SamePoint: TypeAlias = Callable[[ReadPoint, MissingError], Awaitable[ReadPoint]]
-"""Another point of the same moment after an object of this one was missing (see `engine.read.retry`); or raises what
-the reader is told."""
+"""Another point of the same moment after an object of this one was missing (see `engine.read.missing_objects`); or
+raises what the reader is told."""
 
 
 async def no_retry(point: ReadPoint, missing: MissingError) -> ReadPoint:

@@ -1,7 +1,7 @@
 """`ReadSource`: what reads read from - a writer, a follower or checkpoint, a snapshot - and how a read of it is done.
 
 A read takes a `ReadPoint`, looks into memory and the block cache, and asks the store for what is not there. Every wait
-is followed by `ReadSource.check`. An object that is missing is answered by another point (see `engine.read.retry`).
+is followed by `ReadSource.check`. A missing object is answered by another point (see `engine.read.missing_objects`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from slate_async.engine.read.failures import about_a_read
+from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
+from slate_async.engine.read.missing_objects import RETRIES, retries_exhausted
 from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.retry import RETRIES, retries_exhausted
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.read.view import Pin
 from slate_async.errors import ClosedError

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from threading import get_ident
 
 from slate_async.engine.read import time_travel
-from slate_async.engine.read.failures import about_a_read
+from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
+from slate_async.engine.read.missing_objects import check_same_moment
 from slate_async.engine.read.read_point import ReadPoint
-from slate_async.engine.read.retry import check_same_moment
 from slate_async.engine.read.source import HistorySource
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.engine.write.writer import Writer

@@ -22,11 +22,11 @@ from slate_async.errors import ClosedError, InvalidError, Outcome, UnavailableEr
 from slate_async.objectstore.bodies import parts_of
 from slate_async.objectstore.keys import check_key, check_listing, check_metadata, check_range
 from slate_async.objectstore.local.claims import Verdict
-from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.file import in_groups, with_trailer
 from slate_async.objectstore.local.folder import Folder, NotWrittenError
 from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile, OpenFiles
+from slate_async.objectstore.local.os_errors import translated
 from slate_async.objectstore.local.temps import remove
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode, Span
 from slate_async.runtime.protocol import Runtime

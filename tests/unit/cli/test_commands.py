@@ -15,7 +15,7 @@ import pytest
 import slate_async.cli
 from metastores.dynamodb import DynamoDBMetaStore
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
-from slate_async.cli import failures
+from slate_async.cli import exit_codes
 from slate_async.cli.encoding import Encoding, parse, show
 from slate_async.cli.signals import Terminated
 from slate_async.cli.standard_input import WaitingInput
@@ -36,7 +36,7 @@ def test_demo_finds_a_lost_row(slate: Run, database: FakeDatabase, monkeypatch: 
 
     monkeypatch.setattr(database, "get", forgetful)
     result = slate("demo", "--rows", "20", path=None)
-    assert (result.code, "MISSING" in result.out) == (failures.BUG, True)
+    assert (result.code, "MISSING" in result.out) == (exit_codes.BUG, True)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_reader_of_the_output_that_goes_away_is_no_error() -> None:
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(), errors) == (failures.BROKEN_PIPE, "")
+    assert (process.wait(), errors) == (exit_codes.BROKEN_PIPE, "")
 
 
 def test_importing_the_package_imports_no_command_line_libraries() -> None:
@@ -146,7 +146,7 @@ def test_the_error_of_a_metastore_has_a_public_name(slate: Run, monkeypatch: pyt
     ],
 )
 def test_names_of_errors_are_public(error: BaseException, name: str) -> None:
-    assert failures.as_json(error)["error"] == name
+    assert exit_codes.as_json(error)["error"] == name
 
 
 @pytest.mark.parametrize("arguments", [("--json", "get", "a"), ("get", "--json", "a"), ("get", "a", "--json")])

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from slate_async.cli import failures
+from slate_async.cli import exit_codes
 from slate_async.cli.app import app
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_commands_and_options_are_described() -> None:
 
 
 def test_exit_codes_are_described_in_the_page_and_in_the_module() -> None:
-    codes = {value for name, value in vars(failures).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     described = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
     assert described == codes
-    assert {int(code) for code in re.findall(r"^(\d+) ", failures.__doc__ or "", re.MULTILINE)} == codes
+    assert {int(code) for code in re.findall(r"^(\d+) ", exit_codes.__doc__ or "", re.MULTILINE)} == codes

@@ -13,12 +13,12 @@ from botocore.exceptions import CredentialRetrievalError, EndpointConnectionErro
 
 from metastores import names
 from metastores.dynamodb import DynamoDBMetaStore, DynamoRegister, create_table
-from metastores.dynamodb_failures import translate
+from metastores.dynamodb_errors import translate
 from metastores.dynamodb_kind import TableKind
 from metastores.dynamodb_table import ATTEMPTS, DynamoTable
 from metastores.errors import MetaStoreCorruptionError, MetaStoreInvalidError, MetaStoreUnavailableError
 from metastores.factories import DynamoDBFactory
-from metastores.failures import OutcomeUnknownError
+from metastores.object_store_errors import OutcomeUnknownError
 from metastores.protocol import Committed, Conflict, Unknown
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.runtime import MetaRuntime

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slate_async.errors import ClosedError, InvalidError, UnavailableError
-from slate_async.objectstore.failures import plain, reason, refused
+from slate_async.objectstore.http_errors import plain, reason, refused
 from slate_async.objectstore.obstore_store import S3, ObstoreStore
 from slate_async.objectstore.protocol import CREATE
 from slate_async.objectstore.retry import RetryingStore, RetryPolicy

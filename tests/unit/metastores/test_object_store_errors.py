@@ -20,8 +20,8 @@ from metastores.errors import (
     MetaStoreUnavailableError,
 )
 from metastores.factories import IfMatchFactory, PutIfAbsentFactory
-from metastores.failures import OutcomeUnknownError
 from metastores.if_match import ObjectRegister
+from metastores.object_store_errors import OutcomeUnknownError
 from metastores.protocol import Committed, ListedObject, MetaStore, StoredObject, Unknown
 from metastores.redaction import MAX_DETAIL_CHARS, redacted
 from metastores.runtime import MetaRuntime

@@ -12,8 +12,8 @@ import pytest
 import slate_async
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.objectstore.local import LocalStore, folder
-from slate_async.objectstore.local.failures import translated
 from slate_async.objectstore.local.file import WrittenFile
+from slate_async.objectstore.local.os_errors import translated
 from slate_async.objectstore.protocol import ObjectNotFoundError
 from slate_async.objectstore.url import open_store
 from slate_async.runtime.protocol import Runtime

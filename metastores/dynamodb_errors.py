@@ -13,7 +13,7 @@ from typing import Any
 
 from metastores.aws_credentials import is_expired, is_failed_refresh
 from metastores.errors import MetaStoreError, MetaStoreInvalidError, MetaStoreNotFoundError, MetaStoreUnavailableError
-from metastores.failures import OutcomeUnknownError
+from metastores.object_store_errors import OutcomeUnknownError
 from metastores.redaction import redacted
 
 THROTTLED = frozenset(

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 import slate_async as slate
-from slate_async.spark.failures import engine_error, plain_errors
+from slate_async.spark.engine_errors import engine_error, plain_errors
 from slate_async.storage.sst.reader import MissingError
 
 BEFORE = "[PYTHON_DATA_SOURCE_ERROR] Failed to read: "
