@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import slate_async as slate
 from tests.engine import KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, open_reader
-from tests.unit.database.manifests import collect, compact, head
+from tests.support.manifests import collect, compact, head
 
 T = TypeVar("T")
 KEYS = [b"a", b"b", b"c", b"d"]

@@ -19,7 +19,7 @@ from tests.simulation.faults import RequestFailedError
 from tests.simulation.network import Network, Sender
 from tests.simulation.node import Node
 from tests.simulation.world import World
-from tests.unit.metastores.dynamo_fake import FakeDynamo, Json, answered
+from tests.support.dynamo_fake import FakeDynamo, Json, answered
 
 REGIONS = ("eu-west-1", "us-east-1")
 Stamp = tuple[float, str]

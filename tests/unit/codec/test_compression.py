@@ -10,7 +10,7 @@ import pytest
 from slate_async.codec.compression import TRIES_APART, VAIN_BLOCKS, Compression, Packer
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.types import Buffer
-from tests.unit.storage.format.rows import DATABASE, OBJECT, R, columns_of
+from tests.support.rows import DATABASE, OBJECT, R, columns_of
 
 RANDOM = random.Random(1).randbytes(4000)
 PLAIN = b"plain" * 800

@@ -9,7 +9,7 @@ import pytest
 from slate_async.codec.checksum import crc32c, crc32c_of_parts
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, decode_header, encode_header, peek_header
 from slate_async.errors import CorruptionError, InvalidError
-from tests.unit.storage.format.rows import DATABASE, OBJECT, OTHER_DATABASE, OTHER_OBJECT
+from tests.support.rows import DATABASE, OBJECT, OTHER_DATABASE, OTHER_OBJECT
 
 HEADER = ObjectHeader(ObjectKind.SST, DATABASE, OBJECT, 7, 1234, 42, 0xDEADBEEF)
 

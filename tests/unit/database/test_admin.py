@@ -11,7 +11,7 @@ import pytest
 import slate_async as slate
 from slate_async.errors import InvalidError
 from tests.engine import Kind, contents
-from tests.unit.engine.clone.support import numbered
+from tests.support.towns import numbered
 
 
 @pytest.fixture

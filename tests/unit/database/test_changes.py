@@ -11,7 +11,7 @@ import pytest
 import slate_async as slate
 from slate_async.engine.changes.change import CHANGE_SCHEMA, Change
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, memory_store, open_db, open_reader
-from tests.unit.database.manifests import collect
+from tests.support.manifests import collect
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 NOW = START_MS / 1000

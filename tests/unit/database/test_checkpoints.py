@@ -15,7 +15,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, open_db, runtime, starts, until
-from tests.unit.engine.checkpoint.support import found, manifest_of, rows_of
+from tests.support.checkpoints import found, manifest_of, rows_of
 
 DAY = 86_400
 

@@ -9,7 +9,7 @@ import slate_async as slate
 from slate_async.engine.changes.change import Change
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, Kind, memory_store, open_db, open_reader, runtime
-from tests.unit.database.manifests import head
+from tests.support.manifests import head
 from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -13,7 +13,7 @@ from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
-from tests.unit.database.manifests import collect, commit, head
+from tests.support.manifests import collect, commit, head
 from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -30,7 +30,7 @@ from tests.engine import (
     runtime,
     until,
 )
-from tests.unit.database.manifests import commit
+from tests.support.manifests import commit
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 

@@ -15,7 +15,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, ObjectInfo, ObjectStore, PutMode
 from slate_async.types import Buffer
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, open_db, runtime
-from tests.unit.engine.clone.support import Life, MortalStore
+from tests.support.towns import Life, MortalStore
 
 NAME = "s3://bucket/db"
 

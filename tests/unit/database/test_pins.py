@@ -33,7 +33,7 @@ from tests.engine import (
     settle,
     until,
 )
-from tests.unit.engine.checkpoint.support import RUNTIME, manifest_of
+from tests.support.checkpoints import RUNTIME, manifest_of
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 COMPACTED = {b"compacted": b"all of it"}

@@ -21,7 +21,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
-from tests.unit.engine.clone.support import Killed, Life, MortalStore
+from tests.support.towns import Killed, Life, MortalStore
 
 NAME = "s3://bucket/db"
 ROWS = {b"k%d" % number: b"v" for number in range(5)}

@@ -18,8 +18,8 @@ from slate_async.storage.log import extent
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
+from tests.support.towns import Life, MortalStore
 from tests.unit.database.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
-from tests.unit.engine.clone.support import Life, MortalStore
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -22,8 +22,8 @@ from tests.engine import (
     open_reader,
     runtime,
 )
-from tests.unit.database.manifests import collect, commit, compact, head
-from tests.unit.engine.checkpoint.support import checkpoint_on_path
+from tests.support.checkpoints import checkpoint_on_path
+from tests.support.manifests import collect, commit, compact, head
 
 ROWS = {b"a": b"1", b"b": b"1", b"c": b"1"}
 

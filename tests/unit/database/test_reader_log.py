@@ -19,7 +19,7 @@ from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable, convert
 from slate_async.types import PUT
 from tests.engine import CONTIGUOUS, KINDS, Kind, contents, memory_store, open_db, open_reader, until
-from tests.unit.database.manifests import collect, commit, compact, head
+from tests.support.manifests import collect, commit, compact, head
 
 FAR = 2**60
 

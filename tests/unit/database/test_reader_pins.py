@@ -13,7 +13,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import ManualClock, StoreInHand, contents, open_db, open_reader, until
-from tests.unit.database.manifests import collect, commit, compact, head
+from tests.support.manifests import collect, commit, compact, head
 
 LIFETIME_MS = 600_000
 HALF = LIFETIME_MS // 2

@@ -10,7 +10,7 @@ import pytest
 import slate_async as slate
 from metastores.memory import MemoryFactory
 from tests.engine import KINDS, Kind, memory_store, runtime
-from tests.unit.engine.clone.support import Life, MortalStore
+from tests.support.towns import Life, MortalStore
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

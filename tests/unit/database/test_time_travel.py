@@ -12,7 +12,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, contents, memory_store, open_db, open_reader
-from tests.unit.database.manifests import commit
+from tests.support.manifests import commit
 
 
 async def history(db: slate.Db, clock: ManualClock) -> list[tuple[int, int, dict[bytes, bytes]]]:

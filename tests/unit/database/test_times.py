@@ -10,7 +10,7 @@ import pytest
 import slate_async as slate
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, START_MS, Kind
-from tests.unit.engine.clone.support import PARENT, Town
+from tests.support.towns import PARENT, Town
 from tests.unit.maintenance.conftest import admin
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from tests.engine import KINDS, Kind, runtime
-from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
+from tests.support.towns import CLONE, PARENT, Town, numbered
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -24,7 +24,7 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from metastores.runtime import MetaRuntime
 from metastores.testing import MemoryObjects
 from metastores.testing.metastore_suite import commit, ref
-from tests.unit.metastores.dynamo_fake import FakeDynamo, answered
+from tests.support.dynamo_fake import FakeDynamo, answered
 
 NAME = "s3://bucket/db"
 STRONG = {"Replicas": [{"RegionName": "eu-west-1"}], "MultiRegionConsistency": "STRONG"}

@@ -21,7 +21,7 @@ from metastores.protocol import Committed, Conflict
 from metastores.runtime import MetaRuntime
 from metastores.testing import MemoryObjects
 from metastores.testing.metastore_suite import commit, ref
-from tests.unit.metastores.dynamo_fake import FakeDynamo, answered
+from tests.support.dynamo_fake import FakeDynamo, answered
 
 NAME = "s3://bucket/db"
 HOME, AWAY = "us-east-1", "eu-west-1"

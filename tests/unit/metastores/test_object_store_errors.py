@@ -29,7 +29,7 @@ from metastores.stats import Counted
 from metastores.testing import MemoryObjects
 from metastores.testing.metastore_suite import commit, ref
 from slate_async import errors as engine
-from tests.unit.metastores.dynamo_fake import FakeDynamo, answered
+from tests.support.dynamo_fake import FakeDynamo, answered
 
 SECRET = "IQoJb3JpZ2luX2VjEhunter2wRX"
 QUOTING = (

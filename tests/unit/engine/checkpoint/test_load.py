@@ -14,7 +14,7 @@ from slate_async.storage.log.register import decode
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, Kind, abandon, memory_store, open_db, runtime
-from tests.unit.engine.checkpoint.support import checkpoint_on_path, manifest_of, register_of, rows_of
+from tests.support.checkpoints import checkpoint_on_path, manifest_of, register_of, rows_of
 
 pytestmark = pytest.mark.parametrize("kind", KINDS, ids=str)
 

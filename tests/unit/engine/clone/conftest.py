@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine import KINDS, Kind
-from tests.unit.engine.clone.support import PARENT, Town, numbered
+from tests.support.towns import PARENT, Town, numbered
 
 
 @pytest.fixture(params=KINDS, ids=str)

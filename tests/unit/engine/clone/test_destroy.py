@@ -20,8 +20,8 @@ from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.edits.writer import ClaimWriter, PinWriter, WriterPin
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
+from tests.support.towns import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 from tests.unit.engine.clone.conftest import EXPECTED
-from tests.unit.engine.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 
 
 async def destroy_it(town: Town, name: str = PARENT, *, soft: bool = False, life: Life | None = None) -> ManifestState:

@@ -17,8 +17,8 @@ from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.lifecycle import ClaimToDestroy, MarkDestroyed
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind, memory_store
+from tests.support.towns import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 from tests.unit.engine.clone.conftest import EXPECTED
-from tests.unit.engine.clone.support import CLONE, GRANDCHILD, PARENT, Killed, Life, Town, numbered
 
 
 async def clone(

@@ -23,7 +23,7 @@ from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import InlineOffload, memory_store
-from tests.unit.storage.format.rows import R, columns_of
+from tests.support.rows import R, columns_of
 
 DATABASE = UUID(int=5)
 

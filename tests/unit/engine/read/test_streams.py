@@ -17,8 +17,8 @@ from slate_async.engine.read.view import ReadView
 from slate_async.errors import FencedError
 from slate_async.types import MAX_SEQ
 from tests.read_model import ample_budget, exhausted_budget
-from tests.unit.storage.format.rows import R, rows_of, sst_of
-from tests.unit.storage.sst.support import CountingStore, reader_of
+from tests.support.rows import R, rows_of, sst_of
+from tests.support.sst_readers import CountingStore, reader_of
 
 
 def rows_from(first: int) -> list[R]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from slate_async.engine.write.encoding import INLINE_BYTES, Encoder
 from slate_async.storage.memtable import Memtable
 from slate_async.types import PUT
-from tests.unit.storage.sst.support import CountingOffload
+from tests.support.sst_readers import CountingOffload
 
 T = TypeVar("T")
 

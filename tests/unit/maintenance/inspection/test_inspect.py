@@ -14,7 +14,7 @@ from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
-from tests.unit.engine.clone.support import CLONE, PARENT, Town
+from tests.support.towns import CLONE, PARENT, Town
 from tests.unit.maintenance.conftest import admin, alter, bytes_of, settled
 
 

@@ -18,7 +18,7 @@ from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
-from tests.unit.engine.clone.support import CLONE, PARENT, Killed, Life, Town, numbered
+from tests.support.towns import CLONE, PARENT, Killed, Life, Town, numbered
 from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 MIRROR = CLONE

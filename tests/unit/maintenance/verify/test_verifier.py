@@ -30,7 +30,7 @@ from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
-from tests.unit.engine.clone.support import CLONE, PARENT, Life, Town, numbered
+from tests.support.towns import CLONE, PARENT, Life, Town, numbered
 from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 

@@ -14,7 +14,7 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref
 from tests.engine import InlineOffload, Kind, runtime
-from tests.unit.engine.clone.support import CLONE, PARENT, Town, numbered
+from tests.support.towns import CLONE, PARENT, Town, numbered
 from tests.unit.maintenance.conftest import admin, compact, settled
 
 MIRROR = "memory://mirror"

@@ -20,7 +20,7 @@ from slate_async.codec.compression import Compression, DecompressionError, compr
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.format.block import TRAILER_BYTES, decode_block, stored_crc, stored_raw_bytes
 from slate_async.storage.format.block_encoding import encode_block
-from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of, sample_rows
+from tests.support.rows import R, columns_of, row_lists, rows_of, sample_rows
 
 CODECS = ["none", "zstd", "lz4"]
 

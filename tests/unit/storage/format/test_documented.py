@@ -9,7 +9,7 @@ from uuid import UUID
 import xxhash
 from crc32c import crc32c
 
-from tests.unit.storage.format.rows import DATABASE, OBJECT, R, sample_rows
+from tests.support.rows import DATABASE, OBJECT, R, sample_rows
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 DATA = (GOLDEN / "sst-none.bin").read_bytes()

@@ -21,7 +21,7 @@ from slate_async.storage.format.filter import build_filter, decode_filter, key_h
 from slate_async.storage.format.heartbeat import Beat, Sent, decode_beat, encode_beat
 from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from slate_async.storage.format.marker import Marker, decode_marker, encode_marker
-from tests.unit.storage.format.rows import DATABASE, OBJECT, R, columns_of, rows_of, sample_rows, sst_of
+from tests.support.rows import DATABASE, OBJECT, R, columns_of, rows_of, sample_rows, sst_of
 from tests.unit.storage.format.test_sst import read_all
 
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -19,7 +19,7 @@ from slate_async.storage.format.block_encoding import encode_block, encode_block
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.separate_blocks import open_each
-from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of, sample_rows
+from tests.support.rows import R, columns_of, row_lists, rows_of, sample_rows
 
 CODECS = ["none", "zstd", "lz4"]
 

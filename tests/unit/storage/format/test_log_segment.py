@@ -10,7 +10,7 @@ from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, dec
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.format import log_segment
 from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
-from tests.unit.storage.format.rows import (
+from tests.support.rows import (
     DATABASE,
     OTHER_DATABASE,
     R,

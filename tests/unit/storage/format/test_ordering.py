@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slate_async.codec.columns import Columns
 from slate_async.storage.format.ordering import RUN_ROWS, order_of
-from tests.unit.storage.format.rows import R, columns_of
+from tests.support.rows import R, columns_of
 
 prefixes = st.sampled_from([b"", b"p", b"a long prefix of all keys/"])
 endings = st.binary(max_size=3) | st.text("\0\1ab", max_size=12).map(str.encode) | st.binary(min_size=8, max_size=20)

@@ -15,7 +15,7 @@ from slate_async.storage.format.block import TRAILER_BYTES, decode_block, open_b
 from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.types import PUT, RowHit
-from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of
+from tests.support.rows import R, columns_of, row_lists, rows_of
 from tests.unit.storage.format.test_block import CODECS, sealed
 
 

@@ -9,7 +9,7 @@ from slate_async.errors import CorruptionError
 from slate_async.storage.format.log_segment import decode_segment, encode_fence, encode_segment, log_object_id
 from slate_async.storage.format.rehome import rehome
 from slate_async.storage.format.sst import read_footer, read_meta
-from tests.unit.storage.format.rows import DATABASE, OBJECT, OTHER_DATABASE, columns_of, rows_of, sample_rows, sst_of
+from tests.support.rows import DATABASE, OBJECT, OTHER_DATABASE, columns_of, rows_of, sample_rows, sst_of
 
 LOG_ID = 9
 

@@ -15,7 +15,7 @@ from slate_async.storage.format import separate_blocks
 from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.format.separate_blocks import open_each, seen_from_of
 from slate_async.types import PUT
-from tests.unit.storage.format.rows import R, columns_of, row_lists, rows_of
+from tests.support.rows import R, columns_of, row_lists, rows_of
 from tests.unit.storage.format.test_joined_blocks import CODECS, laid_out
 
 

@@ -25,7 +25,7 @@ from slate_async.storage.format.sst import (
     read_meta,
 )
 from slate_async.storage.format.sst_builder import SstBuilder
-from tests.unit.storage.format.rows import (
+from tests.support.rows import (
     DATABASE,
     OBJECT,
     OTHER_DATABASE,

@@ -29,7 +29,7 @@ from slate_async.storage.log.register import WriterRegister, decode, encode
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 from slate_async.types import Buffer
 from tests.engine import START_MS, InlineOffload
-from tests.unit.storage.format.rows import R, columns_of
+from tests.support.rows import R, columns_of
 
 DATABASE = UUID("00112233-4455-6677-8899-aabbccddeeff")
 DEADLINE_MS = 5_000

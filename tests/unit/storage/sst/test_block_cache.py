@@ -13,7 +13,7 @@ from slate_async.storage.format.block_encoding import encode_block
 from slate_async.storage.sst.cache import BLOCKS_PER_INDEX, BlockCache
 from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.types import PUT, RowHit
-from tests.unit.storage.format.rows import R, columns_of, row_lists, sample_rows, sorted_rows
+from tests.support.rows import R, columns_of, row_lists, sample_rows, sorted_rows
 
 
 def block_of(rows: list[R]) -> LoadedBlock:

@@ -15,8 +15,8 @@ from slate_async.storage.sst.block_rows import GROUP_ROWS, MOST_BYTES, WORTH_LOO
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.types import DELETE, MAX_SEQ, MERGE, NO_KEYS, PUT
 from tests.read_model import Version, columns, newest_first, visible
-from tests.unit.storage.format.rows import R, sst_of
-from tests.unit.storage.sst.support import CountingStore, reader_of
+from tests.support.rows import R, sst_of
+from tests.support.sst_readers import CountingStore, reader_of
 
 CACHE = BlockCache(1 << 20)
 KEYS = st.binary(min_size=1, max_size=2)

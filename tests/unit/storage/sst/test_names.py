@@ -6,7 +6,7 @@ import pytest
 
 from slate_async.errors import InvalidError
 from slate_async.storage.sst.names import SstName, parse_sst_key, sst_key
-from tests.unit.storage.format.rows import OBJECT, OTHER_OBJECT
+from tests.support.rows import OBJECT, OTHER_OBJECT
 
 
 def test_names() -> None:

@@ -7,7 +7,7 @@ import pytest
 from slate_async.storage.sst import pieces
 from slate_async.storage.sst.pieces import in_pieces
 from slate_async.types import DELETE
-from tests.unit.storage.format.rows import R, columns_of, rows_of
+from tests.support.rows import R, columns_of, rows_of
 
 
 @pytest.fixture(autouse=True)

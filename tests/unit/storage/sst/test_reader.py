@@ -17,7 +17,7 @@ from slate_async.storage.format.sst import EncodedSst, likely_meta_bytes
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.reader import TAIL_BYTES, SstReader
 from slate_async.types import NEEDS_IO, RowHit
-from tests.unit.storage.format.rows import (
+from tests.support.rows import (
     DATABASE,
     OBJECT,
     OTHER_OBJECT,
@@ -28,7 +28,7 @@ from tests.unit.storage.format.rows import (
     sorted_rows,
     sst_of,
 )
-from tests.unit.storage.sst.support import CountingOffload, CountingStore, reader_of
+from tests.support.sst_readers import CountingOffload, CountingStore, reader_of
 
 LATEST = 2**63 - 1
 

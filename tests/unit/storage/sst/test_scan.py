@@ -20,8 +20,8 @@ from slate_async.storage.sst.scan import (
     joined,
     plan_reads,
 )
-from tests.unit.storage.format.rows import R, columns_of, rows_of
-from tests.unit.storage.sst.support import CountingStore, reader_of
+from tests.support.rows import R, columns_of, rows_of
+from tests.support.sst_readers import CountingStore, reader_of
 from tests.unit.storage.sst.test_reader import big_rows, big_sst
 
 

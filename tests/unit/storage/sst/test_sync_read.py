@@ -10,8 +10,8 @@ from slate_async.errors import CorruptionError
 from slate_async.storage.format.filter import key_hash
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.types import MAX_SEQ, NEEDS_IO
-from tests.unit.storage.format.rows import R, sst_of
-from tests.unit.storage.sst.support import CountingStore, reader_of
+from tests.support.rows import R, sst_of
+from tests.support.sst_readers import CountingStore, reader_of
 from tests.unit.storage.sst.test_reader import LATEST, big_rows, big_sst, hit
 
 KEY, VALUE = 100, b"v" * 50

@@ -22,7 +22,7 @@ from slate_async.storage.format.sst import EncodedSst
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.reader import SstReader
 from slate_async.types import Buffer
-from tests.unit.storage.format.rows import DATABASE, OBJECT
+from tests.support.rows import DATABASE, OBJECT
 
 T = TypeVar("T")
 
