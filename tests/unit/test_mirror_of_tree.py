@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,44 @@ def packages(root: Path) -> set[str]:
     """Folders of tests that there may be: those of `slate_async`, and of `metastores`."""
     of_metastores = {f"metastores/{folder}" for folder in folders(root / "metastores")}
     return folders(root / "slate_async") | {"metastores"} | of_metastores
+
+
+IMPORT = re.compile(r"^\s*from tests\.unit\.([\w.]+) import", re.MULTILINE)
+
+
+def reaches(tests: Path) -> dict[str, list[str]]:
+    """What each module below ``tests`` imports from folders of unit tests in which it does not lie."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.rglob("*.py")):
+        folder = path.parent.relative_to(tests / "unit").parts if path.is_relative_to(tests / "unit") else ()
+        for module in IMPORT.findall(path.read_text(encoding="utf-8")):
+            parts = tuple(module.split("."))
+            owner = parts if (tests / "unit" / Path(*parts)).is_dir() else parts[:-1]
+            if not folder or folder[: len(owner)] != owner:
+                found.setdefault(path.relative_to(tests).as_posix(), []).append(module)
+    return found
+
+
+def test_what_tests_of_several_packages_share_lies_in_support() -> None:
+    assert reaches(UNIT.parent) == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "allowed"),
+    [
+        ("unit/engine/read/test_scan.py", "engine.read.test_hot", True),
+        ("unit/engine/read/test_scan.py", "engine.helpers", True),
+        ("unit/engine/read/test_scan.py", "engine.write.helpers", False),
+        ("unit/engine/test_all.py", "engine.read.helpers", False),
+        ("property/test_scan.py", "engine.read.helpers", False),
+        ("unit/engine/test_all.py", "cli", False),
+    ],
+)
+def test_a_helper_of_another_folder_is_found(tmp_path: Path, module: str, imported: str, allowed: bool) -> None:
+    (tmp_path / "unit" / "cli").mkdir(parents=True)
+    (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / module).write_text(f"from tests.unit.{imported} import something\n", encoding="utf-8")
+    assert (reaches(tmp_path) == {}) is allowed
 
 
 def test_every_folder_mirrors_a_package() -> None:

@@ -11,27 +11,11 @@ import pytest
 import slate_async as slate
 from slate_async.engine.changes.change import CHANGE_SCHEMA, Change
 from tests.engine import CONTIGUOUS, KINDS, START_MS, Kind, ManualClock, memory_store, open_db, open_reader
+from tests.support.feeds import all_of, taken
 from tests.support.manifests import collect
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 NOW = START_MS / 1000
-
-
-async def taken(feed: slate.ChangeFeed, count: int) -> list[Change]:
-    """The next ``count`` changes."""
-    found: list[Change] = []
-    async with asyncio.timeout(10):
-        async for change in feed:
-            found.append(change)
-            if len(found) == count:
-                break
-    return found
-
-
-async def all_of(feed: slate.ChangeFeed) -> list[Change]:
-    """Everything up to the end of a feed that has one."""
-    async with asyncio.timeout(10), feed:
-        return [change async for change in feed]
 
 
 @KIND

@@ -8,7 +8,7 @@ import pytest
 
 import slate_async as slate
 from tests.engine import KINDS, Kind
-from tests.unit.database.test_changes import all_of, taken
+from tests.support.feeds import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 

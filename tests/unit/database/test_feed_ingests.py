@@ -9,8 +9,8 @@ import slate_async as slate
 from slate_async.engine.changes.change import Change
 from slate_async.objectstore.memory import MemoryStore
 from tests.engine import KINDS, Kind, memory_store, open_db, open_reader, runtime
+from tests.support.feeds import all_of, taken
 from tests.support.manifests import head
-from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 Told = list[tuple[int, bytes, bytes | None]]

@@ -13,7 +13,7 @@ from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.objectstore.protocol import ObjectStore
 from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, open_db, runtime
-from tests.unit.database.test_changes import taken
+from tests.support.feeds import taken
 from tests.unit.database.test_feed_ingests import collected, ingest, rows_of
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)

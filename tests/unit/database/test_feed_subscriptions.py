@@ -13,8 +13,8 @@ from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.state import Checkpoint
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, until
+from tests.support.feeds import all_of, taken
 from tests.support.manifests import collect, commit, head
-from tests.unit.database.test_changes import all_of, taken
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
 QUICK = {"manifest_poll_interval_ms": 10, "checkpoint_lifetime_ms": 80}

@@ -10,8 +10,8 @@ import pytest
 import slate_async as slate
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, START_MS, Kind
+from tests.support.settled_town import admin
 from tests.support.towns import PARENT, Town
-from tests.unit.maintenance.conftest import admin
 
 
 async def history(town: Town) -> list[tuple[int, float]]:

@@ -18,7 +18,7 @@ from slate_async.codec.columns import Columns
 from slate_async.engine.changes.selection import SeqSource, select
 from slate_async.engine.changes.spill import Spill
 from tests.engine import ManualClock, memory_store, open_db, runtime
-from tests.unit.database.test_changes import all_of
+from tests.support.feeds import all_of
 
 ROW_BYTES = 40
 

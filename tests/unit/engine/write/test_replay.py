@@ -20,7 +20,7 @@ from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.types import MAX_SEQ, PUT
 from tests.engine import InlineOffload
-from tests.unit.storage.log.shelf import DATABASE
+from tests.support.rows import DATABASE
 
 
 def rows_of(first_seq: int, values: list[bytes], kind: int = PUT) -> Columns:

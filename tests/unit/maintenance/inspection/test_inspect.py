@@ -14,8 +14,8 @@ from slate_async.storage.log.recovery import EpochRange
 from slate_async.storage.log.register import WriterRegister
 from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, EPOCHS, Kind
+from tests.support.settled_town import admin, alter, bytes_of, settled
 from tests.support.towns import CLONE, PARENT, Town
-from tests.unit.maintenance.conftest import admin, alter, bytes_of, settled
 
 
 async def test_the_manifest_is_shown_whole(town: Town) -> None:

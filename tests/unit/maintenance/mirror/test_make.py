@@ -18,8 +18,8 @@ from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
 from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
+from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
 from tests.support.towns import CLONE, PARENT, Killed, Life, Town, numbered
-from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 MIRROR = CLONE
 THEN = {**numbered(0, 20, b"old"), **numbered(20, 40, b"new"), b"0050": b"then"}

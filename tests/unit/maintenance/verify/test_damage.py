@@ -21,8 +21,8 @@ from slate_async.storage.manifest.state import ManifestState
 from tests.engine import CONTIGUOUS, Kind, runtime
 from tests.live_set import live_set
 from tests.slices import sample
+from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
 from tests.support.towns import CLONE, PARENT, Town, numbered
-from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 from tests.unit.maintenance.verify.whole import MIRROR, collect, finish_part, ingest, whole_town
 
 SLICE = 15

@@ -30,8 +30,8 @@ from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from tests.engine import CONTIGUOUS, EPOCHS, InlineOffload, Kind, runtime
+from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
 from tests.support.towns import CLONE, PARENT, Life, Town, numbered
-from tests.unit.maintenance.conftest import admin, alter, bytes_of, compact, remove, settled
 
 
 async def verified(town: Town, name: str = PARENT) -> VerifyReport:

@@ -14,8 +14,8 @@ from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref
 from tests.engine import InlineOffload, Kind, runtime
+from tests.support.settled_town import admin, compact, settled
 from tests.support.towns import CLONE, PARENT, Town, numbered
-from tests.unit.maintenance.conftest import admin, compact, settled
 
 MIRROR = "memory://mirror"
 HALF = b"0020"

@@ -10,7 +10,6 @@ import bisect
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from uuid import UUID
 
 from metastores.memory import MemoryRegister
 from metastores.protocol import CasOutcome, Cell, VersionRef
@@ -29,9 +28,8 @@ from slate_async.storage.log.register import WriterRegister, decode, encode
 from slate_async.storage.manifest.state import LogProtocol, ManifestState
 from slate_async.types import Buffer
 from tests.engine import START_MS, InlineOffload
-from tests.support.rows import R, columns_of
+from tests.support.rows import DATABASE, R, columns_of
 
-DATABASE = UUID("00112233-4455-6677-8899-aabbccddeeff")
 DEADLINE_MS = 5_000
 POLL_MS = 1_000
 

@@ -14,7 +14,7 @@ from slate_async.storage.log import reader
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.reader import READS_AT_ONCE, LogReader
 from tests.engine import StoreInHand, memory_store
-from tests.unit.storage.log.shelf import DATABASE
+from tests.support.rows import DATABASE
 
 PART = 1_000
 

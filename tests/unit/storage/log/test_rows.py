@@ -17,7 +17,7 @@ from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.rows import INLINE_SEGMENT_BYTES, check_kind, decode_rows, new_rows
 from slate_async.types import PUT
-from tests.unit.storage.log.shelf import DATABASE
+from tests.support.rows import DATABASE
 
 T = TypeVar("T")
 

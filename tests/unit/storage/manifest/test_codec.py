@@ -13,21 +13,7 @@ from metastores.protocol import VersionRef
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.storage.manifest import codec
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, Parent, SeqTime, SortedRun, SstRef
-
-
-def sst(number: int) -> SstRef:
-    return SstRef(
-        location=f"sst/{number}",
-        object_id=number.to_bytes(16, "big"),
-        size=100 + number,
-        rows=number,
-        tombstones=1,
-        first_key=b"\x00",
-        last_key=b"\xff" * 3,
-        min_seq=number * 10,
-        max_seq=number * 10 + 9,
-        writer_epoch=1,
-    )
+from tests.support.sst_refs import sst
 
 
 def checkpoint(number: int) -> Checkpoint:

@@ -22,7 +22,7 @@ from slate_async.storage.manifest import driver as driver_module
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.writer import AddL0, ClaimWriter
 from slate_async.storage.manifest.state import ManifestState
-from tests.unit.storage.manifest.test_codec import sst
+from tests.support.sst_refs import sst
 
 NEW = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_enabled=True, created_ms=0)
 

@@ -17,7 +17,7 @@ from slate_async.storage.manifest.edits.checkpoints import (
 )
 from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import ManifestState, check_successor, settle
-from tests.unit.storage.manifest.test_codec import sst
+from tests.support.sst_refs import sst
 
 STATE = ManifestState(
     database_id=UUID(int=1),

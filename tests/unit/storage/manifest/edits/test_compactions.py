@@ -32,7 +32,7 @@ from slate_async.storage.manifest.state import (
     SstRef,
     check_successor,
 )
-from tests.unit.storage.manifest.test_codec import sst
+from tests.support.sst_refs import sst
 
 
 def keyed(number: int, first: bytes = b"a", last: bytes = b"z") -> SstRef:

@@ -12,7 +12,7 @@ from slate_async.errors import ConflictError
 from slate_async.storage.manifest.edits.gc import AdvanceGc
 from slate_async.storage.manifest.edits.writer import AddL0
 from slate_async.storage.manifest.state import Checkpoint, Compaction, ManifestState, check_successor
-from tests.unit.storage.manifest.test_codec import sst
+from tests.support.sst_refs import sst
 
 STATE = ManifestState(
     database_id=UUID(int=7),
