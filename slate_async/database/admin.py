@@ -6,16 +6,15 @@ It claims no role, so writers, readers and compactors that run elsewhere are not
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TypeAlias
 from uuid import UUID
 
-from metastores.protocol import MetaStoreFactory, Register
+from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_clone_arguments, own_path
 from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.handle import Handle, HandleResources, metadata_closers
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.ingests import Ingests
 from slate_async.database.inspection import Inspection
 from slate_async.engine.changes.feed import BATCH_ROWS
@@ -31,10 +30,9 @@ from slate_async.engine.clone.lost import give_up_lost
 from slate_async.engine.clone.make import make_clone
 from slate_async.engine.compaction.executor import MergeCounts, RangeResult, RangeTask
 from slate_async.engine.compaction.open import merge_range
-from slate_async.engine.follow.open import open_reading
-from slate_async.engine.follow.reader_state import ReaderState
+from slate_async.engine.follow.open import read_now
+from slate_async.engine.proved_metadata import ProvedMetadata
 from slate_async.engine.read.bounds import EVERY_KEY, BytesLike, key_range
-from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.engine.read.time_travel import TimeLike, seq_to_time, time_to_seq
 from slate_async.engine.stored_database import StoredDatabase, stored_opener
@@ -43,11 +41,7 @@ from slate_async.maintenance.mirror.make import make_mirror
 from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.maintenance.verify.report import VerifyProgress, VerifyReport
 from slate_async.maintenance.verify.verifier import Verifier
-from slate_async.runtime.concurrent import run_all, run_to_completion
-from slate_async.storage.log.extent import LogExtent, find_extent
-from slate_async.storage.manifest.edits.protocol import check_usable
-from slate_async.storage.manifest.ownership import proved_head
-from slate_async.storage.manifest.state import ManifestState
+from slate_async.storage.log.extent import LogExtent
 
 OpenElsewhere: TypeAlias = Callable[[str, str | MetaStoreFactory | None], AbstractAsyncContextManager[StoredDatabase]]
 """Opens the database at any URL, with its metadata in any metastore."""
@@ -75,38 +69,25 @@ class Admin(Handle):
     ) -> None:
         super().__init__(resources)
         context, supervisor = resources.context, resources.supervisor
-        self._context = context
         self._elsewhere = elsewhere
         self._open_stored = stored_opener(context, supervisor)
-        self._driver = context.driver(supervisor)
-        self._register: Register | None = None
-        self.checkpoints = Checkpoints(context.name, self._driver, context.runtime, self._guard, self._log_extent)
-        self.ingests = Ingests(context, self._driver, self._guard)
+        self._metadata = ProvedMetadata(context, supervisor)
+        driver = self._metadata.driver
+        self.checkpoints = Checkpoints(context.name, driver, context.runtime, self._guard, self._log_extent)
+        self.ingests = Ingests(context, driver, self._guard)
         self.inspect = Inspection(context, self._open_stored, self._guard)
 
     async def seq_to_time(self, seq: int) -> float:
         """See `DbReader.seq_to_time`; what is in the log is read for it."""
-        async with self._reader_state() as (point, reader_state):
+        self._check()
+        async with read_now(self._context, self._supervisor) as (point, reader_state):
             return seq_to_time(point, reader_state.manifest, reader_state.samples, seq)
 
     async def time_to_seq(self, time: TimeLike) -> int:
         """See `DbReader.time_to_seq`; what is in the log is read for it."""
-        async with self._reader_state() as (point, reader_state):
-            return time_to_seq(point, reader_state.manifest, reader_state.samples, time)
-
-    @asynccontextmanager
-    async def _reader_state(self) -> AsyncIterator[tuple[ReadPoint, ReaderState]]:
-        """The database as a reader that pins nothing sees it now."""
         self._check()
-        opened = await open_reading(self._context, self._supervisor, checkpoint=None, pin=False)
-        try:
-            reader_state = opened.source.reader_state
-            yield (
-                ReadPoint(reader_state.view, reader_state.last_seq, self._context.runtime.clock.now_ms()),
-                reader_state,
-            )
-        finally:
-            await run_to_completion(run_all(metadata_closers(opened.driver, opened.register)))
+        async with read_now(self._context, self._supervisor) as (point, reader_state):
+            return time_to_seq(point, reader_state.manifest, reader_state.samples, time)
 
     async def verify(self, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> VerifyReport:
         """Read everything and compare: every version that lives, the log, every SST, a clone's in its parents too.
@@ -244,13 +225,9 @@ class Admin(Handle):
         span = key_range(start, end, None)
         if ahead is not None and span != EVERY_KEY:
             raise InvalidError("what is read ahead is of all keys; give either ahead or start and end")
-        head = await self._head()
-        register = self._known_register(head)
         batches = read_changes(
             self._context,
-            self._driver,
-            register,
-            head,
+            self._metadata,
             subscription=subscription,
             after=after,
             until_seq=until_seq,
@@ -263,28 +240,13 @@ class Admin(Handle):
                 yield batch
 
     async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
-        """All that can be seen from here, whatever the scope: what a writer holds in its memory is out of reach."""
-        return await self._guard.while_open(self._seen_extent())
-
-    async def _seen_extent(self) -> LogExtent:
-        register = self._known_register(await self._head())
-        check = partial(self._context.ground.check_again, load_head=self._driver.load)
-        return await find_extent(self._context.store, self._driver.load, register, check)
-
-    async def _head(self) -> ManifestState:
-        head = await proved_head(self._context.ground, self._driver)
-        check_usable(head)
-        return head
-
-    def _known_register(self, head: ManifestState) -> Register | None:
-        if self._register is None:
-            self._register = self._context.register(head)
-        return self._register
+        """Whatever the scope, all that can be seen from here."""
+        return await self._guard.while_open(self._metadata.log_extent())
 
     # ---- its life (see `Handle`)
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
-        return metadata_closers(self._driver, self._register)
+        return self._metadata.closers()
 
     def __repr__(self) -> str:
         return f"<Admin {self._name} {self._state}>"

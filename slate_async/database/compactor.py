@@ -5,25 +5,17 @@ One compactor of a database lives: who opens another takes the role over, and th
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
-import anyio
-
 from slate_async.arguments import BytesLike, key_bytes
-from slate_async.database.handle import Handle, HandleResources, metadata_closers
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.database.status import CompactorStatus, compactor_status
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.open import OpenedCompactor
+from slate_async.engine.compaction.own_process import CompactorTask
 from slate_async.engine.compaction.progress import EventSink
-from slate_async.errors import ClosedError, SlateError
-from slate_async.runtime.supervisor import CANCELLED
-
-logger = logging.getLogger(__name__)
-CLOSE_LIMIT_S = 10.0
-"""Closing waits no longer for the role to be released; the next compactor then waits a little for its turn."""
+from slate_async.engine.context import metadata_closers
 
 
 class DbCompactor(Handle):
@@ -48,17 +40,7 @@ class DbCompactor(Handle):
         self._compactor = opened.compactor
         if progress is not None:
             opened.listeners.add(progress)
-        self._task = resources.supervisor.spawn("compactor", self._run(), critical=False)
-
-    async def _run(self) -> None:
-        try:
-            await self._compactor.run()
-        except asyncio.CancelledError:
-            if self._state == "open":
-                self._fail(ClosedError(CANCELLED))
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever ended it is what it closes with
-            self._fail(error)
+        self._task = CompactorTask(opened.compactor, self._name, resources.supervisor, self._fail)
 
     async def compact(
         self,
@@ -96,14 +78,7 @@ class DbCompactor(Handle):
         self._compactor.close(self._closed_failure)
 
     async def _finish(self) -> None:
-        """Stop, and let the next compactor have the role at once. Not worth a failure, nor a long wait."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        try:
-            with anyio.move_on_after(CLOSE_LIMIT_S):
-                await self._compactor.release()
-        except SlateError as error:
-            logger.info("%s: the compactor's role was not released: %s", self._name, error)
+        await self._task.close()
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
         return metadata_closers(self._opened.driver, self._opened.register)

@@ -8,7 +8,7 @@ from typing import Any
 
 from slate_async.arguments import BytesLike, Duration, key_bytes, ttl_ms, value_bytes
 from slate_async.database.checkpoints import Checkpoints
-from slate_async.database.handle import HandleResources, metadata_closers
+from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
@@ -20,6 +20,7 @@ from slate_async.engine.clone.embedded_gc import EmbeddedGc
 from slate_async.engine.compaction.manual import Manual, flush_and_compact
 from slate_async.engine.compaction.open import open_embedded
 from slate_async.engine.compaction.progress import EventSink
+from slate_async.engine.context import metadata_closers
 from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.write.batch import BatchRows, WriteBatch, rows_of
 from slate_async.engine.write.commit_group import WriteHandle
@@ -55,7 +56,6 @@ class Db(OpenDatabase[WriterReads]):
             resources.polls,
             self._guard,
             fail=self._fail,
-            polled=self._notify_compactor,
         )
         self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
         self._yield_budget = opened.writer.yield_budget
@@ -83,8 +83,10 @@ class Db(OpenDatabase[WriterReads]):
 
     def _begin(self, writer: Writer) -> None:
         """Let it work, and the compactor beside it."""
-        writer.start(WriterHost(self._writer_failed, self._ssts_changed, self._describe_compactor))
-        writer.tasks.spawn("compactor", self._compaction.compactor.run())
+        compactor = self._compaction.compactor
+        ssts_changed = [compactor.notify, self._updates.notify]
+        writer.start(WriterHost(self._writer_failed, ssts_changed, polled=[compactor.notify]))
+        writer.tasks.spawn("compactor", compactor.run())
         self._garbage.start(writer.tasks)
 
     # ---- writes
@@ -204,29 +206,14 @@ class Db(OpenDatabase[WriterReads]):
         await self._head.adopt_head()
         return taken
 
-    def _describe_compactor(self) -> str:
-        return self._compaction.compactor.describe()
-
-    def _notify_compactor(self) -> None:
-        self._compaction.compactor.notify()
-
-    def _ssts_changed(self) -> None:
-        self._compaction.compactor.notify()
-        self._updates.notify()
-
     async def _log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
-        """What a new checkpoint keeps of the log; see `Checkpoints.create`."""
-        if scope == "all":
-            await self._writer.flush(force=force_flush)
-        return await self._writer.log_extent()
+        return await self._writer.log_extent(scope, force_flush)
 
     # ---- status
 
     def status(self) -> Status:
         """The database at this moment. Works after closing, too."""
-        return writer_status(
-            self._context, self._state, self._opened, self._reopening.outage, self._compaction.compactor.describe()
-        )
+        return writer_status(self._context, self._state, self._opened, self._reopening.outage)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from slate_async.database.handle import Handle, HandleResources, metadata_closers
+from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.clone.gc_schedule import GcSchedule
+from slate_async.engine.context import metadata_closers
 from slate_async.engine.gc.open import OpenedGc
 from slate_async.engine.gc.report import GcProgress, GcReport
-from slate_async.errors import ClosedError
 
 
 class GarbageCollector(Handle):
@@ -46,11 +46,8 @@ class GarbageCollector(Handle):
         Raises `InvalidError` if the database is gone or was never finished, `CorruptionError` if something that lives
         cannot be read (then nothing was deleted), `UnavailableError`, and what a closed collector raises."""
         self._check()
-        try:
-            return await self._supervisor.run("one GC round", self._schedule.collect(dry_run, on_progress))
-        except ClosedError:
-            self._check()  # says why it closed
-            raise
+        work = self._supervisor.run("one GC round", self._schedule.collect(dry_run, on_progress))
+        return await self._guard.while_open(work)
 
     async def rounds(self) -> AsyncIterator[GcReport]:
         """The report of each round that ends from now on, until the collector is closed; who is slow misses some.

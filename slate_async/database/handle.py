@@ -27,7 +27,6 @@ from typing import Literal, Self
 
 import anyio
 
-from metastores.protocol import Register
 from slate_async.engine.context import DatabaseContext
 from slate_async.errors import ClosedError, FencedError, InvalidError, Outcome, SlateError
 from slate_async.runtime.concurrent import run_all
@@ -35,7 +34,6 @@ from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.polling import StorePolls
 from slate_async.runtime.slots import FairSlots
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.manifest.driver import ManifestDriver
 
 logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE = 32
@@ -255,11 +253,6 @@ class Handle:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
-
-
-def metadata_closers(driver: ManifestDriver, register: Register | None) -> list[Callable[[], Awaitable[None]]]:
-    """What ends the use of a database's metadata: its manifest, and the register of an epoch-prefixed log."""
-    return [driver.close] if register is None else [driver.close, register.close]
 
 
 async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import builtins
 
 from slate_async.engine.context import DatabaseContext
-from slate_async.engine.ingest.manage import IngestInfo, abort, all_jobs, check_job
+from slate_async.engine.ingest.manage import IngestInfo, abort, all_jobs, check_job, forget_app
 from slate_async.engine.ingest.orphans import IngestObject, ingest_objects
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.storage.manifest.driver import ManifestDriver
-from slate_async.storage.manifest.edits.ingests import ForgetApp
 
 
 class Ingests:
@@ -42,4 +41,4 @@ class Ingests:
     async def forget_app(self, app_id: str) -> None:
         """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
         self._guard.check()
-        await self._guard.while_open(self._driver.commit(ForgetApp(app_id)))
+        await self._guard.while_open(forget_app(self._driver, app_id))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from slate_async.database.handle import HandleResources, metadata_closers
+from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import reader_counters, shared_counters
 from slate_async.database.open_database import OpenDatabase
 from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import ReaderStatus, reader_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
+from slate_async.engine.context import metadata_closers
 from slate_async.engine.follow.follower import Follower
 from slate_async.engine.follow.open import OpenedReader
 from slate_async.engine.follow.polling import FollowerPolling
@@ -38,7 +39,7 @@ class DbReader(OpenDatabase[FollowerReads]):
     def __init__(self, resources: HandleResources, opened: OpenedReader) -> None:
         super().__init__(resources)
         context = resources.context
-        self._reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._check)
+        self._reads = FollowerReads(opened.source, context.runtime.clock, opened.yield_budget, self._guard)
         self._source: ReaderSource = opened.source
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver

@@ -147,10 +147,8 @@ class CompactorStatus:
     sst_bytes: int
 
 
-def writer_status(
-    context: DatabaseContext, life: State, opened: Opened, outage: SlateError | None, compactor: str
-) -> Status:
-    """The status of a database whose handle is in the state ``life``; ``compactor``: what compacts it, in words."""
+def writer_status(context: DatabaseContext, life: State, opened: Opened, outage: SlateError | None) -> Status:
+    """The status of a database whose handle is in the state ``life``."""
     writer, state = opened.writer, opened.writer.state.manifest
     tables = [entry.table for entry in (*writer.state.memtables.frozen, writer.state.memtables.active)]
     oldest = writer.oldest_unacknowledged_ms
@@ -177,7 +175,7 @@ def writer_status(
         l0_ssts=len(state.l0) + len(writer.state.log_ssts),
         sorted_runs=len(state.runs),
         sst_bytes=sum(sst.size for sst in state.ssts()),
-        compactor=compactor,
+        compactor=writer.compactor_role.describe(),
         compactions=len(state.compactions),
         l0_stall=writer.pressure.reason,
         ingests=sum(not ingest.pending for ingest in state.ingests),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.parents import ParentStores
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.objectstore.stats import StoreStats
+from slate_async.runtime.concurrent import run_all
 from slate_async.runtime.loop_lag import LoopLag
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
@@ -82,8 +84,11 @@ class DatabaseContext:
             return self.metadata.register(MetaObjects(self.store), self.name)
 
 
+def metadata_closers(driver: ManifestDriver, register: Register | None) -> list[Callable[[], Awaitable[None]]]:
+    """What ends the use of a database's metadata: its manifest, and the register of an epoch-prefixed log."""
+    return [driver.close] if register is None else [driver.close, register.close]
+
+
 async def close_metadata(driver: ManifestDriver, register: Register | None) -> None:
     """Close what `DatabaseContext.driver` and `DatabaseContext.register` made."""
-    await driver.close()
-    if register is not None:
-        await register.close()
+    await run_all(metadata_closers(driver, register))

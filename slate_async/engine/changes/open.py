@@ -29,6 +29,7 @@ from slate_async.engine.changes.updates import Updates
 from slate_async.engine.checkpoint.manage import lifetime_ms
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.follow.open import tail_of
+from slate_async.engine.proved_metadata import ProvedMetadata
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
 from slate_async.engine.read.record_batch import RecordBatch
 from slate_async.errors import InvalidError, NotFoundError
@@ -207,9 +208,7 @@ def _reading(
 
 async def read_changes(
     context: DatabaseContext,
-    driver: ManifestDriver,
-    register: Register | None,
-    head: ManifestState,
+    metadata: ProvedMetadata,
     *,
     subscription: str,
     after: FeedPosition,
@@ -218,7 +217,9 @@ async def read_changes(
     span: KeyRange,
     ahead: ReadAhead | None,
 ) -> AsyncGenerator[RecordBatch, None]:
-    """See `slate_async.Admin.read_changes`. ``head``: the newest state."""
+    """See `slate_async.Admin.read_changes`."""
+    head = await metadata.head()
+    driver, register = metadata.driver, metadata.register(head)
     found = subscription_named(head, subscription)
     if found is None:
         raise subscription_lost(subscription)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from slate_async.engine.compaction.compactor import Compactor
 from slate_async.engine.compaction.manual import Manual
 from slate_async.engine.compaction.size_tiered import oldest_is_large_ingest
+from slate_async.engine.write.compactor_role import embedded_token, is_free
 from slate_async.engine.write.writer import Writer
 from slate_async.errors import FencedError, SlateError, UnavailableError
 from slate_async.runtime.protocol import Clock, Ids
@@ -28,21 +28,6 @@ PATIENCE_S = 30.0
 """A key range takes a few seconds, and each one that is finished is a change."""
 CLAIM_PAUSE_S = 1.0
 """Between tries to claim the role of a metastore that does not answer; each try has its own deadline."""
-_EMBEDDED = re.compile(r"writer-(\d+)\.[0-9a-f]+")
-
-
-def embedded_token(writer_epoch: int, token: str) -> str:
-    """The mark of a compactor that lives and dies with a writer."""
-    return f"writer-{writer_epoch}.{token}"
-
-
-def is_free(state: ManifestState, writer_epoch: int) -> bool:
-    """Whether the role may be claimed without waiting: it was released, or its owner died with an older writer, or it
-    is this writer's."""
-    if not state.compactor_token:
-        return True
-    match = _EMBEDDED.fullmatch(state.compactor_token)
-    return match is not None and int(match[1]) <= writer_epoch
 
 
 def again(cause: SlateError) -> SlateError:
@@ -72,10 +57,6 @@ class BesideWriter:
         """The writer's."""
         return self.writer.epoch
 
-    def newest(self) -> ManifestState:
-        """The newest state that is known, seen by the writer or on the way of a commit."""
-        return self.driver.head or self.writer.state.manifest
-
     def due(self) -> bool:
         """Whether there is something to compact."""
         state = self.writer.state.manifest
@@ -100,7 +81,7 @@ class BesideWriter:
 
 
 class EmbeddedCompactor:
-    """See the module docstring. ``auto_compaction``: whether to compact without being asked."""
+    """See the module docstring. What it does it notes in the writer's `CompactorRole`."""
 
     def __init__(
         self,
@@ -109,31 +90,13 @@ class EmbeddedCompactor:
         name: str,
         beside: BesideWriter,
         clock: Clock,
-        auto_compaction: bool,
     ) -> None:
         self._compactor = compactor
         self._name = name
         self._beside = beside
+        self._role = beside.writer.compactor_role
         self._clock = clock
-        self._auto_compaction = auto_compaction
         self._wake = asyncio.Event()
-        self._failure: SlateError | None = None
-        self._active = False
-
-    def describe(self) -> str:
-        """What it does, in words for people."""
-        if self._failure is not None:
-            return f"failed: {self._failure}"
-        if self._active:
-            return f"compacting here, epoch {self._compactor.epoch}"
-        state = self._beside.newest()
-        if state.compactor_token and not is_free(state, self._beside.epoch):
-            return f"compacted elsewhere, epoch {state.compactor_epoch}"
-        return (
-            "standing by"
-            if self._auto_compaction
-            else "nobody compacts; run `slate compactor`, or open with auto_compaction=True"
-        )
 
     def notify(self) -> None:
         """Something changed, or time has passed: look whether there is work."""
@@ -142,8 +105,8 @@ class EmbeddedCompactor:
 
     async def compact(self, manual: Manual) -> int:
         """See `Compactor.compact`. Takes the role from a compactor elsewhere."""
-        if self._failure is not None:
-            raise again(self._failure)
+        if self._role.failure is not None:
+            raise again(self._role.failure)
         self._wake.set()
         return await self._compactor.compact(manual)
 
@@ -158,11 +121,12 @@ class EmbeddedCompactor:
         while True:
             await self._turn()
             try:
-                self._active = True
+                self._role.epoch = self._compactor.epoch
                 if not self._compactor.epoch:
                     await self._compactor.claim()
+                    self._role.epoch = self._compactor.epoch
                 self._check_writer()
-                await self._compactor.run(while_asked=not self._auto_compaction)
+                await self._compactor.run(while_asked=not self._role.auto_compaction)
                 await self._compactor.release()
             except FencedError as fenced:
                 logger.info("%s: standing by: %s", self._name, fenced)
@@ -172,14 +136,14 @@ class EmbeddedCompactor:
                 await self._clock.sleep(CLAIM_PAUSE_S)
             except SlateError as error:
                 logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)
-                self._failure = error
+                self._role.failure = error
                 self._compactor.close(lambda cause=error: again(cause))  # type: ignore[misc]
                 return
             finally:
-                self._active = False
+                self._role.epoch = None
 
     def _check_writer(self) -> None:
-        epoch = self._beside.newest().writer_epoch
+        epoch = self._role.newest().writer_epoch
         if epoch != self._beside.epoch:
             raise FencedError(f"writer epoch {epoch} took over from epoch {self._beside.epoch}")
 
@@ -189,8 +153,8 @@ class EmbeddedCompactor:
         since = self._clock.monotonic()
         self._check_writer()
         while not self._compactor.asked:
-            state = self._beside.newest()
-            if self._auto_compaction and self._beside.due():
+            state = self._role.newest()
+            if self._role.auto_compaction and self._beside.due():
                 if is_free(state, self._beside.epoch):
                     return
                 seen = (state.compactor_token, state.compactions, [run.id for run in state.runs])

@@ -16,13 +16,13 @@ from slate_async.engine.compaction.executor import Executor, MergeCounts, RangeR
 from slate_async.engine.compaction.job import CompactionContext
 from slate_async.engine.compaction.local_executor import LocalExecutor
 from slate_async.engine.compaction.log_source import LogSource
+from slate_async.engine.compaction.own_process import OwnProcess
 from slate_async.engine.compaction.progress import CompactorStats, Listeners
 from slate_async.engine.context import DatabaseContext, close_metadata
 from slate_async.engine.create import follow_database
 from slate_async.engine.write.open import Opened
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.limited_offload import LimitedOffload
-from slate_async.runtime.protocol import Ids
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.settings import Settings
 from slate_async.storage.log.reader import LogReader
@@ -35,26 +35,6 @@ from slate_async.storage.sst.reader import SstReader
 logger = logging.getLogger(__name__)
 THREADS_BESIDE_A_WRITER = 1
 """Worker threads that compute for compactions at a time: each more makes the writer's loop wait longer for its turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OwnProcess:
-    """A process that only compacts, as a `CompactorHost`: it reads the head for each round, and looks at every log."""
-
-    driver: ManifestDriver
-    ids: Ids
-
-    def new_token(self) -> str:
-        return self.ids.token()
-
-    async def head(self) -> ManifestState | None:
-        return await self.driver.load()
-
-    def log_due(self) -> bool:
-        return True
-
-    def committed(self) -> None:
-        """Nobody else is there to hear of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +67,7 @@ async def open_compaction(
         compactor = Compactor(
             _compaction_context(context, settings, state, driver, register, stats, listeners, executor=executor),
             name=context.name,
-            host=_OwnProcess(driver, context.runtime.ids),
+            host=OwnProcess(driver, context.runtime.ids),
             of=(state.database_id, state.store_id),
             runtime=context.runtime,
             supervisor=supervisor,
@@ -146,7 +126,6 @@ def open_embedded(
         name=context.name,
         beside=beside,
         clock=context.runtime.clock,
-        auto_compaction=settings.auto_compaction,
     )
     return OpenedEmbeddedCompactor(embedded, stats, listeners)
 

@@ -6,7 +6,8 @@ Ordering rule (rules 13, 20, 22): manifest -> checkpoint of one's own -> log -> 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -21,7 +22,7 @@ from slate_async.engine.follow.pins import ReaderPins
 from slate_async.engine.follow.reader_state import ReaderState
 from slate_async.engine.follow.source import CheckpointSource
 from slate_async.engine.follow.tail import ContiguousTail, EpochPrefixedTail, Position, Tail
-from slate_async.engine.read.view import ReadView
+from slate_async.engine.read.read_point import ReadPoint
 from slate_async.errors import InvalidError, UnavailableError
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.supervisor import Supervisor
@@ -75,6 +76,17 @@ async def open_reading(
     return OpenedReader(source, driver, settings, register, yield_budget)
 
 
+@asynccontextmanager
+async def read_now(context: DatabaseContext, supervisor: Supervisor) -> AsyncIterator[tuple[ReadPoint, ReaderState]]:
+    """The database as a reader that pins nothing sees it now."""
+    opened = await open_reading(context, supervisor, checkpoint=None, pin=False)
+    try:
+        reader_state = opened.source.reader_state
+        yield ReadPoint(reader_state.view, reader_state.last_seq, context.runtime.clock.now_ms()), reader_state
+    finally:
+        await run_to_completion(close_metadata(opened.driver, opened.register))
+
+
 async def _checkpoint_source(
     context: DatabaseContext,
     settings: Settings,
@@ -104,9 +116,7 @@ async def _follower(
         pins = ReaderPins(driver, context.runtime, lifetime_ms=lifetime, name=context.name)
     try:
         state = head if pins is None else await _pinned(pins, head)
-        reader_state = _reader_state(
-            context, settings, state, yield_budget, (lambda view: None) if pins is None else pins.watch
-        )
+        reader_state = _reader_state(context, settings, state, yield_budget, pins)
         tail = tail_of(context, state, register)
         check_place = partial(context.ground.check_again, load_head=driver.load)
         follower = Follower(reader_state, tail, driver, pins, context.runtime.clock, check_place)
@@ -141,7 +151,7 @@ def _reader_state(
     settings: Settings,
     state: ManifestState,
     yield_budget: YieldBudget,
-    on_view: Callable[[ReadView], None] = lambda view: None,
+    pins: ReaderPins | None = None,
 ) -> ReaderState:
     return ReaderState(
         state,
@@ -149,7 +159,7 @@ def _reader_state(
         offload=context.runtime.offload,
         ssts=context.ssts(state.database_id),
         yield_budget=yield_budget,
-        on_view=on_view,
+        on_view=None if pins is None else pins.watch,
     )
 
 

@@ -80,7 +80,7 @@ class ReaderState:
         offload: Offload,
         ssts: SstOpener,
         yield_budget: YieldBudget,
-        on_view: Callable[[ReadView], None] = lambda view: None,
+        on_view: Callable[[ReadView], None] | None = None,
     ) -> None:
         self.manifest = state
         self.position = start_of(state)
@@ -208,5 +208,6 @@ class ReaderState:
         l0, runs = self._sst_tables.levels(self.manifest)
         log = [sst.table for sst in self._log_ssts]
         view = ReadView(self.memtables, [*log, *l0], runs, yield_budget=self._yield_budget, hot=self._hot)
-        self._on_view(view)
+        if self._on_view is not None:
+            self._on_view(view)
         return view

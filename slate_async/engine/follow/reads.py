@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from slate_async.engine.follow.source import ReaderSource
 from slate_async.engine.read import time_travel
 from slate_async.engine.read.errors import about_a_read
@@ -11,6 +9,7 @@ from slate_async.engine.read.missing_objects import check_same_moment
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.source import HistorySource
 from slate_async.engine.read.time_travel import TimeLike
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.sst.reader import MissingError
@@ -19,23 +18,21 @@ from slate_async.storage.sst.reader import MissingError
 class FollowerReads(HistorySource):
     """All rows that ``source`` shows are durable, so ``durable`` changes nothing.
 
-    check: raises if the reader can no longer answer
+    guard: raises if the reader can no longer answer
     """
 
-    def __init__(
-        self, source: ReaderSource, clock: Clock, yield_budget: YieldBudget, check: Callable[[], None]
-    ) -> None:
+    def __init__(self, source: ReaderSource, clock: Clock, yield_budget: YieldBudget, guard: LoopGuard) -> None:
         super().__init__(clock, yield_budget)
         self._source = source
-        self._check = check
+        self._guard = guard
 
     def check(self) -> None:
         """See `ReadSource`."""
-        self._check()
+        self._guard.check()
 
     def point(self, durable: bool) -> ReadPoint:
         """See `ReadSource`."""
-        self._check()
+        self._guard.check()
         return self._newest_point()
 
     async def refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
@@ -71,6 +68,6 @@ class FollowerReads(HistorySource):
         return ReadPoint(reader_state.view, reader_state.last_seq, self._source.expiry_time_ms(self.clock.now_ms()))
 
     async def _advance_past(self, missing: MissingError) -> None:
-        self._check()
+        self._guard.check()
         await self._source.advance_past(missing)
-        self._check()
+        self._guard.check()

@@ -20,6 +20,7 @@ from slate_async.storage.manifest.edits.ingests import (
     AbortIngest,
     Batch,
     CommitIngest,
+    ForgetApp,
     RegisterIngest,
     applied_batch,
     find_ingest,
@@ -256,6 +257,11 @@ async def abort(
     state = await driver.commit(AbortIngest(job_id, clock.now_ms(), unless_committed, base_version))
     found, record = _known(state, job_id), find_record(state, job_id)
     return found if record is None else replace(found, state=record.end)
+
+
+async def forget_app(driver: ManifestDriver, app_id: str) -> None:
+    """Forget the last batch of a stream that has ended; a batch of it would be taken again."""
+    await driver.commit(ForgetApp(app_id))
 
 
 async def until_none_waits(driver: ManifestDriver, clock: Clock, *, timeout_s: float, poll_s: float) -> None:

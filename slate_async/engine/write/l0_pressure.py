@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -25,10 +24,6 @@ REMIND_AFTER_S = 30.0
 """A stall that lasts so long is logged again, each time: its compactor may be gone."""
 
 
-def _nobody() -> str:
-    return "nobody compacts"
-
-
 class L0(Protocol):
     """What of the writer's state is needed here."""
 
@@ -37,17 +32,25 @@ class L0(Protocol):
         """SSTs that no compaction has taken yet."""
 
 
+class WhoCompacts(Protocol):
+    """What of the compactor's role is needed here."""
+
+    def describe(self) -> str:
+        """Who compacts, in words for people."""
+
+
 class L0Pressure:
     """Counts stalls and lets wait for their end.
 
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; l0: how many there are
+    compactor: who is to make room
     stalled: set while somebody waits
     """
 
-    def __init__(self, limit: int, l0: L0, clock: Clock) -> None:
+    def __init__(self, limit: int, l0: L0, compactor: WhoCompacts, clock: Clock) -> None:
         self._limit = limit
         self._l0 = l0
-        self._describe_compactor = _nobody
+        self._compactor = compactor
         self._clock = clock
         self._fell = asyncio.Event()
         self.stalled = asyncio.Event()
@@ -55,10 +58,6 @@ class L0Pressure:
         self._seconds = 0.0
         self._lifted = False
         self.stalls = 0
-
-    def begin_beside(self, describe_compactor: Callable[[], str]) -> None:
-        """The writer starts, and ``describe_compactor`` says in words for people who compacts."""
-        self._describe_compactor = describe_compactor
 
     @property
     def over(self) -> int:
@@ -70,7 +69,7 @@ class L0Pressure:
         """Why the writer waits, ``None`` if it does not."""
         if self._since is None:
             return None
-        reason = f"L0 has {self._l0.l0_count} SSTs and may have {self._limit}; {self._describe_compactor()}"
+        reason = f"L0 has {self._l0.l0_count} SSTs and may have {self._limit}; {self._compactor.describe()}"
         waited = self._clock.monotonic() - self._since
         if waited < REMIND_AFTER_S:
             return reason

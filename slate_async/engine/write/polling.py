@@ -31,7 +31,6 @@ class HeadPolling:
     database opens again after one.
 
     fail: ends the database with a cause
-    polled: called after each poll
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class HeadPolling:
         guard: LoopGuard,
         *,
         fail: Callable[[BaseException], None],
-        polled: Callable[[], None],
     ) -> None:
         self.writer = writer
         self._driver = driver
@@ -53,7 +51,6 @@ class HeadPolling:
         self._polls = polls
         self._guard = guard
         self._fail = fail
-        self._polled = polled
         self.poll: Poll | None = None
         self.polling = False
 
@@ -85,7 +82,7 @@ class HeadPolling:
             logger.warning("%s: the manifest could not be polled: %s", self._name, error)
         finally:
             self.polling = False
-            self._polled()
+            self.writer.signals.polled()
 
     async def adopt_head(self) -> None:
         """Read the head and adopt it. Raises `FencedError`, after it ended the database, if another writer owns it."""

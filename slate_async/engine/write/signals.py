@@ -46,6 +46,7 @@ class WriterSignals:
     adopted: the state, when a newer manifest state is installed
     released: the state, with the bytes of a memtable whose rows are in SSTs now
     ssts_changed: the state, when compaction and change feeds may find something new
+    polled: the head's polling, after each poll
     failed: the supervisor, with the cause, when a task of the writer fails
     """
 
@@ -59,6 +60,7 @@ class WriterSignals:
     adopted: Signal[[]] = field(default_factory=Signal)
     released: Signal[[int]] = field(default_factory=Signal)
     ssts_changed: Signal[[]] = field(default_factory=Signal)
+    polled: Signal[[]] = field(default_factory=Signal)
     failed: Signal[[BaseException]] = field(default_factory=Signal)
 
     def connect(self, **listeners: Sequence[Callable[..., object]]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
 
+from slate_async.engine.checkpoint.manage import Scope
 from slate_async.engine.write.admission import Admission
 from slate_async.engine.write.commit_group import CommitGroup
+from slate_async.engine.write.compactor_role import CompactorRole
 from slate_async.engine.write.completions import CompletionQueue
 from slate_async.engine.write.encoding import Encoder
 from slate_async.engine.write.errors import about_all_written, closed_failure, refused, write_failure
@@ -52,21 +54,17 @@ LONG_SHARE = 2
 
 @dataclass(frozen=True, slots=True)
 class WriterHost:
-    """The open database that a writer works for.
-
-    failed: hears of the cause when a task of the writer fails
-    ssts_changed: hears when compaction and change feeds may find something new
-    describe_compactor: in words for people, who compacts
-    """
+    """The open database that a writer works for: its listeners of the writer's signals of these names."""
 
     failed: Callable[[BaseException], None]
-    ssts_changed: Callable[[], None]
-    describe_compactor: Callable[[], str]
+    ssts_changed: Sequence[Callable[[], None]]
+    polled: Sequence[Callable[[], None]]
 
 
 class Writer:
     """See the module docstring. Each part owns one thing: `state` the facts, `sequencer` the numbers,
-    `flusher` the log, `l0` and `pressure` what becomes of memtables, `ingests`, `admission` and `pins`."""
+    `flusher` the log, `l0` and `pressure` what becomes of memtables, `ingests`, `admission` and `pins`.
+    `compactor_role` is what is known of who compacts."""
 
     suspended = False
     _loss_reported = False
@@ -110,7 +108,8 @@ class Writer:
         self.admission = Admission(settings.max_unflushed_bytes, self.state.log_is_full)
         self.admission.force(sum(entry.table.nbytes for entry in self.state.memtables.entries()))
         self.sequencer = self._sequencer(replayed, settings, runtime)
-        self.pressure = L0Pressure(settings.l0_max_ssts, self.state, runtime.clock)
+        self.compactor_role = CompactorRole(driver, self.state, settings.auto_compaction)
+        self.pressure = L0Pressure(settings.l0_max_ssts, self.state, self.compactor_role, runtime.clock)
         self.flusher = LogFlusher(
             state=self.state,
             log=log,
@@ -188,8 +187,7 @@ class Writer:
 
     def start(self, host: WriterHost) -> None:
         """Start the background tasks, for ``host``."""
-        self.signals.connect(ssts_changed=[host.ssts_changed], failed=[host.failed])
-        self.pressure.begin_beside(host.describe_compactor)
+        self.signals.connect(ssts_changed=host.ssts_changed, polled=host.polled, failed=[host.failed])
         self.flusher.start()
         manifest, memtables = self.state.manifest, self.state.memtables
         if manifest.wal_enabled:
@@ -258,8 +256,11 @@ class Writer:
         except SlateError as error:
             logger.info("the log stays as long as it is: %s", error)
 
-    async def log_extent(self) -> LogExtent:
-        """The log up to everything acknowledged at the call, which any successor inherits from then on."""
+    async def log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
+        """The log up to everything acknowledged at the call, which any successor inherits from then on; with scope
+        ``"all"`` after a flush of everything written, forced or when it is due. What a new checkpoint keeps."""
+        if scope == "all":
+            await self.flush(force=force_flush)
         end = self.state.acknowledged_end
         await self.flusher.until_published(end)
         if self._failure is not None:

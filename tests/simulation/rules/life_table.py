@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slate_async.database import admin
+from slate_async.engine import proved_metadata
 from slate_async.engine.clone import make
 from slate_async.engine.clone.abandoned import ClonesOfOne
 from slate_async.engine.compaction.merge import Merge
@@ -157,7 +157,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
         "22-last-seen",
         "22",
         "a checkpoint's log ends at the largest name listed",
-        (Patch(admin, "find_extent", life_instead.largest_listed),),
+        (Patch(proved_metadata, "find_extent", life_instead.largest_listed),),
         within=40,
         stage=_SCRIPTS["gap-under-a-checkpoint"],
     ),

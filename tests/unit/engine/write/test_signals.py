@@ -27,7 +27,8 @@ async def test_the_table_of_connections() -> None:
                 "Sequencer.reclaim",
             ],
             "released": ["Admission.release"],
-            "ssts_changed": ["Db._ssts_changed"],
+            "ssts_changed": ["EmbeddedCompactor.notify", "WriterUpdates.notify"],
+            "polled": ["EmbeddedCompactor.notify"],
             "failed": ["Db._writer_failed"],
         }
 
