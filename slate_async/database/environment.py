@@ -15,13 +15,13 @@ from typing import Self, TypeVar
 from metastores.protocol import MetaStoreFactory
 from slate_async.arguments import check_arguments
 from slate_async.codec.arrays import prepare
-from slate_async.database.handle import Handle, HandleResources, close_all
+from slate_async.database.handle import Handle, HandleResources, close_all, close_at_exit
 from slate_async.database.opener import Opener
 from slate_async.database.opening import require_loop
 from slate_async.database.resources import Clients, Path, root_of
 from slate_async.engine.context import DatabaseContext
 from slate_async.engine.stored_database import StoredDatabase
-from slate_async.errors import InvalidError, SlateError
+from slate_async.errors import InvalidError
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.concurrent import run_to_completion
 from slate_async.runtime.loop_lag import LoopLag, timed
@@ -195,15 +195,7 @@ class Environment(Opener):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            await self.close()
-        except Exception as failure:
-            if error is None:
-                raise
-            bug = not isinstance(failure, SlateError)
-            logger.error(
-                "closing an Environment failed too, while another error was on its way: %s", failure, exc_info=bug
-            )
+        await close_at_exit("an Environment", self.close, error)
 
 
 async def _give_back(supervisor: Supervisor | None, release: Callable[[], Awaitable[None]]) -> None:

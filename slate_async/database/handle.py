@@ -240,19 +240,24 @@ class Handle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            await self.close()
-        except Exception as failure:
-            if error is None:
-                raise
-            bug = not isinstance(failure, SlateError)
-            logger.error(  # whose traceback says nothing that its text does not, unless it is a bug
-                "%s: closing failed too, while another error was on its way: %s", self._name, failure, exc_info=bug
-            )
+        await close_at_exit(self._name, self.close, error)
 
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") == "open":
             warnings.warn(self._left_open(), ResourceWarning, 2, self)
+
+
+async def close_at_exit(name: str, close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
+    """``close`` at the end of an ``async with``: what it raises is only logged while ``error`` is on its way."""
+    try:
+        await close()
+    except Exception as failure:
+        if error is None:
+            raise
+        bug = not isinstance(
+            failure, SlateError
+        )  # of another failure the traceback says nothing that its text does not
+        logger.error("%s: closing failed too, while another error was on its way: %s", name, failure, exc_info=bug)
 
 
 async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:

@@ -13,14 +13,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import slate_async as slate
 from slate_async.engine.changes.change import Change
 from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, runtime
+from tests.property.machines import run_machine
 
 T = TypeVar("T")
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -282,15 +281,4 @@ class ChangesMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_changes_of_each_kind(kind: Kind, full: bool, slice_seed: int) -> None:
-    machine = type("Machine", (ChangesMachine,), {"kind": kind})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        seed(slice_seed)(machine),
-        settings=hypothesis_settings(
-            max_examples=400 if full else 15,
-            stateful_step_count=40,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if full else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(ChangesMachine, kind, slice_seed, examples=400 if full else 15, steps=40, shrink=full)

@@ -16,16 +16,15 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, seed
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import slate_async as slate
 from slate_async.engine.read import hot
 from slate_async.storage.sst import block_rows
 from slate_async.types import Row
 from tests.engine import KINDS, Kind, ManualClock, abandon, memory_store, open_db, settle
+from tests.property.machines import run_machine
 
 T = TypeVar("T")
 
@@ -378,15 +377,4 @@ def _soon_hot(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_database_agrees_with_its_list_of_writes(kind: Kind, full: bool, slice_seed: int) -> None:
-    machine = type("Machine", (DatabaseMachine,), {"kind": kind})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        seed(slice_seed)(machine),
-        settings=hypothesis_settings(
-            max_examples=1000 if full else 30,
-            stateful_step_count=60,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(DatabaseMachine, kind, slice_seed, examples=1000 if full else 30, steps=60)

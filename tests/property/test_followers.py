@@ -12,13 +12,12 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import slate_async as slate
 from tests.engine import KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, open_reader
+from tests.property.machines import run_machine
 from tests.support.manifests import collect, compact, head
 
 T = TypeVar("T")
@@ -228,15 +227,4 @@ class FollowerMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_followers_of_each_kind(kind: Kind, full: bool, slice_seed: int) -> None:
-    machine = type("Machine", (FollowerMachine,), {"kind": kind})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        seed(slice_seed)(machine),
-        settings=hypothesis_settings(
-            max_examples=400 if full else 15,
-            stateful_step_count=40,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if full else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(FollowerMachine, kind, slice_seed, examples=400 if full else 15, steps=40, shrink=full)

@@ -7,13 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, seed
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 
 import slate_async as slate
 from tests.engine import KINDS, Kind, runtime
+from tests.property.machines import run_machine
 from tests.property.test_database import KEYS, VALUES, DatabaseMachine, View, Write
 
 EXPIRIES = st.none() | st.none() | st.integers(1, 500)
@@ -177,15 +176,4 @@ def table(rows: Rows, now_ms: int) -> pa.Table:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_ingests_take_their_place_among_the_writes(kind: Kind, full: bool, slice_seed: int) -> None:
-    machine = type("Machine", (IngestMachine,), {"kind": kind})
-    run_state_machine_as_test(
-        seed(slice_seed)(machine),
-        settings=hypothesis_settings(
-            max_examples=1000 if full else 10,
-            stateful_step_count=40,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(IngestMachine, kind, slice_seed, examples=1000 if full else 10, steps=40)

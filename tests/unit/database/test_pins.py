@@ -14,7 +14,6 @@ from slate_async.engine.write.l0_flusher import sst_ref
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from slate_async.storage.manifest.edits.protocol import Edit
 from slate_async.storage.manifest.state import Checkpoint, ManifestState, SortedRun, SstRef
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.names import sst_key
@@ -34,6 +33,7 @@ from tests.engine import (
     until,
 )
 from tests.support.checkpoints import RUNTIME, manifest_of
+from tests.support.manifests import commit, head
 
 WITH_WAL = pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 COMPACTED = {b"compacted": b"all of it"}
@@ -62,12 +62,6 @@ class MoveStart:
         return None if state.log_start >= self.to else moved
 
 
-async def commit(store: MemoryStore, edit: Edit) -> ManifestState:
-    """As another process would."""
-    async with manifest_of(store) as driver:
-        return await driver.commit(edit)
-
-
 async def compact(store: MemoryStore) -> None:
     """Everything becomes an SST of another row, `COMPACTED`, so that reads tell before from after."""
     state = await head(store)
@@ -81,12 +75,6 @@ async def compact(store: MemoryStore) -> None:
     location = sst_key(state.version, object_id)
     await store.put(location, encoded.buffers)
     await commit(store, Replace(sst_ref(location, object_id, encoded, 1)))
-
-
-async def head(store: MemoryStore) -> ManifestState:
-    async with manifest_of(store) as driver:
-        assert driver.head is not None
-        return driver.head
 
 
 async def pins(store: MemoryStore) -> list[Checkpoint]:
@@ -111,6 +99,27 @@ async def filled(store: MemoryStore, kind: Kind, **settings: int) -> slate.Db:
         await db.put(key, value, await_durable=False)
     await db.flush(l0=True)
     return db
+
+
+@dataclass
+class Confirming:
+    """A database whose SST was compacted away beside it, and its `confirm`, which waits for the commit of a pin."""
+
+    inner: MemoryStore
+    store: StoreInHand
+    db: slate.Db
+    confirm: asyncio.Future[None]
+
+    @classmethod
+    async def begun(cls) -> Confirming:
+        inner = memory_store()
+        store = StoreInHand(inner, watch="manifest/")
+        db = await filled(store, CONTIGUOUS)  # type: ignore[arg-type]
+        await compact(inner)
+        store.hold = True
+        confirm = asyncio.ensure_future(db.confirm())
+        await until(lambda: bool(store.held), "the pin's commit")
+        return cls(inner, store, db, confirm)
 
 
 @WITH_WAL
@@ -170,37 +179,25 @@ async def test_a_scan_of_fewer_ssts_needs_no_pin_of_its_own(kind: Kind) -> None:
 
 
 async def test_a_state_is_read_only_once_it_is_pinned() -> None:
-    inner = memory_store()
-    store = StoreInHand(inner, watch="manifest/")
-    db = await filled(store, CONTIGUOUS)  # type: ignore[arg-type]
-    await compact(inner)
-    store.hold = True
-    confirming = asyncio.ensure_future(db.confirm())
-    await until(lambda: bool(store.held), "the pin's commit")
-    assert await contents(db) == ROWS
-    assert await collect(inner) == []
-    store.release()
-    await confirming
-    assert await contents(db) == COMPACTED
-    await db.close()
+    begun = await Confirming.begun()
+    assert await contents(begun.db) == ROWS
+    assert await collect(begun.inner) == []
+    begun.store.release()
+    await begun.confirm
+    assert await contents(begun.db) == COMPACTED
+    await begun.db.close()
 
 
 async def test_a_poll_that_gives_up_leaves_the_pin_to_be_adopted_by_itself() -> None:
-    inner = memory_store()
-    store = StoreInHand(inner, watch="manifest/")
-    db = await filled(store, CONTIGUOUS)  # type: ignore[arg-type]
-    await compact(inner)
-    store.hold = True
-    confirming = asyncio.ensure_future(db.confirm())
-    await until(lambda: bool(store.held), "the pin's commit")
-    confirming.cancel()
-    await asyncio.wait([confirming])
-    store.release()
-    await until(lambda: db.status().sorted_runs == 1, "the adoption")
-    assert len(await pins(inner)) == 2
-    await db.confirm()
-    assert len(await pins(inner)) == 1
-    await db.close()
+    begun = await Confirming.begun()
+    begun.confirm.cancel()
+    await asyncio.wait([begun.confirm])
+    begun.store.release()
+    await until(lambda: begun.db.status().sorted_runs == 1, "the adoption")
+    assert len(await pins(begun.inner)) == 2
+    await begun.db.confirm()
+    assert len(await pins(begun.inner)) == 1
+    await begun.db.close()
 
 
 async def test_a_pin_whose_answer_was_lost_is_found_in() -> None:
@@ -292,14 +289,8 @@ async def test_a_flush_notes_when_its_rows_were_written() -> None:
 
 
 async def test_whoever_waits_for_a_pin_is_told_why_the_database_closed() -> None:
-    inner = memory_store()
-    store = StoreInHand(inner, watch="manifest/")
-    db = await filled(store, CONTIGUOUS)  # type: ignore[arg-type]
-    await compact(inner)
-    store.hold = True
-    confirming = asyncio.ensure_future(db.confirm())
-    await until(lambda: bool(store.held), "the pin's commit")
-    db._fail(slate.FencedError("writer epoch 9 took over"))
+    begun = await Confirming.begun()
+    begun.db._fail(slate.FencedError("writer epoch 9 took over"))
     with pytest.raises(slate.FencedError, match="epoch 9"):
-        await confirming
-    await db.close()
+        await begun.confirm
+    await begun.db.close()
