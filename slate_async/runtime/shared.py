@@ -19,10 +19,6 @@ class Shared(Generic[T]):
         self._users: dict[Hashable, tuple[T, int]] = {}
         self._over = False
 
-    def clients(self) -> list[T]:
-        """Those in use."""
-        return [client for client, _ in self._users.values()]
-
     def take(self, key: Hashable, make: Callable[[], T]) -> tuple[T, Callable[[], Awaitable[None]]]:
         """The client of ``key`` and how to give it back, once. Raises `ClosedError` once it has ended."""
         if self._over:

@@ -111,7 +111,7 @@ def items_put(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 def stats_of(environment: slate.Environment) -> StoreStats:
     """Counters of the one store client the environment has open."""
-    [store] = environment._clients._stores.clients()
+    [(store, _)] = environment._clients._stores._users.values()
     return store.stats  # type: ignore[attr-defined]
 
 

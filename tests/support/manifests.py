@@ -9,11 +9,10 @@ from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind, peek_header
 from slate_async.engine.read.live import newest_visible
-from slate_async.engine.read.merge import sort_rows
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.runtime.supervisor import Supervisor
-from slate_async.storage.format.ordering import repeated_keys
+from slate_async.storage.format.ordering import order_of, repeated_keys
 from slate_async.storage.format.sst_builder import SstBuilder
 from slate_async.storage.log.names import position_of
 from slate_async.storage.manifest.driver import ManifestDriver
@@ -113,7 +112,8 @@ async def _merged(
             offload=runtime().offload,
         )
         parts += [part async for part in reader.scan(None, None)]
-    rows = sort_rows(concat(parts))
+    rows = concat(parts)
+    rows = rows.take(order_of(rows)[0])
     newest = rows.take(newest_visible(rows.seqs, repeated_keys(rows.keys), MAX_SEQ))
     return newest.take((newest.kinds == PUT).nonzero()[0]), int(rows.seqs.max())
 

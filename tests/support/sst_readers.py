@@ -107,6 +107,13 @@ class CountingOffload:
         return function()
 
 
+def forget_blocks(reader: SstReader) -> None:
+    """Its blocks leave the cache, as others push them out."""
+    blocks = reader._cache._blocks
+    for name in [name for name in blocks.things if name[0] == reader._owner]:
+        blocks.remove(name)
+
+
 def reader_of(
     store: CountingStore,
     encoded: EncodedSst,

@@ -40,7 +40,6 @@ class RowChecker:
         self._duplicates = duplicates
         self._limits = limits
         self._rows = 0
-        self._kept = 0
         self._held: Columns | None = None
 
     def take(self, batch: pa.RecordBatch) -> list[Columns]:

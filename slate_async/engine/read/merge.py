@@ -279,11 +279,6 @@ def same_key_as_previous(columns: Columns) -> npt.NDArray[np.bool_]:
     return same
 
 
-def sort_rows(columns: Columns) -> Columns:
-    """``columns`` ordered by key ascending, sequence number descending; ties stay in their order."""
-    return columns.take(order_of(columns)[0])
-
-
 def rows_apart(parts: list[Columns], reverse: bool) -> list[Columns]:
     """Each row of ``parts`` by itself: keys in scan order, a key's versions newest first. Nothing is copied. None says
     from when on it is seen: the row before it may hide it."""

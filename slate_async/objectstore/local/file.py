@@ -104,16 +104,6 @@ def in_groups(parts: Sequence[Buffer]) -> list[list[Buffer]]:
     return groups
 
 
-def write_synced(path: Path, parts: Sequence[Buffer], metadata: Mapping[str, str], token: str) -> str:
-    """Write a whole object file at ``path``, which must not exist, and sync it; returns its etag, which is ``token``.
-
-    Raises `OSError`."""
-    written = WrittenFile(path)
-    written.append(with_trailer(parts, metadata, token))
-    written.sync()
-    return token
-
-
 def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
     for first in range(0, len(parts), PARTS_AT_ONCE):
         together = parts[first : first + PARTS_AT_ONCE]

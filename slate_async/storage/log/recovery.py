@@ -9,7 +9,7 @@ manifest design applies inside those ranges, so a zombie's object never stands i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -34,7 +34,6 @@ class ContiguousWalk:
     next_id: int
     floor: int
     epoch: int | None = None
-    valid: list[int] = field(default_factory=list)
 
     def offer(self, log_id: int, epoch: int) -> Verdict:
         """Judge the object at ``log_id``, which must be `next_id`, and step past it unless it ends the walk."""
@@ -48,29 +47,11 @@ class ContiguousWalk:
         if self.ignores(epoch):
             return Verdict.ZOMBIE
         self.floor = epoch
-        self.valid.append(log_id)
         return Verdict.VALID
 
     def ignores(self, epoch: int) -> bool:
         """Whether an object of ``epoch`` behind what was seen so far is a zombie's."""
         return epoch < self.floor
-
-
-class ContiguousRecovery(NamedTuple):
-    """The log as it stands: where the next object goes, the next free epoch, and the ids that count."""
-
-    next_id: int
-    epoch: int
-    l0: list[int]
-
-
-def recover_contiguous(objects: Iterable[tuple[int, int]], *, log_start: int, floor: int = 0) -> ContiguousRecovery:
-    """Judge ``(id, epoch)`` pairs. Objects after the first gap do not count."""
-    epochs = dict(objects)
-    walk = ContiguousWalk(log_start, floor)
-    while walk.next_id in epochs:
-        walk.offer(walk.next_id, epochs[walk.next_id])
-    return ContiguousRecovery(walk.next_id, walk.floor + 1, walk.valid)
 
 
 class EpochRange(NamedTuple):

@@ -86,7 +86,6 @@ class BlockCache:
         self._index_evictions = 0
         self._blocks_since = 0
         self._retired_bytes = 0
-        self._owned: dict[bytes, dict[int, None]] = {}
         self._hits = 0
         self._misses = 0
         self._evictions = 0
@@ -113,16 +112,9 @@ class BlockCache:
         name = (owner, number)
         self._blocks.remove(name)
         if block.nbytes > self.capacity_bytes:
-            self._disown(name)
             return
         self._blocks.add(name, block)
-        self._owned.setdefault(owner, {})[number] = None
         self._shrink()
-
-    def drop(self, owner: bytes) -> None:
-        """Forget all blocks of one SST."""
-        for number in self._owned.pop(owner, ()):
-            self._blocks.remove((owner, number))
 
     # indexes
 
@@ -184,7 +176,7 @@ class BlockCache:
             ):
                 self._evict_lookup()
             else:
-                self._disown(blocks.evict()[0])
+                blocks.evict()
                 self._evictions += 1
                 self._blocks_since += 1
                 if self._blocks_since >= BLOCKS_PER_INDEX and len(self._indexes.things) > 1:
@@ -197,10 +189,3 @@ class BlockCache:
         lookup, _ = self._lookups.evict()
         self._retired_bytes -= lookup.nbytes * lookup.retired
         lookup.drop()
-
-    def _disown(self, name: tuple[bytes, int]) -> None:
-        numbers = self._owned.get(name[0])
-        if numbers is not None:
-            numbers.pop(name[1], None)
-            if not numbers:
-                del self._owned[name[0]]

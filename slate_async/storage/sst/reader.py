@@ -269,11 +269,6 @@ class SstReader:
             shares=self._cache.shares,
         )
 
-    def drop_cached(self) -> None:
-        """Forget this SST's cached blocks."""
-        if self._owner:
-            self._cache.drop(self._owner)
-
     async def load_blocks(self, numbers: list[int], *, fill_cache: bool) -> list[LoadedBlock]:
         """The blocks ``numbers`` (ascending), neighbours fetched together, none of them fetched if cached."""
         meta = await self.load()

@@ -97,7 +97,7 @@ async def test_a_scope_that_cancels_every_wait_of_an_opening_leaks_nothing() -> 
         else:
             await db.close()
         await environment.close()  # raises if a database counts as open
-        assert environment._clients._stores.clients() == []
+        assert environment._clients._stores._users == {}
     assert cancelled
     await settle()
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

@@ -150,13 +150,13 @@ async def test_no_client_is_made_for_what_has_closed(tmp_path: Path) -> None:
     await db.close()
     with pytest.raises(slate.ClosedError):
         db._context.parents.folder("memory://elsewhere/of-a-closed-one")
-    assert len(env._clients._stores.clients()) == 1
+    assert len(env._clients._stores._users) == 1
     other._context.parents.folder("memory://elsewhere/of-an-open-one")
-    assert len(env._clients._stores.clients()) == 2
+    assert len(env._clients._stores._users) == 2
     await env.close()
     with pytest.raises(slate.ClosedError):
         env._clients._stores.take("late", memory_store)  # type: ignore[arg-type, return-value]
-    assert env._clients._stores.clients() == []
+    assert env._clients._stores._users == {}
 
 
 async def test_no_thread_is_started_after_closing(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import pytest
 from slate_async.codec.columns import NO_EXPIRY
 from slate_async.engine.read import ReadView, Run, hot
 from slate_async.engine.read.hot import MOST_ROWS, READS_PER_LOOK, WORTH_LOOKUPS, HotReads
+from slate_async.storage.sst.reader import SstReader
 from slate_async.types import MAX_SEQ, NEEDS_IO, PUT, RowHit
 from tests.read_model import StoredTables, Version, ample_budget, tombstone
+from tests.support.sst_readers import forget_blocks
 
 OFTEN = READS_PER_LOOK * WORTH_LOOKUPS
 
@@ -93,7 +95,8 @@ async def test_a_level_whose_block_is_not_cached_is_asked_by_its_filter() -> Non
     stored = Stored(few, rows(1))
     await stored.load()
     few_source = stored.levels[0].tables[0].source
-    few_source.drop_cached()  # type: ignore[attr-defined]
+    assert isinstance(few_source, SstReader)
+    forget_blocks(few_source)
     keys = [b"%04d" % i for i in range(11, 20)]
     unknown = [key for key in keys if stored.view.look_up(key, MAX_SEQ) is NEEDS_IO]
     assert len(unknown) < 3, "the filter lets one in a hundred through"

@@ -10,7 +10,7 @@ import pytest
 from slate_async.codec.columns import Columns
 from slate_async.engine.read import merge
 from slate_async.engine.read.live import LiveRows, live_rows, newest_visible
-from slate_async.engine.read.merge import MergedRows, Round, Stream, sort_rows
+from slate_async.engine.read.merge import MergedRows, Round, Stream
 from slate_async.errors import InternalError
 from slate_async.storage.format.ordering import repeated_keys
 from slate_async.types import MAX_SEQ, MERGE
@@ -107,11 +107,6 @@ async def test_rows_too_large_to_join(seed: int, reverse: bool, monkeypatch: pyt
 async def test_nothing_to_merge() -> None:
     assert [b async for b in MergedRows([])] == []
     assert [b async for b in MergedRows([Stream(FakeTable([]).scan(None, None)) for _ in range(3)])] == []
-
-
-def test_equal_sequence_numbers_keep_the_first_source() -> None:
-    rows = [Version(b"k", b"memtable", 7), Version(b"k", b"sst", 7), Version(b"k", b"newer", 9)]
-    assert [row.value for row in versions(sort_rows(columns(rows)))] == [b"newer", b"memtable", b"sst"]
 
 
 def test_newest_visible() -> None:

@@ -18,7 +18,7 @@ from slate_async.errors import ClosedError, CorruptionError, InvalidError
 from slate_async.objectstore.local import LocalStore, claims
 from slate_async.objectstore.local import file as object_file
 from slate_async.objectstore.local.claims import Claims, Verdict
-from slate_async.objectstore.local.file import write_synced
+from slate_async.objectstore.local.file import WrittenFile, with_trailer
 from slate_async.objectstore.local.layout import path_of, walk
 from slate_async.objectstore.protocol import CREATE, Match, ObjectChangedError, ObjectNotFoundError, Span
 from slate_async.runtime.protocol import Runtime
@@ -297,10 +297,18 @@ async def test_a_stopped_writer_neither_blocks_nor_overwrites(store: LocalStore,
     assert acknowledged <= int((await store.get("counter")).data) <= acknowledged + 1
 
 
+def _write(path: Path, data: bytes, token: int) -> str:
+    """A whole object file; its etag."""
+    written = WrittenFile(path)
+    written.append(with_trailer([data], {}, f"{token:032x}"))
+    written.sync()
+    return f"{token:032x}"
+
+
 def _prepared(root: Path, name: str, token: int) -> Path:
     path = root / "%tmp" / name
     path.parent.mkdir(exist_ok=True)
-    write_synced(path, [name.encode()], {}, f"{token:032x}")
+    _write(path, name.encode(), token)
     return path
 
 
@@ -324,7 +332,7 @@ def test_a_claim_is_waited_for_then_broken_and_its_owner_notices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, [b"start"], {}, f"{1:032x}")
+    start = _write(path, b"start", 1)
     sleeper, second = _prepared(tmp_path, "sleeper.1", 2), _prepared(tmp_path, "second.1", 3)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     protocol = Claims(tmp_path)
@@ -340,7 +348,7 @@ def test_a_claim_is_waited_for_then_broken_and_its_owner_notices(
 
 def test_removal_breaks_claims_that_had_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, [b"start"], {}, f"{1:032x}")
+    start = _write(path, b"start", 1)
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     assert Claims(tmp_path).remove_file(path, lambda: tmp_path / "%tmp" / "scratch.1")
@@ -352,7 +360,7 @@ def test_a_rename_between_removal_and_its_second_look_is_removed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, [b"start"], {}, f"{1:032x}")
+    start = _write(path, b"start", 1)
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     rename = Path.rename
@@ -388,7 +396,7 @@ async def test_a_create_after_a_remover_that_died_is_safe_from_older_claims(
 
 def test_settled_claims_of_crashed_writers_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key.obj"
-    start = write_synced(path, [b"start"], {}, f"{1:032x}")
+    start = _write(path, b"start", 1)
     sleeper = _prepared(tmp_path, "sleeper.1", 2)
     _claim_and_sleep(tmp_path, path, start, sleeper, monkeypatch)
     protocol = Claims(tmp_path)

@@ -11,7 +11,6 @@ from slate_async.storage.log.recovery import (
     EpochRange,
     Verdict,
     owner_of,
-    recover_contiguous,
     recover_epoch_prefixed,
 )
 
@@ -61,16 +60,23 @@ def test_owner_of_a_position() -> None:
     assert [owner_of(n, ranges) for n in (2, 3, 8, 9, 100)] == [None, 5, 5, 6, 6]
 
 
+def valid(walk: ContiguousWalk, objects: dict[int, int]) -> list[int]:
+    """The ids that count, of objects with their epochs, up to the first gap."""
+    found: list[int] = []
+    while (log_id := walk.next_id) in objects:
+        if walk.offer(log_id, objects[log_id]) is Verdict.VALID:
+            found.append(log_id)
+    return found
+
+
 def test_alternative_manifest_example() -> None:
-    objects = [(0, 1), (1, 1), (2, 2), (3, 1), (5, 3)]
-    recovered = recover_contiguous(objects, log_start=1)
-    assert recovered.next_id == 4
-    assert recovered.epoch == 3
-    assert recovered.l0 == [1, 2]
+    walk = ContiguousWalk(1, 0)
+    assert valid(walk, {0: 1, 1: 1, 2: 2, 3: 1, 5: 3}) == [1, 2]
+    assert (walk.next_id, walk.floor) == (4, 2)
 
 
 def test_the_floor_of_the_manifest_unmasks_zombies_from_the_start() -> None:
-    assert recover_contiguous([(4, 1), (5, 2), (6, 3)], log_start=4, floor=2).l0 == [5, 6]
+    assert valid(ContiguousWalk(4, 2), {4: 1, 5: 2, 6: 3}) == [5, 6]
 
 
 def test_walk_tells_the_walkers_own_fence_and_newer_writers() -> None:
@@ -79,7 +85,7 @@ def test_walk_tells_the_walkers_own_fence_and_newer_writers() -> None:
     assert walk.offer(2, 1) is Verdict.ZOMBIE
     assert walk.offer(3, 4) is Verdict.HIGHER
     assert walk.offer(3, 3) is Verdict.OWN
-    assert walk.valid == [1]
+    assert (walk.next_id, walk.floor) == (3, 2)
     with pytest.raises(ValueError, match="stands at 3"):
         walk.offer(5, 2)
 

@@ -28,7 +28,7 @@ from tests.support.rows import (
     sorted_rows,
     sst_of,
 )
-from tests.support.sst_readers import CountingOffload, CountingStore, reader_of
+from tests.support.sst_readers import CountingOffload, CountingStore, forget_blocks, reader_of
 
 LATEST = 2**63 - 1
 
@@ -256,7 +256,7 @@ async def test_cached_blocks_are_not_read_again() -> None:
     reads = len(store.reads)
     assert [row for batch in await scanned(reader, None, None) for row in batch] == rows
     assert len(store.reads) == reads
-    reader.drop_cached()
+    forget_blocks(reader)
     await got(reader, b"00400")
     await scanned(reader, None, b"01000")
     assert len(store.reads) == reads + 3

@@ -11,7 +11,7 @@ from slate_async.storage.format.filter import key_hash
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.types import MAX_SEQ, NEEDS_IO
 from tests.support.rows import R, sst_of
-from tests.support.sst_readers import CountingStore, reader_of
+from tests.support.sst_readers import CountingStore, forget_blocks, reader_of
 from tests.unit.storage.sst.test_reader import LATEST, big_rows, big_sst, hit
 
 KEY, VALUE = 100, b"v" * 50
@@ -90,7 +90,7 @@ async def test_the_first_rows_of_several_blocks(
     stored = [row._replace(value=b"") if row.kind else row for row in stored]
     reader = reader_of(StoreAtHand(), sst_of(stored, block_bytes=60), cache=BlockCache(64 << 20))
     await reader.load()
-    reader.drop_cached()
+    forget_blocks(reader)
     newest = {row.key: row for row in sorted(stored, key=lambda row: row.seq) if row.seq <= max_seq}
     inside = [
         (key, None if row.kind else row.value)
@@ -155,7 +155,7 @@ async def test_a_large_block_is_not_decoded_on_the_loop() -> None:
     store = StoreAtHand()
     reader = reader_of(store, sst_of([*large, R(b"tail", VALUE * 4000, 9)], compression="zstd"))
     await reader.load()
-    reader.drop_cached()
+    forget_blocks(reader)
     assert reader.probe(b"001", key_hash(b"001"), MAX_SEQ, True) is NEEDS_IO
     assert store.read_at_once == 1
 
