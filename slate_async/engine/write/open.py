@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from uuid import UUID
 
 import anyio
 
@@ -49,13 +50,15 @@ from slate_async.storage.log.reader import LogReader
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.edits.logged import LogIntoL0, TakeLogIntoL0
 from slate_async.storage.manifest.edits.protocol import check_looked_at, check_usable
-from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, WriterPin
+from slate_async.storage.manifest.edits.writer import ClaimWriter, PassFences, UnpinWriter, WriterPin
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.ownership import check_ownership
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.reader import SstReader
 
 logger = logging.getLogger(__name__)
+GIVE_BACK_LIMIT_S = 3.0
+"""An opening that failed takes no longer to give back what its claim pinned."""
 TAKEOVERS = 8
 """How often a log whose start moves during its replay is taken over anew."""
 
@@ -123,6 +126,7 @@ async def _open(
     driver = context.driver(supervisor, deadline_ms=context.settings.takeover_deadline_ms)
     register: Register | None = None
     heartbeat: Heartbeat | None = None
+    pin: WriterPin | None = None
     try:
         checked = await _checked(context, driver, create=create, properties=properties)
         register, settings = checked.register, checked.settings
@@ -137,10 +141,33 @@ async def _open(
     except BaseException:
         if heartbeat is not None:
             heartbeat.stop()
-        await run_to_completion(close_metadata(driver, register))
+        await run_to_completion(_give_up(context, driver, register, pin, token))
         raise
     driver.commits.deadline_ms = settings.retry_deadline_ms
     return replace(opened, heartbeat=heartbeat)
+
+
+async def _give_up(
+    context: DatabaseContext, driver: ManifestDriver, register: Register | None, pin: WriterPin | None, token: str
+) -> None:
+    """End an opening of which no writer comes. ``pin`` is given back if there was a claim, in by now or not: one that
+    stays looks like a writer's that died, and standbys wait for its beats. Not worth a failure, nor a long wait."""
+    try:
+        if pin is not None:
+            with anyio.move_on_after(GIVE_BACK_LIMIT_S):
+                await driver.commit(UnpinWriter(0, _pins_of(driver.head, pin.id, token), 0))
+    except SlateError as error:
+        logger.info("%s: the pin of an opening that failed stays until the next one: %s", context.name, error)
+    finally:
+        await close_metadata(driver, register)
+
+
+def _pins_of(head: ManifestState | None, pin: UUID, token: str) -> frozenset[UUID]:
+    """The pin of the claim of ``token``, and those that it has besides as far as ``head`` knows."""
+    if head is None or head.writer_token != token:
+        return frozenset((pin,))
+    own = (one for one in head.checkpoints if one.owner == "writer" and one.epoch == head.writer_epoch)
+    return frozenset((pin, *(checkpoint.id for checkpoint in own)))
 
 
 # ---- before the claim
@@ -347,7 +374,7 @@ def _replayer(context: DatabaseContext, settings: Settings, claimed: ManifestSta
         segment_bytes=settings.flush_bytes,
         offload=context.runtime.offload,
         open_sst=open_sst,
-        most_bytes=settings.decode_memory_bytes,
+        decoding=context.cache.decoding,
     )
 
 

@@ -120,6 +120,30 @@ async def test_while_it_waits_it_may_be_cancelled(memory: MemoryStore, kind: Kin
         await writer.put(b"a", b"1")
 
 
+@pytest.mark.parametrize("while_it", ["commits its claim", "fences the log"])
+async def test_one_that_is_cancelled_after_its_claim_keeps_nobody_waiting(
+    memory: MemoryStore, kind: Kind, while_it: str
+) -> None:
+    """Its pin looked like a writer's that lives until it has not beaten for three intervals: here those of a day."""
+    slow = {**SETTINGS, "heartbeat_interval_ms": 86_400_000 // 3}
+    async with open_db(memory, kind, **slow) as writer:
+        await writer.put(b"a", b"1")
+    log = "writer/" if kind.log_protocol == "epoch_prefixed" else "log/"
+    store = StoreInHand(memory, watch="manifest/" if while_it == "commits its claim" else log)
+    store.hold = True
+    waiting = standby(store, kind, **slow)
+    await until(lambda: bool(store.held), "what it does after its claim")
+    waiting.cancel()
+    await asyncio.sleep(0.01)
+    store.release()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(20):
+        db = await standby(memory, kind, **slow)
+    assert (db.status().epoch, await contents(db)) == (3, {b"a": b"1"})
+    await db.close()
+
+
 async def test_it_goes_on_waiting_while_the_store_does_not_answer(
     memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
