@@ -33,7 +33,8 @@ class EmbeddedGc:
     repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too.
 
     ``gone`` is told why the database is not in its place any more, if a round met that, and the collecting ends:
-    nobody could open what the writer goes on to acknowledge."""
+    nobody could open what the writer goes on to acknowledge. Where the metadata is elsewhere, commits do not tell, and
+    rounds may not come: so the marker is read as often as rounds may be, if anything was committed since."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class EmbeddedGc:
         self._driver = driver
         self._open_stored = stored_opener(context, supervisor)
         self._gone = gone
+        self._ground = context.ground
         self._runtime = context.runtime
         self._settings = context.settings
         self._rounds = GcRounds(context, opened, supervisor)
@@ -57,9 +59,12 @@ class EmbeddedGc:
         self.stats = opened.sweeper.stats
 
     def start(self, tasks: Supervisor) -> None:
-        """Begin, as one of ``tasks``, unless the setting ``auto_gc`` is off."""
+        """Begin, as one of ``tasks``. With the setting ``auto_gc`` off nothing is collected, and the place is looked at
+        if its marker is to tell."""
         if self._settings.auto_gc:
             tasks.part(self._failed).spawn("garbage collector", self._run())
+        elif self._ground.elsewhere:
+            tasks.part(self._failed).spawn("place", self._watch_place())
 
     def _failed(self, cause: BaseException) -> None:
         """The task ended as it never should. Garbage costs space only, so that is no reason to end the writer."""
@@ -71,8 +76,7 @@ class EmbeddedGc:
         interval_ms = self._settings.gc_interval_ms
         pause_ms = min(interval_ms, FIRST_PAUSE_MS)
         while True:
-            spread = self._runtime.rng.uniform(1 - SPREAD, 1)
-            await self._runtime.clock.sleep(pause_ms * spread / 1000)
+            await self._pause(pause_ms)
             pause_ms = interval_ms
             if not self._due():
                 continue
@@ -89,6 +93,26 @@ class EmbeddedGc:
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
                 if isinstance(error, WrongPlaceError) and (cause := await self._found_gone(error)) is not None:
                     return self._gone(cause)
+
+    async def _watch_place(self) -> None:
+        """For ever, or until the place is found to be another's. An idle database costs nothing."""
+        looked = self._driver.head
+        while True:
+            await self._pause(self._settings.gc_interval_ms)
+            head = self._driver.head
+            if head is None or head is looked:
+                continue
+            try:
+                await self._ground.check_again(head, self._driver.load)
+                looked = head
+            except WrongPlaceError as error:
+                if (cause := await self._found_gone(error)) is not None:
+                    return self._gone(cause)
+            except SlateError as error:
+                logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+
+    async def _pause(self, milliseconds: float) -> None:
+        await self._runtime.clock.sleep(milliseconds * self._runtime.rng.uniform(1 - SPREAD, 1) / 1000)
 
     async def _found_gone(self, met: SlateError) -> SlateError | None:
         """Why the database cannot be found any more, if so, by a look that remembers nothing, as of who opens it next.

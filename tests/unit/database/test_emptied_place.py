@@ -14,7 +14,18 @@ from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from slate_async.storage.manifest.marker import MARKER, WrongPlaceError
-from tests.engine import CONTIGUOUS, KINDS, Kind, ManualClock, abandon, contents, memory_store, open_db, until
+from tests.engine import (
+    CONTIGUOUS,
+    KINDS,
+    Kind,
+    ManualClock,
+    StoreInHand,
+    abandon,
+    contents,
+    memory_store,
+    open_db,
+    until,
+)
 from tests.unit.database.test_places import Town, fill, keys
 from tests.unit.database.test_vanished_folder import SHORT
 
@@ -62,6 +73,23 @@ async def test_a_writer_without_its_marker_or_with_anothers_ends(
         await db.put(b"k", b"into nowhere")
         emptied.set()
         await _ends(db, "is not the place of database .*, and the one there is of" if others else "and there is none")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_writer_that_does_not_collect_notices_that_its_marker_is_gone_once_it_commits(kind: Kind) -> None:
+    """Its metadata is elsewhere, so every commit succeeds. While it commits nothing it asks for nothing."""
+    town, store = Town(kind, MemoryFactory()), StoreInHand(memory_store())
+    async with town.open(store, **{**SOON, "auto_gc": False, "heartbeat_interval_ms": 0}) as db:
+        await db.put(b"k", b"v")
+        await db.flush(l0=True)
+        await until(lambda: MARKER in store.gets[-3:], "a look at the marker")
+        store.gets.clear()
+        await asyncio.sleep(0.05)
+        assert MARKER not in store.gets
+        await store.delete(await keys(store))
+        await db.put(b"k", b"into nowhere")
+        await db.checkpoints.create()
+        await _ends(db, "and there is none")
 
 
 @pytest.mark.parametrize("commits", [False, True])
