@@ -33,7 +33,7 @@ class Inspection:
         """Every object of the log and what it is to the database, and the writer's register."""
         self._guard.check()
         async with self._open_stored(self._context.name) as database:
-            return await inspect_log(database)
+            return await inspect_log(database, self._context.cache.decoding)
 
     async def sst(self, wanted: str) -> SstInspection:
         """One SST, by its key or its object id (32 hexadecimal digits)."""

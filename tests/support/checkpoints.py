@@ -17,6 +17,7 @@ from slate_async.engine.read.view import ReadView
 from slate_async.engine.write.replay import Replayer, replay
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log.extent import find_extent
@@ -97,7 +98,7 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
         segment_bytes=1 << 20,
         offload=RUNTIME.offload,
         open_sst=of_log,
-        most_bytes=1 << 30,
+        decoding=MemoryBudget(1 << 30),
     )
     replayed = await replay(loaded, replayer)
     view = ReadView(

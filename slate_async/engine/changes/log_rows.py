@@ -18,7 +18,7 @@ from slate_async.engine.follow.tail import Position
 from slate_async.runtime.concurrent import map_bounded
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.log.protocol import LogObject
-from slate_async.storage.log.rows import check_kind, decode_rows
+from slate_async.storage.log.rows import check_kind, decoded_rows
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.sst.locate import SstOpener
 from slate_async.storage.sst.reader import SstReader
@@ -51,13 +51,14 @@ class LogRows:
         `CorruptionError`, `MissingError`, `UnavailableError`."""
         if not objects:
             return []
-        room = self._ssts.cache.decoding.capacity_bytes // ROOM_SHARE
+        decoding = self._ssts.cache.decoding
+        room = decoding.capacity_bytes // ROOM_SHARE
         if not self._wal_enabled:
             return await map_bounded(self._sorted, await self._fitting(objects, room), SSTS_IN_PARALLEL)
-        most, of = self._ssts.cache.decoding.capacity_bytes, self._database_id
         read: list[LoggedRows] = []
         for logged in objects:
-            read.append(self._placed(logged, await decode_rows(logged, of, self._offload, most)))
+            async with decoded_rows(logged, self._offload, decoding) as rows:
+                read.append(self._placed(logged, rows))
             room -= read[-1].rows.nbytes
             if room <= 0:
                 break

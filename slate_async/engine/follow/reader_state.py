@@ -26,7 +26,7 @@ from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.reader import READS_IN_PARALLEL
-from slate_async.storage.log.rows import check_kind, decode_rows, new_rows
+from slate_async.storage.log.rows import check_kind, decoded_rows, new_rows
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.locate import SstOpener
@@ -134,19 +134,18 @@ class ReaderState:
 
     async def _load(self, one: LogObject) -> None:
         """Append the object's rows to the active table, a turn of the loop between steps, then show them all."""
-        columns = await decode_rows(
-            one, self.manifest.database_id, self._offload, self._opener.cache.decoding.capacity_bytes
-        )
-        active = self._active
-        fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
-        for start in range(0, len(fresh), ROWS_PER_TURN):
-            if start:
-                await asyncio.sleep(0)
-            active.table.extend(fresh.slice(start, min(start + ROWS_PER_TURN, len(fresh))))
+        active, decoding = self._active, self._opener.cache.decoding
+        async with decoded_rows(one, self._offload, decoding) as columns:
+            rows = len(columns)
+            fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
+            for start in range(0, len(fresh), ROWS_PER_TURN):
+                if start:
+                    await asyncio.sleep(0)
+                active.table.extend(fresh.slice(start, min(start + ROWS_PER_TURN, len(fresh))))
         active.last_position = one.id
         self.last_seq = max(self.last_seq, active.table.last_seq)
         self.position = Position(one.id + 1, max(self.position.floor, one.header.writer_epoch))
-        self._count(one, len(columns))
+        self._count(one, rows)
         if active.table.nbytes >= self._table_bytes:
             self._rotate()
             self.view = self._new_view()

@@ -18,14 +18,13 @@ from slate_async.codec.header import ObjectKind
 from slate_async.engine.read.sources import Table
 from slate_async.engine.write.memtables import MemtableEntry, MemtableList
 from slate_async.errors import CorruptionError
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.block import stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
-from slate_async.storage.format.log_segment import stored_blocks
 from slate_async.storage.log.protocol import Inherited, LogObject
 from slate_async.storage.log.reader import READS_AT_ONCE
-from slate_async.storage.log.rows import check_kind, decode_rows, new_rows, rows_of
+from slate_async.storage.log.rows import check_kind, decoded_rows, new_rows, raw_bytes_of, rows_of, segment_blocks
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import SstReader
@@ -59,7 +58,7 @@ class Replayer:
     """Replays a log as it is read; see `storage.log.protocol.Replay`. What it has so far counts once `finish`ed.
 
     table_bytes, segment_bytes: as of `MemtableList`; open_sst: opens a log object that is an SST;
-    most_bytes: what the rows of one log object may take"""
+    decoding: memory for the rows of a log object until they are in a memtable"""
 
     def __init__(
         self,
@@ -69,14 +68,14 @@ class Replayer:
         segment_bytes: int,
         offload: Offload,
         open_sst: Callable[[LogObject], SstReader],
-        most_bytes: int,
+        decoding: MemoryBudget,
     ) -> None:
         self._epoch = epoch
         self._table_bytes = table_bytes
         self._segment_bytes = segment_bytes
         self._offload = offload
         self._open_sst = open_sst
-        self._most_bytes = most_bytes
+        self._decoding = decoding
 
     def begin(self, state: ManifestState) -> None:
         """See `Replay`."""
@@ -101,8 +100,8 @@ class Replayer:
             self._ssts.append(one)
             return
         if one.size < SMALL_BYTES:
-            blocks = _blocks_of(one, self._most_bytes)
-            raw_bytes = sum(stored_raw_bytes(block.data) for block in blocks)
+            blocks = segment_blocks(one, self._decoding.capacity_bytes)
+            raw_bytes = raw_bytes_of(blocks)
             if raw_bytes < SMALL_BYTES:
                 self._small.append(one)
                 self._small_blocks += blocks
@@ -111,7 +110,8 @@ class Replayer:
                     await self.drain()
                 return
         await self.drain()
-        await self._take([one], await decode_rows(one, self._state.database_id, self._offload, self._most_bytes))
+        async with decoded_rows(one, self._offload, self._decoding) as rows:
+            await self._take([one], rows)
 
     async def drain(self) -> None:
         """See `Replay`. Small objects are decoded together, which takes a third of the time."""
@@ -126,7 +126,7 @@ class Replayer:
                 if not np.any(joined.seqs[1:] <= joined.seqs[:-1]):
                     return await self._take(objects, joined)
         for logged in objects:
-            await self._take([logged], rows_of(logged, self._state.database_id, self._most_bytes))
+            await self._take([logged], rows_of(segment_blocks(logged, self._decoding.capacity_bytes), logged.key))
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
@@ -156,11 +156,6 @@ async def replay(kept: Inherited, replayer: Replayer) -> Replayed:
     for logged in kept.objects:
         await replayer.add(logged)
     return await replayer.finish(kept)
-
-
-def _blocks_of(one: LogObject, most_bytes: int) -> list[StoredBlock]:
-    check_kind(one, ObjectKind.LOG_SEGMENT)
-    return stored_blocks(one.data, one.header, object_name=one.key, most_bytes=most_bytes)
 
 
 async def _load(memtables: MemtableList, objects: Sequence[LogObject], columns: Columns) -> None:

@@ -10,6 +10,7 @@ from slate_async.engine.stored_database import StoredDatabase
 from slate_async.maintenance.verify.log import IN_PARALLEL, CheckedObject, LogCheck
 from slate_async.metastore_errors import translated
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.storage.log import register as registers
 from slate_async.storage.log.object_status import LogObjectStatus, Seen, classify
 from slate_async.storage.log.register import WriterRegister
@@ -52,9 +53,10 @@ class LogInspection:
     objects: tuple[LogEntry, ...]
 
 
-async def inspect_log(database: StoredDatabase) -> LogInspection:
-    """Read the log as it is now. Raises `InvalidError` if there is no database, `UnavailableError`, and
-    `CorruptionError` for a damaged manifest or register; damage in the log is told with its object."""
+async def inspect_log(database: StoredDatabase, decoding: MemoryBudget) -> LogInspection:
+    """Read the log as it is now, decoded in the memory of ``decoding``. Raises `InvalidError` if there is no database,
+    `UnavailableError`, and `CorruptionError` for a damaged manifest or register; damage in the log is told with its
+    object."""
     state = await database.head()
     register: WriterRegister | None = None
     async with database.register(state.log_protocol) as cell_of:
@@ -62,8 +64,7 @@ async def inspect_log(database: StoredDatabase) -> LogInspection:
         if cell is not None:
             register = registers.decode(cell.value)
     keys = frozenset(sst.location for sst in state.ssts() if sst.database_id is None)
-    most_bytes = database.settings.decode_memory_bytes
-    check = LogCheck(database.store, state, register, keys, database.runtime.offload, most_bytes)
+    check = LogCheck(database.store, state, register, keys, database.runtime.offload, decoding)
     listed, _ = await check.listed()
     checked = await map_bounded(lambda entry: check.check(*entry), listed, IN_PARALLEL) if listed else []
     return LogInspection(

@@ -50,7 +50,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
         segment_bytes=settings.flush_bytes,
         offload=offload,
         open_sst=open_sst,
-        most_bytes=settings.decode_memory_bytes,
+        decoding=opener.cache.decoding,
     )
     replayed = await replay(kept, replayer)
     replayed.memtables.freeze()

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from slate_async.codec.columns import Columns
 from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, check_body, decode_header
 from slate_async.engine.gc.log import LogJudge, held_log
 from slate_async.errors import CorruptionError, InvalidError
@@ -20,17 +18,19 @@ from slate_async.maintenance.verify.report import Finding
 from slate_async.maintenance.verify.sst import ExpectedSst, check_sst, finding_of
 from slate_async.objectstore.protocol import ObjectInfo, ObjectNotFoundError, ObjectStore, Span
 from slate_async.runtime.concurrent import map_bounded
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.log_segment import decode_segment, log_object_id
+from slate_async.storage.format.log_segment import log_object_id
 from slate_async.storage.log.extent import log_keys
 from slate_async.storage.log.names import PREFIX
 from slate_async.storage.log.object_status import LogName, LogObjectStatus, Seen, classify, log_name
+from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.register import EMPTY, WriterRegister
+from slate_async.storage.log.rows import decoded_rows
 from slate_async.storage.manifest.state import ManifestState
 
 IN_PARALLEL = 4
 """Log objects in memory at once; one is as large as a flush was."""
-INLINE_BYTES = 32 << 10
 REGISTER = "writer register"
 
 
@@ -53,7 +53,7 @@ class LogCheck:
     """Checks the log of one database by one committed state and the register.
 
     keys: SSTs that the manifest names, log objects among them
-    most_bytes: what may be decoded of an object at once"""
+    decoding: memory for what is decoded of an object"""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class LogCheck:
         register: WriterRegister | None,
         keys: frozenset[str],
         offload: Offload,
-        most_bytes: int,
+        decoding: MemoryBudget,
     ) -> None:
         self._store = store
         self._state = state
         self._register = register
         self._offload = offload
-        self._most_bytes = most_bytes
+        self._decoding = decoding
         self._judge = LogJudge(state, keys, register)
 
     async def listed(self) -> tuple[list[tuple[ObjectInfo, LogName]], list[Finding]]:
@@ -118,7 +118,8 @@ class LogCheck:
     async def _read_whole(self, checked: CheckedObject) -> None:
         key, size = checked.info.key, checked.info.size
         holds_rows = self._state.wal_enabled or size <= HEADER_BYTES
-        data = (await self._store.get(key, None if holds_rows else Span(0, HEADER_BYTES))).data
+        got = await self._store.get(key, None if holds_rows else Span(0, HEADER_BYTES))
+        data = got.data
         header = checked.header = self._decode(checked, data)
         checked.whole = True
         wanted = ObjectKind.LOG_SEGMENT if self._state.wal_enabled else ObjectKind.SST
@@ -130,16 +131,18 @@ class LogCheck:
             done = await check_sst(
                 ExpectedSst(self._store, key, size, header.database_id, header.object_id),
                 self._offload,
-                self._most_bytes,
+                self._decoding,
             )
             if done.missing:
                 raise ObjectNotFoundError(key)
             checked.seqs, checked.blocks, checked.rows = done.seqs, done.blocks, done.rows
             checked.findings += done.findings
         else:
-            decode = partial(_rows, data, key, checked.name, self._most_bytes)
-            rows = decode() if len(data) < INLINE_BYTES else await self._offload.run(decode)
-            checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
+            logged = LogObject(checked.name.position, key, got.info.size, header, data)
+            async with decoded_rows(logged, self._offload, self._decoding) as rows:
+                if bool((np.diff(rows.seqs.astype(np.int64)) <= 0).any()):
+                    raise CorruptionError("its rows are not in the order of their sequence numbers", object_name=key)
+                checked.rows, checked.seqs = len(rows), (int(rows.seqs[0]), int(rows.seqs[-1]))
 
     async def missing(self, present: frozenset[str]) -> list[Finding]:
         """What the state and its checkpoints need, and is neither among the listed keys nor there now. It counts if a
@@ -241,10 +244,3 @@ class LogCheck:
             if earlier.last_known_sst is None or earlier.last_known_sst >= later.starting_sst:
                 wrong.append(f"epoch {earlier.epoch} ends at {earlier.last_known_sst}, where epoch {later.epoch} is")
         return [Finding(REGISTER, None, what) for what in wrong]
-
-
-def _rows(data: bytes, key: str, name: LogName, most_bytes: int) -> Columns:
-    rows = decode_segment(data, object_name=key, log_id=name.position, most_bytes=most_bytes)[1]
-    if bool((np.diff(rows.seqs.astype(np.int64)) <= 0).any()):
-        raise CorruptionError("its rows are not in the order of their sequence numbers", object_name=key)
-    return rows

@@ -19,7 +19,7 @@ from slate_async.codec.header import HEADER_BYTES, ObjectHeader, ObjectKind, dec
 from slate_async.errors import CorruptionError, InternalError, InvalidError
 from slate_async.maintenance.verify.report import Finding
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
-from slate_async.runtime.memory_budget import over_budget
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import decode_block, stored_raw_bytes
 from slate_async.storage.format.filter import key_hashes
@@ -59,11 +59,11 @@ class CheckedSst:
     seqs: tuple[int, int] | None = None
 
 
-async def check_sst(expected: ExpectedSst, offload: Offload, most_bytes: int) -> CheckedSst:
-    """Read the object and compare. ``most_bytes``: what one of its blocks may take. Raises `UnavailableError`."""
+async def check_sst(expected: ExpectedSst, offload: Offload, decoding: MemoryBudget) -> CheckedSst:
+    """Read the object and compare. ``decoding``: memory for its blocks. Raises `UnavailableError`."""
     checked = CheckedSst()
     try:
-        await _check(expected, offload, most_bytes, checked)
+        await _check(expected, offload, decoding, checked)
     except ObjectNotFoundError:
         return CheckedSst(missing=True)
     except CorruptionError as error:
@@ -79,7 +79,7 @@ def finding_of(error: CorruptionError) -> Finding:
     return Finding(error.object_name, error.offset, said)
 
 
-async def _check(expected: ExpectedSst, offload: Offload, most_bytes: int, checked: CheckedSst) -> None:
+async def _check(expected: ExpectedSst, offload: Offload, decoding: MemoryBudget, checked: CheckedSst) -> None:
     key, size = expected.key, expected.size
     found = (await expected.store.head(key)).size
     if found != size:
@@ -94,10 +94,11 @@ async def _check(expected: ExpectedSst, offload: Offload, most_bytes: int, check
     meta = await offload.run(lambda: read_meta(tail, footer, object_name=key))
     checked.findings += _header_against_footer(key, header, footer)
     checked.seqs = (meta.stats.min_seq, meta.stats.max_seq)
-    contents = _Contents(meta, key, most_bytes)
+    contents = _Contents(meta, key)
     for read in reads(meta):
         data = await _read(expected, read.offset, read.length)
-        await offload.run(lambda data=data, read=read: contents.add(data, read))  # type: ignore[misc]
+        async with decoding.hold(contents.largest(data, read), key):
+            await offload.run(lambda data=data, read=read: contents.add(data, read))  # type: ignore[misc]
     await offload.run(lambda: contents.finish(tail, header))
     checked.findings += contents.findings
     checked.findings += [finding for ref in expected.refs for finding in _ref_against(ref, header, meta)]
@@ -134,9 +135,8 @@ def reads(meta: SstMeta, most_bytes: int = READ_BYTES) -> Iterator[Read]:
 class _Contents:
     """What the blocks hold, gathered block by block, and at the end compared. CPU work, for a worker thread."""
 
-    def __init__(self, meta: SstMeta, key: str, most_bytes: int) -> None:
+    def __init__(self, meta: SstMeta, key: str) -> None:
         self._meta = meta
-        self._most_bytes = most_bytes
         self._key = key
         self._stats = StatsCollector()
         self._raw_bytes = 0
@@ -151,16 +151,23 @@ class _Contents:
         """Rows read so far."""
         return self._stats.rows
 
-    def add(self, data: bytes, read: Read) -> None:
-        """The bytes of one `Read`."""
-        self._body_crc = crc32c(data, self._body_crc)
+    def largest(self, data: bytes, read: Read) -> int:
+        """What the largest of the blocks in ``data`` takes: they are decoded one after another."""
+        sizes = (stored_raw_bytes(stored) for _, _, stored in self._stored(data, read))
+        return min(max(sizes, default=0), self._meta.stats.raw_block_bytes)
+
+    def _stored(self, data: bytes, read: Read) -> Iterator[tuple[int, int, memoryview]]:
+        """Number, offset and bytes of each block of ``read``."""
         index, view = self._meta.index, memoryview(data)
         for number in range(read.first, read.stop):
             at = index.offsets[number]
-            stored = view[at - read.offset : at - read.offset + index.stored_bytes[number]]
-            raw_bytes = min(stored_raw_bytes(stored), self._meta.stats.raw_block_bytes)
-            if raw_bytes > self._most_bytes:
-                raise over_budget(f"{self._key} at byte {at}", raw_bytes, self._most_bytes)
+            yield number, at, view[at - read.offset : at - read.offset + index.stored_bytes[number]]
+
+    def add(self, data: bytes, read: Read) -> None:
+        """The bytes of one `Read`."""
+        self._body_crc = crc32c(data, self._body_crc)
+        index = self._meta.index
+        for number, at, stored in self._stored(data, read):
             try:
                 columns = decode_block(stored, object_name=self._key, offset=at, expected_crc=index.crcs[number])
             except CorruptionError as error:

@@ -240,8 +240,8 @@ class Verifier:
     # ---- SSTs
 
     def _log_check(self, state: ManifestState, register: WriterRegister | None, named: _Named) -> LogCheck:
-        most_bytes = self._database.settings.decode_memory_bytes
-        return LogCheck(self._store, state, register, named.own_keys, self._offload, most_bytes)
+        decoding = self._ssts(state.database_id).cache.decoding
+        return LogCheck(self._store, state, register, named.own_keys, self._offload, decoding)
 
     async def _check_ssts(self, head: ManifestState, named: _Named) -> list[CheckedSst]:
         opener = self._ssts(head.database_id)
@@ -256,7 +256,7 @@ class Verifier:
                 return CheckedSst([Finding(refs[0].location, None, f"cannot be reached: {error}")])
             database_id, object_id = place[0] or head.database_id, refs[0].object_id
             expected = ExpectedSst(store, place[1], refs[0].size, database_id, object_id, refs)
-            checked = await check_sst(expected, self._offload, self._database.settings.decode_memory_bytes)
+            checked = await check_sst(expected, self._offload, opener.cache.decoding)
             self._advance(refs[0].size)
             return checked
 

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from uuid import UUID
 
 import numpy as np
 
-from slate_async.codec.columns import Columns
+from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind
 from slate_async.errors import CorruptionError
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
-from slate_async.storage.format.log_segment import decode_segment, log_object_id
+from slate_async.storage.format.block import decode_block, stored_raw_bytes
+from slate_async.storage.format.block_parts import StoredBlock
+from slate_async.storage.format.log_segment import log_object_id, stored_blocks
 from slate_async.storage.log.protocol import LogObject
 
 INLINE_SEGMENT_BYTES = 128 * 1024
 """A log segment of fewer bytes is encoded or decoded on the loop: that takes less than half a millisecond, where a
 thread may wait for several until the loop lets it run."""
+INLINE_ROWS_BYTES = 1 << 20
+"""Rows that take more are decoded in a thread, however few bytes are stored of them."""
+ADMITTED_BYTES = 128 << 10
+"""Rows that take more are decoded once there is memory for them."""
 
 
-async def decode_rows(log_object: LogObject, database_id: UUID, offload: Offload, most_bytes: int) -> Columns:
-    """The rows of a log segment, in write order. Raises `CorruptionError`, `ConfigError` if they take more than
-    ``most_bytes``."""
+@asynccontextmanager
+async def decoded_rows(log_object: LogObject, offload: Offload, decoding: MemoryBudget) -> AsyncIterator[Columns]:
+    """The rows of a log segment, in write order. What they take is held of ``decoding`` while the context lasts, in
+    which nobody waits for more of it. Raises `CorruptionError`, `ConfigError` if they take more than there may be."""
+    blocks_of = partial(segment_blocks, log_object, decoding.capacity_bytes)
+    blocks = blocks_of() if log_object.size < INLINE_SEGMENT_BYTES else await offload.run(blocks_of)
+    nbytes = raw_bytes_of(blocks)
+    decode = partial(rows_of, blocks, log_object.key)
+    if nbytes <= ADMITTED_BYTES:
+        yield decode()
+        return
+    joined = 1 if len(blocks) == 1 else 2  # several are copied into one
+    async with decoding.hold(min(joined * nbytes, decoding.capacity_bytes), log_object.key):
+        inline = nbytes <= INLINE_ROWS_BYTES and log_object.size < INLINE_SEGMENT_BYTES
+        yield decode() if inline else await offload.run(decode)
+
+
+def segment_blocks(log_object: LogObject, most_bytes: int) -> list[StoredBlock]:
+    """The blocks of a log segment; its checksum holds, theirs were not looked at. Raises `CorruptionError`,
+    `ConfigError` if their rows take more than ``most_bytes``."""
     check_kind(log_object, ObjectKind.LOG_SEGMENT)
-    if log_object.size < INLINE_SEGMENT_BYTES:
-        return rows_of(log_object, database_id, most_bytes)
-    return await offload.run(partial(rows_of, log_object, database_id, most_bytes))
+    return stored_blocks(log_object.data, log_object.header, object_name=log_object.key, most_bytes=most_bytes)
 
 
-def rows_of(log_object: LogObject, database_id: UUID, most_bytes: int) -> Columns:
-    """As `decode_rows`, of an object that is known to be a log segment, without leaving the loop."""
-    return decode_segment(
-        log_object.data,
-        object_name=log_object.key,
-        database_id=database_id,
-        log_id=log_object.id,
-        most_bytes=most_bytes,
-    )[1]
+def raw_bytes_of(blocks: Sequence[StoredBlock]) -> int:
+    """What the rows of ``blocks`` take, as they say themselves."""
+    return sum(stored_raw_bytes(block.data) for block in blocks)
+
+
+def rows_of(blocks: Sequence[StoredBlock], key: str) -> Columns:
+    """The rows of the blocks of the log object ``key``. Raises `CorruptionError`."""
+    return concat([decode_block(block.data, object_name=key, offset=block.offset) for block in blocks])
 
 
 def new_rows(columns: Columns, last_seq: int) -> Columns:

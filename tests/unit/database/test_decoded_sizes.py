@@ -184,3 +184,27 @@ async def test_a_writer_that_could_not_replay_its_own_log_is_refused(tmp_path: P
     ):
         with pytest.raises(slate.ConfigError, match="replay its own log"):
             await slate.open(tmp_path, settings=settings)
+
+
+@pytest.mark.parametrize("role", ["writer", "reader", "feed", "verify", "inspect"])
+async def test_log_objects_are_decoded_once_there_is_memory_for_them(
+    tmp_path: Path, held: list[int], role: str
+) -> None:
+    """Of all databases of an environment together, however many open at once: each asks for what it will decode."""
+    db = await slate.open(tmp_path)
+    await db.put(b"k", VALUE)
+    held.clear()
+    if role == "writer":
+        async with slate.open(tmp_path) as newer:
+            assert await newer.get(b"k") == VALUE
+    elif role == "feed":
+        assert [change.value async for change in db.changes(from_seq=0, follow=False)] == [VALUE]
+    elif role == "reader":
+        async with slate.open_reader(tmp_path) as reader:
+            assert await reader.get(b"k") == VALUE
+    else:
+        async with slate.open_admin(tmp_path) as admin:
+            assert (await admin.verify()).clean if role == "verify" else (await admin.inspect.log()).objects
+    assert any(len(VALUE) < nbytes < 2 * len(VALUE) for nbytes in held)
+    with contextlib.suppress(slate.FencedError):
+        await db.close()

@@ -14,6 +14,7 @@ from slate_async.codec.header import HEADER_BYTES, decode_header, encode_header
 from slate_async.engine.write import replay
 from slate_async.engine.write.replay import Replayer
 from slate_async.errors import ConfigError, CorruptionError
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.storage.format.log_segment import encode_segment
 from slate_async.storage.format.raw_block import RAW_HEADER
 from slate_async.storage.log.protocol import LogObject
@@ -47,7 +48,7 @@ def replayer(last_seq: int = 0, most_bytes: int = 1 << 28) -> Replayer:
         segment_bytes=1 << 22,
         offload=InlineOffload(),
         open_sst=lambda one: pytest.fail("there is no SST"),
-        most_bytes=most_bytes,
+        decoding=MemoryBudget(most_bytes),
     )
     state = ManifestState(database_id=DATABASE, log_protocol="contiguous", wal_enabled=True, created_ms=0)
     made.begin(dataclasses.replace(state, last_seq=last_seq))
