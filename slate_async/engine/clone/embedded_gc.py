@@ -54,6 +54,7 @@ class EmbeddedGc:
         self._settings = context.settings
         self._rounds = GcRounds(context, opened, supervisor)
         self._looked: ManifestState | None = None
+        self._proved = driver.head
         self._looked_at = self._runtime.clock.monotonic()
         self._waiting = False
         self.stats = opened.sweeper.stats
@@ -79,6 +80,8 @@ class EmbeddedGc:
             await self._pause(pause_ms)
             pause_ms = interval_ms
             if not self._due():
+                if await self._place_gone():
+                    return
                 continue
             try:
                 await self._collect()
@@ -95,21 +98,25 @@ class EmbeddedGc:
                     return self._gone(cause)
 
     async def _watch_place(self) -> None:
-        """For ever, or until the place is found to be another's. An idle database costs nothing."""
-        looked = self._driver.head
-        while True:
+        """For ever, or until the place is found to be another's."""
+        while not await self._place_gone():
             await self._pause(self._settings.gc_interval_ms)
-            head = self._driver.head
-            if head is None or head is looked:
-                continue
-            try:
-                await self._ground.check_again(head, self._driver.load)
-                looked = head
-            except WrongPlaceError as error:
-                if (cause := await self._found_gone(error)) is not None:
-                    return self._gone(cause)
-            except SlateError as error:
-                logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+
+    async def _place_gone(self) -> bool:
+        """Whether the place was found to be another's, which then is told. An idle database costs nothing."""
+        head = self._driver.head
+        if not self._ground.elsewhere or head is None or head is self._proved:
+            return False
+        try:
+            await self._ground.check_again(head, self._driver.load)
+            self._proved = head
+        except WrongPlaceError as error:
+            if (cause := await self._found_gone(error)) is not None:
+                self._gone(cause)
+                return True
+        except SlateError as error:
+            logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+        return False
 
     async def _pause(self, milliseconds: float) -> None:
         await self._runtime.clock.sleep(milliseconds * self._runtime.rng.uniform(1 - SPREAD, 1) / 1000)

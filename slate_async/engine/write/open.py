@@ -166,8 +166,9 @@ def _pins_of(head: ManifestState | None, pin: UUID, token: str) -> frozenset[UUI
     """The pin of the claim of ``token``, and those that it has besides as far as ``head`` knows."""
     if head is None or head.writer_token != token:
         return frozenset((pin,))
-    own = (one for one in head.checkpoints if one.owner == "writer" and one.epoch == head.writer_epoch)
-    return frozenset((pin, *(checkpoint.id for checkpoint in own)))
+    epoch = head.writer_epoch
+    own = (kept.id for kept in head.checkpoints if kept.owner == "writer" and kept.epoch == epoch)
+    return frozenset((pin, *own))
 
 
 # ---- before the claim
