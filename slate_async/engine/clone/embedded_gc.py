@@ -103,7 +103,7 @@ class EmbeddedGc:
             await self._pause(self._settings.gc_interval_ms)
 
     async def _place_gone(self) -> bool:
-        """Whether the place was found to be another's, which then is told. An idle database costs nothing."""
+        """Whether the place was found to be another's, and the writer ends. An idle database costs nothing."""
         head = self._driver.head
         if not self._ground.elsewhere or head is None or head is self._proved:
             return False
