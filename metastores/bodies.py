@@ -2,6 +2,8 @@
 
 Invariant: a name is written by one attempt only, with one content, so writing it again changes nothing, and a body
 of a losing attempt is never read in the place of the winner's.
+
+Rule 7: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

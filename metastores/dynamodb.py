@@ -16,6 +16,8 @@ both. Every read is strongly consistent.
 Regions: see `metastores.dynamodb_place`. A database is created where the note in its folder says, and the note is
 created once: two regions that create one database at once on an eventual table have one conditional write in common,
 that of the object store.
+
+Rule R23: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

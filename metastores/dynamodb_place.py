@@ -7,6 +7,8 @@ still have what a collector has deleted. The near replica is asked for one thing
 The head and the writer's register keep the home's region and the table's kind beside their value. So a writer waits
 for no answer of the control plane; what was kept is verified beside it, and believed unasked only where being wrong
 would do no harm: in the home region itself, and of a table that has no home.
+
+Rule R23: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

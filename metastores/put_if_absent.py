@@ -18,6 +18,8 @@ says that nothing changed. One that finds something leads to a listing, with the
 
 The boundary is the highest of a few marker objects ``manifest/boundary/{version:020}``. Raising it creates one and
 removes those below the one that stood before, so a list racing with a raise still meets one of the last two.
+
+Rules 4 and 5: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Ordering rules:
 
 The head's value carries the refs of the last `HISTORY` versions, as each body does. That is how `versions` tells
 committed bodies from those of lost attempts.
+
+Rules 7 and 8: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

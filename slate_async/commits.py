@@ -6,6 +6,8 @@ a lost response, a refusal by a store that is overloaded and a superseded succes
 own mark decides: applied to a state that carries its mark, an edit returns ``None``.
 
 Cancellation: a commit runs in a supervised task; a cancelled caller abandons the wait, never the operation.
+
+Rule 1: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

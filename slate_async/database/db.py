@@ -1,4 +1,7 @@
-"""`Db`: one open database, as its writer. The public face of the engine; wiring only. See `Handle` for its life."""
+"""`Db`: one open database, as its writer. The public face of the engine; wiring only. See `Handle` for its life.
+
+Rule 23: docs/design/protocol-rules.md
+"""
 
 from __future__ import annotations
 

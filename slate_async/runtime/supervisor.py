@@ -3,7 +3,10 @@
 The owner gives one callback. The first task that ends with an exception reports it there, once; what the owner
 does about it (close with that cause) is its decision. A task that somebody else cancelled (a program that cancels all
 tasks, a loop that is torn down) has failed, too: a caller that waits for its work would wait for ever. Tasks are
-independent of the task that spawned them, so an owner may be opened in one task and closed in another."""
+independent of the task that spawned them, so an owner may be opened in one task and closed in another.
+
+Rule 24: docs/design/protocol-rules.md
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ is in it, or the log still starts at or before the position, the round counts (r
 dropped, and the source begins anew from the SSTs of that head, if they have all that is missing, or ends with an error.
 
 A step that is cancelled or fails changes nothing: what it read is only taken over in one step at its end.
+
+Rule 13: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Ordering rule (rules 13 and 22): manifest version -> log objects up to ``log_end`` and not one more -> read the head
 again. What was read counts iff that head still holds the checkpoint, which until then keeps collectors away.
+
+Rules 12, 13 and 22: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

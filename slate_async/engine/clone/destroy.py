@@ -8,6 +8,8 @@ What stays is the last version, the tombstone, and what keeps late writers out: 
 writer's register of an epoch-prefixed one. Everything deleted lies below what the tombstone says: names of SSTs begun
 before it, lower log positions or epochs. So a remover that sleeps while a database is recreated on the path never
 deletes that one's objects (rule 29); and each step may be repeated.
+
+Rule 29: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Order (rule 28): a head of the clone that says so -> the checkpoint in the parent goes -> the clone forgets it. Until
 that last step the clone's manifest remembers the checkpoint, so whatever stops in between is gone on with.
+
+Rule 28: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

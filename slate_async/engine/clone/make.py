@@ -18,6 +18,8 @@ called again with the same arguments:
 Ordering rule: nothing is copied before it is pinned, and nothing is put before the clone's manifest says how far that
 may go. If the parent is destroyed, or the checkpoint is gone before it is pinned, what there is of the clone is
 destroyed: its path keeps a tombstone.
+
+Rules 13 and 28: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

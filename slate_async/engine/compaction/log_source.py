@@ -3,6 +3,8 @@
 Nothing is written here, not even the writer's register. Rule 12: which epochs are a zombie's is judged from the
 manifest's ``log_floor``. Rule 13: what was concluded from ids holds iff a head read *afterwards* still starts the log
 where it started; otherwise the look begins anew from that head.
+
+Rules 12, 13 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ they are replayed, else the round is dropped (rule 13) -> the head is adopted, o
 one (rule 30). A poll that finds neither a next log object nor a next manifest version, where the last round found
 nothing to do, is a round: it concludes nothing but that (`Follower._nothing_new`). A round that was cancelled or failed
 has done a whole number of these steps, and the next one goes on.
+
+Rules 13 and 30: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

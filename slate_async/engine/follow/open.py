@@ -1,6 +1,8 @@
 """Opening a database to read it: a follower of its head, or a checkpoint as it was.
 
 Ordering rule (rules 13, 20, 22): manifest -> checkpoint of one's own -> log -> head again. Nothing is served before.
+
+Rules 13, 20 and 22: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

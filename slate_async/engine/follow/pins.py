@@ -4,6 +4,8 @@ Invariant: reads get a state only after the checkpoint that names it is committe
 refreshed, while a view made under it is read from. A checkpoint is made anew only when the set of SSTs has changed;
 who finds nothing changed writes nothing, until half of a checkpoint's life is over: then it is lengthened if it is in
 use, else removed. One that was replaced goes with the next that is made, or so.
+
+Rule 20: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ notice is one step without an await (rule 20).
 Tables hold up to a bound of replayed rows each. One may hold rows that the state's SSTs hold, too: it goes when all of
 its log positions are below ``log_start``. Until then it holds every newer version of its keys that the log had up to
 its last position, so it can never show a row whose tombstone was compacted away.
+
+Rule 20: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Ordering rule (rule 13): nothing that a `Chunk` says holds unless a head read *afterwards* still starts the log at or
 below the position it was read from; otherwise the chunk is dropped, and with it that it was read.
+
+Rules 12 and 13: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

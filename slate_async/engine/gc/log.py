@@ -7,6 +7,8 @@ and every fence. A fence at a deleted id would be a place where a writer that sl
 Epoch-prefixed: an object at a position that another epoch owns is a zombie's. What the writer's register no longer
 knows the owner of, it has forgotten because it was compacted; a newer state than the one judged by says so, and may
 have a checkpoint that needs it.
+
+Rules 11, 18 and 22: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

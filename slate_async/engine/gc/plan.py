@@ -7,6 +7,8 @@ the least base of a registered compaction or ingest.
 Garbage made for the very head of a database in which nothing happens would wait for ever, since an SST at the
 low-water mark is safe. So once that head is old enough a version is committed above it, for the mark to rise to when
 that is old.
+
+Rule 26: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

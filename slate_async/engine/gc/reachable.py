@@ -4,6 +4,8 @@ Reachable = head, checkpoints' versions with the full ones they are changes to, 
 parts of registered compactions, pending ingests, ingests that change feeds are to deliver. A checkpoint's version may
 name some of those, too: they were a matter of the time when it was the head. The inputs of a compaction need no
 mention: it can only be committed while the head names them all.
+
+Rules 25 and 26: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

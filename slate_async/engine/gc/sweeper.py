@@ -9,6 +9,8 @@ Everything deleted is judged by one committed state: what it does not name and w
 low-water mark (``sst_floor``) can be named by no later state. So two sweepers, or one that stalls for days between any
 two steps, only repeat each other's deletions. The listing of SSTs may be older than the state: what came later waits
 for another round.
+
+Rules 6, 8, 25 and 26: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A job's life in the manifest: registered, committed, applied or ended, and what can be said of it."""
+"""A job's life in the manifest: registered, committed, applied or ended, and what can be said of it.
+
+Rule 30: docs/design/protocol-rules.md
+"""
 
 from __future__ import annotations
 

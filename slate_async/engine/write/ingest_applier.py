@@ -8,6 +8,8 @@ made later carry that edit's manifest version, or a later one; and reads from an
 
 What is in memory is flushed before writes begin to wait, so that they wait for little: the last log object, a small SST
 (without a WAL none: the log's objects are SSTs, and stand in L0 as they are), and the commit.
+
+Rule 30: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

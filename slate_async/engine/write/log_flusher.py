@@ -3,6 +3,8 @@
 Ordering rule: ids are issued in segment order; an object may land in any order; an acknowledgement waits for its
 object *and every earlier one* and for the log to have published them. The first failure ends the writer: every
 later segment fails with it.
+
+Rule 24: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

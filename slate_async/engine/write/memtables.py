@@ -5,6 +5,8 @@ never split across log objects and sequence order is log order is age order.
 
 An *entry* is a memtable and the log positions its rows have. A *segment* is a run of rows of one entry that will become
 one log object. The active entry's uncut rows wait for the next cut; cut segments wait in a queue for their log id.
+
+Rule 20: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an S
 -> replay and fence -> read the head again. The log orders replay and fence: a contiguous one is fenced where its replay
 ends, an epoch-prefixed one is replayed after its register was taken. A writer that cannot serve claims nothing, so an
 opening that fails fenced nobody; nothing is served before the end.
+
+Rules 9, 16, 21 and R21: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ else, and whatever compactors and collectors do meanwhile, none of its SSTs goes
 
 Ordering rule: commit the checkpoint -> adopt the state that commit made -> make views of it. Commits that change the
 set of pins are made one at a time under `lock`, adoption included, because each removes what no view needs.
+
+Rule 20: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

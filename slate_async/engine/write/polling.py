@@ -1,6 +1,8 @@
 """`HeadPolling`: looks at the manifest's head beside a writer, at each poll and when it is asked to.
 
 A head that another writer owns ends this one; any other head is adopted.
+
+Rules 14 and 23: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Rule 19: rows the manifest already covers (``seq <= last_seq``) are dropped, and the new writer continues after the
 highest number replayed or recorded.
+
+Rule 19: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Each step is synchronous: a segment is acknowledged, or a manifest state adopted, between two awaits. Reads take the
 current `ReadView`, an immutable picture that such a step replaces.
+
+Rule 20: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

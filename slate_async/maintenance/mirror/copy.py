@@ -5,6 +5,8 @@ parents' become the mirror's own: they get its database id, and checksums anew.
 
 Ordering rule (rules 25, 26): a new name begins with the version of the mirror that was its head before anything was
 looked for, so a collector of the mirror cannot take it before the commit that names it, unless that commit fails.
+
+Rules 25 and 26: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Rule 13: a checkpoint that was missed is lost iff a head of its holder read afterwards still names it; a clone that is
 detached meanwhile says so in its manifest before the checkpoint goes.
+
+Rule 13: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Ordering rule: head and checkpoints' versions -> the log, by a head and a regist
 more -> if anything is wrong, head and marker. The database may be written, compacted and collected meanwhile: an object
 that is gone counts as missing only if the head read last, or a checkpoint in it, still needs it, and if the database is
 still this one, in this place.
+
+Rules 13 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

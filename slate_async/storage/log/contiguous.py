@@ -3,6 +3,8 @@
 Takeover: replay, put a fence object at the first free id, then fill the whole width any writer's parallel puts may
 span, then read the head again (rules 9 to 13). A live writer starts behind its fences, so it never meets an older
 writer's object; a fenced writer meets a fence on its next put, or is behind one and can acknowledge nothing.
+
+Rules 9, 10, 11, 12, 13, 14, 21 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

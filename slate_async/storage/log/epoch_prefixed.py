@@ -3,6 +3,8 @@
 The writer's register decides everything (rules 15 to 18): a takeover reads and replaces in one compare-and-set the
 very cell by which the old writer commits its acknowledgements, so what was committed is inside what is inherited.
 Objects past a closed epoch's end, or outside an epoch's range, are garbage.
+
+Rules 15, 16, 17, 18 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

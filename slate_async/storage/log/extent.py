@@ -2,6 +2,8 @@
 
 Rule 13: what was concluded from names holds iff a head read afterwards still has ``log_start`` at or below the lowest
 of them; else the look is dropped and starts anew from that head.
+
+Rules 13, 22 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

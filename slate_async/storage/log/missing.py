@@ -4,6 +4,8 @@ What is known of the end is the manifest's ``log_last_seen``, or what the writer
 there were in the store once, for good, until the log's start moved past them; so one that is missed is lost, unless a
 head read *afterwards* says that it was compacted meanwhile (rule 13), or the marker, read after that, that this is
 another place (R10).
+
+Rules 13 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

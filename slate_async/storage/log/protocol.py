@@ -2,6 +2,8 @@
 
 Ordering rule of a takeover: claim the epoch in the manifest, then fence (or take the register), then replay, then
 read the head again. Nothing that was concluded before that last read counts unless it still holds.
+
+Rules 9 and R10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

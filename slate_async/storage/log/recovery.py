@@ -4,6 +4,8 @@ Contiguous: ids without gaps from ``log_start``; an object whose epoch is below 
 manifest's ``log_floor``, is a zombie's and is ignored.
 Epoch-prefixed: (e, n) belongs iff ``starting_sst(e) <= n < starting_sst(next epoch)``; the descending walk of the
 manifest design applies inside those ranges, so a zombie's object never stands in for a lost one of the live writer.
+
+Rule 12: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

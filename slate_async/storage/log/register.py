@@ -2,6 +2,8 @@
 
 Only writers write it (compactors and readers only read), so a busy writer and a compactor never contend. All changes
 are pure functions here; the caller compares-and-sets.
+
+Rules 15 and 16: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Invariant (rules 9, 10): never more than ``parallelism`` ids from the lowest unresolved one to the highest issued one.
 A takeover's fence is that wide, so no put of a dead writer can land past it.
+
+Rules 9 and 10: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

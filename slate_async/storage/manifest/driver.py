@@ -2,6 +2,8 @@
 
 A version is stored whole, or as the changes since a full version that it names. `slate_async.commits` says how an edit
 is committed, `slate_async.storage.manifest.edits.protocol` how its mark resolves an unknown outcome.
+
+Rules 1, 3 and 24: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ the marker carries. Metadata that lies in the very store proves the place by its
 
 Ordering rule (R21, R10): head and marker -> whatever is done in the place. What was concluded from an object's absence
 counts only if the marker, read afterwards, is the database's.
+
+Rules R10 and R21: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

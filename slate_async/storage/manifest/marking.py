@@ -5,6 +5,8 @@ read (one opening wins) -> only then is anything claimed, acknowledged or put. U
 anywhere, so any opening may go on, in whatever place it takes for the right one, with a store id of its own; once it is
 marked, one place is right. A marker is put only where none is, so openings of one place that race agree on the first
 one's. Only a recreated database takes its predecessor's over, and only an operator (`AdoptPlace`) puts one aside.
+
+Rule R21: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A checkpoint names the very version that first holds it, or what its source names; so it can never name a version that
 was collected, for the source is looked for in the state being edited.
+
+Rule 27: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

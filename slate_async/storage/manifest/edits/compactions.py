@@ -5,6 +5,8 @@ under one compactor epoch, and nobody else takes anything out of L0, the runs, o
 So, under that epoch, the *absence* of a registered compaction is the mark of its commit and of its drop; the presence
 of a part is the mark of that part. Any other edit that takes registered compactions out raises the epoch in the same
 edit.
+
+Rules 2 and 25: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

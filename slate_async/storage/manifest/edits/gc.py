@@ -4,6 +4,8 @@ It decides, by a commit, what may be deleted after it: no edit that adds an SST 
 applies any more, and a checkpoint or an ingest that was removed cannot come back. So whatever the state it made does
 not name, and what lies below its low-water mark (``sst_floor``), is garbage for ever, however long a sweeper stalls
 before it deletes it.
+
+Rule 25: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

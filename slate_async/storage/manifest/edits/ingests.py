@@ -8,6 +8,8 @@ last `MAX_RECORDS` of others, whose name alone says that they are done.
 
 Rule 30: only the owner of the writer's epoch orders data. So a commit gives no sequence number, and a pending ingest is
 read by nobody.
+
+Rule 30: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

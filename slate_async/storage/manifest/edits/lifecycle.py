@@ -3,6 +3,8 @@
 
 Each names the database it is about by id: one that was recreated on the same path is another one, and an edit meant
 for the old one never changes it.
+
+Rule 29: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Each edit leaves a mark in the state it makes (an epoch owner's token, a log position). Applied to a state that
 already carries its mark it returns ``None``: it is in. That, and not anything the store answered, is what
 resolves an unknown outcome. An edit that can no longer apply raises.
+
+Rule R21: docs/design/protocol-rules.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Edits of the writer: it claims the database, moves its log into L0, and keeps what its reads see."""
+"""Edits of the writer: it claims the database, moves its log into L0, and keeps what its reads see.
+
+Rules 1, 2 and R21: docs/design/protocol-rules.md
+"""
 
 from __future__ import annotations
 
