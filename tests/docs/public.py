@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
@@ -40,19 +40,19 @@ class Public(NamedTuple):
         return f"{self.name}{self.shape}"
 
 
-def public_names() -> list[Public]:
+def public_names(packages: Sequence[str] = PACKAGES) -> list[Public]:
     """All of it, package by package, each in alphabetical order."""
     found: list[Public] = []
-    for package in PACKAGES:
+    for package in packages:
         module = importlib.import_module(package)
         for name in sorted(module.__all__):
             found += _named(f"{package}.{name}", getattr(module, name))
     return found
 
 
-def exported() -> list[str]:
+def exported(packages: Sequence[str] = PACKAGES) -> list[str]:
     """The names of the packages alone, without their members."""
-    return [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
+    return [f"{package}.{name}" for package in packages for name in importlib.import_module(package).__all__]
 
 
 def _named(name: str, thing: Any) -> Iterator[Public]:

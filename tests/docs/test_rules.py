@@ -63,6 +63,12 @@ def test_each_switch_is_named_where_its_rule_is_stated() -> None:
             assert f"`rule-{switch.name}`" in text, f"{switch.name} ({switch.rule})"
 
 
+def test_the_page_on_the_simulator_has_every_switch_with_its_rule_and_bound() -> None:
+    page = (ROOT / "docs" / "design" / "simulation.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| `rule-([a-z0-9-]+)` \|[^|]+\|[^|]+\|[^|]+\| (\d+) \|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted((switch.rule, switch.name, str(switch.within)) for switch in ALL_SWITCHES)
+
+
 def test_no_switch_is_named_that_is_not_there() -> None:
     assert set(re.findall(r"`rule-([a-z0-9-]+)`", PAGE)) == {switch.name for switch in ALL_SWITCHES}
 
