@@ -6,7 +6,9 @@ error                   what to do
 ``FencedError``         another writer took over; stop, or open again to take over
 ``ClosedError``         open the database again; ``__cause__`` says why it closed
 ``ConflictError``       re-read what you based the change on, then try again
-``UnavailableError``    the store did not answer in time; try again later
+``UnavailableError``    it was not done in time, mostly for want of a store's answer;
+                        try again later. One is ``IngestPendingError``: a committed
+                        ingest waits for a writer
 ``InvalidError``        the call is wrong; mend the arguments (also a ``ValueError``)
 \- ``NotFoundError``    what the call names does not exist, or no longer: create it, or
                         name another one
@@ -64,7 +66,8 @@ class ConflictError(SlateError):
 
 
 class UnavailableError(SlateError):
-    """A store or metastore did not answer within its retries and deadline."""
+    """It was not done in time: a store or metastore did not answer within its retries and deadline, or no writer has
+    applied an ingest yet (`slate_async.engine.ingest.manage.IngestPendingError`)."""
 
 
 class InvalidError(SlateError, ValueError):

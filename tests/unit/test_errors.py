@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import pkgutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,17 @@ def test_errors_survive_pickling(error: slate.SlateError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), again.__dict__) == (str(error), error.__dict__)
+
+
+def test_every_error_is_of_one_of_seven_kinds() -> None:
+    """But for the answer of a store, of which the engine makes one of them."""
+    for module in pkgutil.walk_packages(slate.__path__, "slate_async."):
+        if not module.name.startswith(("slate_async.spark", "slate_async.cli.__main__")):
+            importlib.import_module(module.name)
+    kinds = {kind for kind in slate.SlateError.__subclasses__() if kind.__module__.startswith("slate_async.")}
+    of_errors = {kind for kind in kinds if kind.__module__ == "slate_async.errors"}
+    assert (len(of_errors), kinds - of_errors) == (7, {ObjectNotFoundError})
+    assert issubclass(slate.IngestPendingError, slate.UnavailableError)
 
 
 def test_every_public_error_is_in_the_documentation() -> None:
