@@ -40,7 +40,7 @@ class DbCompactor(Handle):
         self._compactor = opened.compactor
         if progress is not None:
             opened.listeners.add(progress)
-        self._task = CompactorTask(opened.compactor, self._name, resources.supervisor, self._fail)
+        self._task = CompactorTask(opened.compactor, self._name, resources.supervisor, self._guard, self._fail)
 
     async def compact(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from dataclasses import dataclass
 import anyio
 
 from slate_async.engine.compaction.compactor import Compactor
-from slate_async.errors import SlateError
+from slate_async.errors import ClosedError, SlateError
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Ids
-from slate_async.runtime.supervisor import Supervisor
+from slate_async.runtime.supervisor import CANCELLED, Supervisor
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.state import ManifestState
 
@@ -46,20 +48,38 @@ class OwnProcess:
 class CompactorTask:
     """``compactor``, which has claimed the role, at work until `close`.
 
-    ended: hears of the cause if its work ends before that
+    guard: open while nothing has ended the compactor
+    ended: hears at once of the cause that ends it before
     """
 
     def __init__(
-        self, compactor: Compactor, name: str, supervisor: Supervisor, ended: Callable[[BaseException], None]
+        self,
+        compactor: Compactor,
+        name: str,
+        supervisor: Supervisor,
+        guard: LoopGuard,
+        ended: Callable[[BaseException], None],
     ) -> None:
         self._compactor = compactor
         self._name = name
-        self._tasks = supervisor.part(ended)
-        self._tasks.spawn("compactor", compactor.run())
+        self._guard = guard
+        self._ended = ended
+        self._task = supervisor.spawn("compactor", self._run(), critical=False)
+
+    async def _run(self) -> None:
+        try:
+            await self._compactor.run()
+        except asyncio.CancelledError:
+            if self._guard.open:
+                self._ended(ClosedError(CANCELLED))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever ended it is what its owner closes with
+            self._ended(error)
 
     async def close(self) -> None:
         """Stop, and let the next compactor have the role at once. Not worth a failure, nor a long wait."""
-        await self._tasks.close()
+        self._task.cancel()
+        await asyncio.wait([self._task])
         try:
             with anyio.move_on_after(CLOSE_LIMIT_S):
                 await self._compactor.release()
