@@ -74,8 +74,8 @@ class ReadOptions:
             end=given.take("endKey", key, None),
             prefix=given.take("prefix", key, None),
             keys_only=given.take("keysOnly", boolean, False),
-            at_seq=given.take("atSeq", _natural, None),
-            at_time=given.take("atTime", _time, None),
+            at_seq=given.take("atSeq", natural, None),
+            at_time=given.take("atTime", time, None),
             partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
             batch_rows=given.take("batchRows", positive, DEFAULT_BATCH_ROWS),
             push_filters=given.take("pushFilters", boolean, False),
@@ -195,7 +195,8 @@ def byte_count(text: str) -> int:
     return _whole(text, 1, "a number of bytes, without a unit, e.g. 67108864 for 64 MiB")
 
 
-def _natural(text: str) -> int:
+def natural(text: str) -> int:
+    """A whole number from 0 on."""
     return _whole(text, 0, "a whole number of 0 or more")
 
 
@@ -228,7 +229,7 @@ def _unhexed(text: str) -> bytes:
         raise ValueError("pairs of hexadecimal digits, for keyEncoding is hex, e.g. 757365723a") from None
 
 
-def _time(text: str) -> float:
+def time(text: str) -> float:
     """Seconds since the epoch, or a date with time and time zone in ISO 8601."""
     try:
         number = float(text)

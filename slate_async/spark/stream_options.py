@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slate_async.errors import InvalidError
-from slate_async.spark.options import Options, byte_count, positive, seconds
+from slate_async.spark.options import Options, byte_count, positive, seconds, time
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_PARTITION_BYTES = 16 << 20
@@ -19,9 +19,9 @@ class StreamOptions:
     """What a stream of changes is asked for.
 
     path, metastore: as of `slate_async.open`
-    start: changes after that sequence number come; "now" is the newest that is durable. Only of a new query: one that
-    has a checkpoint goes on where it was
-    max_rows, max_bytes: of a micro-batch, one of them
+    start, start_time: changes after that sequence number come, or after that time, in seconds since 1970; "now" is the
+    newest that is durable. Only of a new query: one that has a checkpoint goes on where it was
+    max_rows, max_bytes: of a micro-batch; `DEFAULT_ROWS` if neither is given
     partition_bytes: of keys and values for each task, about
     subscription_lifetime_s: so long after a query was stopped, what it has not consumed is still there
     """
@@ -29,6 +29,7 @@ class StreamOptions:
     path: str
     metastore: str | None
     start: int | Literal["now"]
+    start_time: float | None
     max_rows: int | None
     max_bytes: int | None
     partition_bytes: int
@@ -38,22 +39,28 @@ class StreamOptions:
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
         """Raises `InvalidError` for unknown options and wrong values, by name."""
         given = Options(options)
+        start = given.take("startingSeq", start_seq, None)
+        start_time = given.take("startingTime", time, None)
+        rows = given.take("maxRowsPerTrigger", positive, None)
+        nbytes = given.take("maxBytesPerTrigger", byte_count, None)
         stream = cls(
             path=given.path(),
             metastore=given.take("metastore", str, None),
-            start=given.take("startingSeq", _start, 0),
-            max_rows=given.take("maxRowsPerTrigger", positive, None),
-            max_bytes=given.take("maxBytesPerTrigger", byte_count, None),
+            start=start or 0,
+            start_time=start_time,
+            max_rows=DEFAULT_ROWS if rows is None and nbytes is None else rows,
+            max_bytes=nbytes,
             partition_bytes=given.take("partitionBytes", byte_count, DEFAULT_PARTITION_BYTES),
             subscription_lifetime_s=given.take("subscriptionLifetime", seconds, DEFAULT_SUBSCRIPTION_LIFETIME_S),
         )
         given.finish()
-        if stream.max_rows is not None and stream.max_bytes is not None:
-            raise InvalidError("give one of the options maxRowsPerTrigger and maxBytesPerTrigger")
+        if start is not None and start_time is not None:
+            raise InvalidError("give one of the options startingSeq and startingTime")
         return stream
 
 
-def _start(text: str) -> int | Literal["now"]:
+def start_seq(text: str) -> int | Literal["now"]:
+    """A sequence number, by name or as such."""
     if text.lower() == "now":
         return "now"
     if text.lower() == "beginning":

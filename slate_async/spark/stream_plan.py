@@ -10,17 +10,17 @@ is found quickly, and by which subscription. So it does not matter what a planne
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 import slate_async as slate
 from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.engine.read.bounds import EVERY_KEY, KeyRange
+from slate_async.spark.changes import FeedRange, Step, key_spans, log_ranges
 from slate_async.spark.stream_options import StreamOptions
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,12 @@ OffsetFields: TypeAlias = dict[str, Any]
 Fits: TypeAlias = Callable[[int, int], bool]
 """Whether so many rows and bytes are within a micro-batch's limit."""
 STEP_ROWS = 16_384
+STEPS_PER_LIMIT = 8
+"""Where bytes are limited, steps are a part of that, so that micro-batches come close to it."""
+FIRST_ROW_BYTES = 1_024
+"""Taken for the size of a row before any was read."""
 UNPLANNED_S = 600.0
-"""So long lives the subscription of a query that dies before it has planned anything."""
+"""So long lives the subscription of a query that dies before it has planned its first micro-batch."""
 SPLITS_PER_PARTITION = 4
 """Ranges of keys are made of smaller ones, which are looked for once."""
 
@@ -38,11 +42,13 @@ class Offset(NamedTuple):
     """A position in the feed, and the name of the subscription that keeps what comes after it.
 
     begin: where the query began. Spark writes down where a micro-batch ends, and before the first one is done it asks
-    again where a query begins"""
+    again where a query begins
+    database_id: whose feed it is: another database may stand at the path when the query comes back"""
 
     subscription: str
     position: FeedPosition
     begin: FeedPosition
+    database_id: str
 
     @property
     def seq(self) -> int:
@@ -51,42 +57,31 @@ class Offset(NamedTuple):
 
     def fields(self) -> OffsetFields:
         """For Spark, which writes it down as JSON. These names are in checkpoints of queries, so they stay."""
-        return {"hold": self.subscription, **self.position._asdict(), "begin": self.begin._asdict()}
+        position, begin = self.position._asdict(), self.begin._asdict()
+        return {"hold": self.subscription, **position, "begin": begin, "database_id": self.database_id}
 
     @classmethod
     def of(cls, fields: OffsetFields) -> Self:
         """The inverse of `fields`. Raises `InvalidError` for what this never wrote."""
         try:
-            return cls(str(fields["hold"]), _position(fields), _position(fields["begin"]))
+            return cls(str(fields["hold"]), _position(fields), _position(fields["begin"]), str(fields["database_id"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise slate.InvalidError(f"this is no offset of a slate stream: {fields!r}") from error
+            raise slate.InvalidError(
+                f"this is no offset of a slate stream, which names its database: {fields!r}; begin the query anew, with"
+                " another checkpointLocation"
+            ) from error
 
 
 def _position(fields: OffsetFields) -> FeedPosition:
     return FeedPosition(*(int(fields[name]) for name in FeedPosition._fields))
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Changes up to ``position``: ``rows`` of them, ``nbytes`` of Arrow data."""
-
-    position: FeedPosition
-    rows: int
-    nbytes: int
-
-
-class FeedRange(NamedTuple):
-    """What one task reads of a micro-batch: the changes above ``after`` up to ``until`` of keys in ``span``."""
-
-    after: FeedPosition
-    until: int
-    span: KeyRange
-
-
 class Planner:
-    """See the module docstring. On one event loop, one call at a time."""
+    """See the module docstring. On one event loop, one call at a time: each holds ``turn``, also while it is
+    cancelled."""
 
     def __init__(self, options: StreamOptions, environment: slate.Environment) -> None:
+        self.turn = asyncio.Lock()
         self._options = options
         self._environment = environment
         self._open = AsyncExitStack()
@@ -99,6 +94,8 @@ class Planner:
         self._until: int | None = None
         self._steps: list[Step] = []
         """Read by the feed and not done with, in order."""
+        self._row_bytes: float = FIRST_ROW_BYTES
+        """Of Arrow data, in the step read last."""
         self._splits: list[slate.Split] | None = None
 
     # ---- what Spark asks for
@@ -108,9 +105,20 @@ class Planner:
         long as this planner lives; once a micro-batch is planned, which Spark then knows of, beyond that."""
         if self._begun is None:
             self._planned = False
-            feed = await self._opened(f"spark {uuid4()}", self._options.start)
-            self._begun = Offset(self._subscription, feed.position, feed.position)
+            feed = await self._opened(f"spark {uuid4()}", await self._start())
+            self._begun = Offset(self._subscription, feed.position, feed.position, await self._database_id())
         return self._begun
+
+    async def _start(self) -> int | Literal["now"]:
+        if self._options.start_time is None:
+            return self._options.start
+        reader = await self._own_reader()
+        await reader.refresh()
+        return reader.time_to_seq(self._options.start_time)
+
+    async def newest(self) -> int:
+        """The newest sequence number that is durable, as of the reader's last poll: how far a query is behind."""
+        return await self._durable()
 
     async def stop_at_present(self) -> None:
         """There is to be nothing but what is durable now."""
@@ -133,20 +141,17 @@ class Planner:
             rows, nbytes = rows + step.rows, nbytes + step.nbytes
             if end is not start and not fits(rows, nbytes):
                 break
-            end = Offset(start.subscription, step.position, start.begin)
-        if end is not start and not self._planned:
+            end = start._replace(position=step.position)
+        if not self._planned:  # Spark writes down the end of an empty first micro-batch, too
             await feed.renew(self._options.subscription_lifetime_s)
             self._planned = True
         return end
 
     async def ranges(self, start: Offset, end: Offset) -> list[FeedRange]:
         """Ranges of a micro-batch, of ``partition_bytes`` where it is known how much is where, else one. From here on
-        this planner retains what the tasks read.
-
-        SSTs are in the order of keys. So what is in them is cut by keys, for else each task would read all of them;
-        what is in the log is cut by sequence numbers."""
+        this planner retains what the tasks read."""
         begin = start.position if start.subscription == end.subscription else end.begin
-        await self._at(Offset(end.subscription, begin, end.begin))
+        await self._at(end._replace(position=begin))
         steps = [step for step in self._steps if begin.seq < step.position.seq <= end.seq]
         stored = [step for step in steps if step.position.seq <= begin.log_seq]
         ranges: list[FeedRange] = []
@@ -155,18 +160,7 @@ class Planner:
             spans = await self._spans(max(1, nbytes // self._options.partition_bytes))
             ranges = [FeedRange(begin, stored[-1].position.seq, span) for span in spans]
             begin = stored[-1].position
-        return [*ranges, *self._log_ranges(begin, steps[len(stored) :], end.seq)]
-
-    def _log_ranges(self, begin: FeedPosition, steps: list[Step], end: int) -> list[FeedRange]:
-        """``steps``, and what follows them, from ``begin`` to ``end``."""
-        found: list[FeedRange] = []
-        nbytes = 0
-        for step in steps:
-            nbytes += step.nbytes
-            if nbytes >= self._options.partition_bytes and step.position.seq < end:
-                found.append(FeedRange(begin, step.position.seq, EVERY_KEY))
-                begin, nbytes = step.position, 0
-        return [*found, FeedRange(begin, end, EVERY_KEY)] if begin.seq < end else found
+        return [*ranges, *log_ranges(begin, steps[len(stored) :], end.seq, self._options.partition_bytes)]
 
     async def _spans(self, count: int) -> list[KeyRange]:
         """All keys, in ``count`` ranges with about as many bytes of SSTs, or fewer."""
@@ -176,10 +170,7 @@ class Planner:
             reader = await self._own_reader()
             target = max(1, self._options.partition_bytes // SPLITS_PER_PARTITION)
             self._splits = await reader.splits(target_bytes=target)
-        splits = self._splits
-        firsts = sorted({len(splits) * number // count for number in range(count)})
-        bounds = [None, *(splits[first].start for first in firsts[1:]), None]
-        return [KeyRange(*pair) for pair in pairwise(bounds)]
+        return key_spans(self._splits, count)
 
     async def done(self, end: Offset) -> None:
         """What is before ``end`` is not needed any more. It is written down soon, and when the query ends."""
@@ -188,12 +179,16 @@ class Planner:
         self._steps = [step for step in self._steps if step.position.seq > end.seq]
 
     async def close(self) -> None:
-        """Stop reading; what was not consumed stays retained, if Spark knows of it."""
+        """Stop reading; what was not consumed stays retained, if Spark knows of it, for its whole life from now on."""
         try:
             if self._planned:
+                if self._feed is not None:
+                    await self._feed.renew(self._options.subscription_lifetime_s)
                 await self._close_feed()
             else:
                 await self._give_up_begun()
+        except slate.NotFoundError as error:
+            logger.info("subscription %r is another query's by now, or deleted: %s", self._subscription, error)
         except slate.SlateError as error:
             logger.warning("subscription %r stays until it expires: %s", self._subscription, error)
         finally:
@@ -202,7 +197,8 @@ class Planner:
     # ---- the feed
 
     async def _at(self, offset: Offset) -> slate.ChangeFeed:
-        """The feed, no further back than at ``offset``."""
+        """The feed, no further back than at ``offset``. Raises `InvalidError` if that is another database's."""
+        await self._check_database(offset)
         if self._subscription != offset.subscription:
             await self._give_up_begun()
         feed = self._feed or await self._opened(offset.subscription, offset.seq)
@@ -210,10 +206,22 @@ class Planner:
             pass
         return feed
 
-    async def _opened(self, subscription: str, seq: int | str) -> slate.ChangeFeed:
+    async def _check_database(self, offset: Offset) -> None:
+        here = await self._database_id()
+        if offset.database_id != here:
+            raise slate.InvalidError(
+                f"the checkpoint of this query is of the changes of database {offset.database_id}, and"
+                f" {self._options.path} is database {here}: read the same database, or begin the query anew, with"
+                " another checkpointLocation"
+            )
+
+    async def _database_id(self) -> str:
+        return (await self._own_reader()).status().database_id
+
+    async def _opened(self, subscription: str, seq: int | Literal["now"]) -> slate.ChangeFeed:
         reader, lifetime_s = await self._own_reader(), self._options.subscription_lifetime_s
         feed = reader.changes(
-            from_seq=seq,  # type: ignore[arg-type]
+            from_seq=seq,
             until_seq=self._until,
             subscription=subscription,
             subscription_lifetime=lifetime_s if self._planned else min(lifetime_s, UNPLANNED_S),
@@ -242,12 +250,19 @@ class Planner:
         before, rows, nbytes = feed.seq, 0, 0
         if before >= durable:
             return False
-        async for batch in feed.batches(min(STEP_ROWS, self._options.max_rows or STEP_ROWS)):
+        async for batch in feed.batches(self._step_rows()):
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
             if feed.seq > before:
+                self._row_bytes = nbytes / rows
                 self._steps.append(Step(feed.position, rows, nbytes))
                 return True
         return False
+
+    def _step_rows(self) -> int:
+        most = min(STEP_ROWS, self._options.max_rows or STEP_ROWS)
+        if self._options.max_bytes is None:
+            return most
+        return max(1, min(most, int(self._options.max_bytes / STEPS_PER_LIMIT / self._row_bytes)))
 
     async def _give_up_begun(self) -> None:
         """Nobody asks for what `begin` retains: the query had begun already, by another subscription, or does not

@@ -6,7 +6,7 @@ fresh ones, read in the tasks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,45 +14,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 import slate_async as slate
 from slate_async.engine.read.bounds import EVERY_KEY
-from slate_async.spark.batch_read import microseconds
+from slate_async.spark.batch_changes import ENDS, ChangesBatchReader, ChangesOptions
+from slate_async.spark.changes import CHANGE, ChangesPartition, changes_of
 from slate_async.spark.options import OptionValue, as_strings
 from slate_async.spark.registration import register_once
-from slate_async.spark.stream_options import DEFAULT_ROWS, StreamOptions
-from slate_async.spark.stream_plan import FeedRange, Offset, OffsetFields, Planner
+from slate_async.spark.stream_end import finish_first, finished, heed_termination
+from slate_async.spark.stream_options import StreamOptions
+from slate_async.spark.stream_plan import Offset, OffsetFields, Planner
 from slate_async.spark.worker import FeedName, this_worker
 
 T = TypeVar("T")
-
-CHANGE = StructType(
-    [
-        StructField("op", StringType(), nullable=False),
-        StructField("key", BinaryType(), nullable=False),
-        StructField("value", BinaryType(), nullable=True),
-        StructField("seq", LongType(), nullable=False),
-        StructField("create_time", TimestampType(), nullable=False),
-        StructField("expire_time", TimestampType(), nullable=True),
-    ]
-)
-"""Each put and delete as it happened (``op``); a delete has no value."""
-ARROW_CHANGE = pa.schema(
-    [
-        pa.field("op", pa.string(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary()),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("create_time", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("expire_time", pa.timestamp("us", tz="UTC")),
-    ]
-)
 
 
 class SlateChangesSource(DataSource):
@@ -64,16 +45,17 @@ class SlateChangesSource(DataSource):
         return "slate-changes"
 
     def schema(self) -> StructType:
-        """`CHANGE`. The first that Spark asks for, so wrong options are reported here: later it hides the cause."""
-        StreamOptions.of(self.options)
+        """`CHANGE`. The first that Spark asks for, so wrong options are reported here: later it hides the cause. It
+        does not say whether a stream is meant; an end says that none is."""
+        if ENDS.isdisjoint(map(str.lower, self.options)):
+            StreamOptions.of(self.options)
+        else:
+            ChangesOptions.of(self.options)
         return CHANGE
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Changes come as a stream only."""
-        raise slate.InvalidError(
-            'spark.read.format("slate-changes"): changes are a stream, spark.readStream.format("slate-changes"); rows'
-            ' are read with spark.read.format("slate")'
-        )
+        """Changes up to an end."""
+        return ChangesBatchReader(ChangesOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of changes."""
@@ -87,15 +69,6 @@ def read_changes(spark: SparkSession, path: str, **options: OptionValue) -> Data
     StreamOptions.of({**given, "path": path})
     register_once(spark, SlateChangesSource)
     return spark.readStream.format("slate-changes").options(**given).load(path)
-
-
-class ChangesPartition(InputPartition):
-    """A range of the feed whose subscription has that name."""
-
-    def __init__(self, subscription: str, part: FeedRange) -> None:
-        super().__init__((subscription, part))
-        self.subscription = subscription
-        self.range = part
 
 
 class NoStream(DataSourceStreamReader):
@@ -125,67 +98,69 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan(Planner.begin).fields()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say."""
-        if self._options.max_bytes is not None:
-            return ReadMaxBytes(self._options.max_bytes)
-        return ReadMaxRows(self._options.max_rows or DEFAULT_ROWS)
+        """What the options say. Spark knows of no limit of both, so `latestOffset` looks at them itself."""
+        if self._options.max_rows is not None:
+            return ReadMaxRows(self._options.max_rows)
+        assert self._options.max_bytes is not None
+        return ReadMaxBytes(self._options.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends behind what is durable now."""
         self._plan(Planner.stop_at_present)
 
     def latestOffset(self, start: OffsetFields, limit: ReadLimit) -> OffsetFields:
-        """The end of the next micro-batch."""
+        """The end of the next micro-batch. ``limit`` is what `getDefaultReadLimit` said, or that there is none."""
+        max_rows, max_bytes = self._options.max_rows, self._options.max_bytes
+        if isinstance(limit, ReadAllAvailable):
+            max_rows = max_bytes = None
 
         def fits(rows: int, nbytes: int) -> bool:
-            if isinstance(limit, ReadMaxRows):
-                return rows <= limit.max_rows
-            return not isinstance(limit, ReadMaxBytes) or nbytes <= limit.max_bytes
+            return (max_rows is None or rows <= max_rows) and (max_bytes is None or nbytes <= max_bytes)
 
         begin = Offset.of(start)
         end = self._plan(lambda planner: planner.latest(begin, fits))
         return start if end is begin else end.fields()
 
+    def reportLatestOffset(self) -> OffsetFields:
+        """What there is to read, whatever the limits: Spark shows it beside where the query is."""
+        return {"seq": self._plan(Planner.newest)}
+
     def partitions(self, start: OffsetFields, end: OffsetFields) -> Sequence[InputPartition]:
         """Ranges of what is between them."""
         begin, stop = Offset.of(start), Offset.of(end)
         ranges = self._plan(lambda planner: planner.ranges(begin, stop))
-        return [ChangesPartition(stop.subscription, part) for part in ranges]
+        return [ChangesPartition(self._feed_name(stop), part) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one range."""
         if not isinstance(partition, ChangesPartition):
             return iter(())  # of no partitions Spark makes one of its own
-        return this_worker().iterate(partial(_changes, self._options, partition))
+        worker = this_worker()
+        ahead = worker.ahead(partition.feed) if partition.range.span == EVERY_KEY else None
+        return worker.iterate(partial(changes_of, partition, ahead=ahead))
 
     def commit(self, end: OffsetFields) -> None:
         """What is before ``end`` was processed for good."""
         self._plan(lambda planner: planner.done(Offset.of(end)))
 
     def stop(self) -> None:
-        """The query ended."""
-        if self._planner is not None:
-            self._plan(Planner.close)
+        """The query ended, by whatever."""
+        finish_first()
+        try:
+            if self._planner is not None:
+                self._plan(Planner.close)
+        finally:
+            finished()
+
+    def _feed_name(self, offset: Offset) -> FeedName:
+        return FeedName(self._options.path, self._options.metastore, offset.subscription)
 
     def _plan(self, ask: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
         async def asked(environment: slate.Environment) -> T:
             if self._planner is None:
                 self._planner = Planner(self._options, environment)
-            return await ask(self._planner)
+            async with self._planner.turn:
+                return await ask(self._planner)
 
+        heed_termination()
         return this_worker().run(asked)
-
-
-async def _changes(
-    options: StreamOptions, partition: ChangesPartition, environment: slate.Environment
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    (after, until, (start, end)) = part = partition.range
-    name = FeedName(options.path, options.metastore, partition.subscription)
-    ahead = this_worker().ahead(name) if part.span == EVERY_KEY else None
-    async with environment.open_admin(options.path, metastore=options.metastore) as admin:
-        changes = admin.read_changes(partition.subscription, after, until, start=start, end=end, ahead=ahead)
-        async for batch in changes:
-            columns = {field.name: batch.column(field.name) for field in ARROW_CHANGE}
-            columns["expire_time"] = microseconds(columns["expire_time"])
-            cast = [columns[field.name].cast(field.type) for field in ARROW_CHANGE]
-            yield pa.record_batch(cast, schema=ARROW_CHANGE)

@@ -1,19 +1,24 @@
-"""``readStream.format("slate-changes")``: each change once, whoever is killed."""
+"""``format("slate-changes")``: each change once, whoever is killed; in a batch, those between two numbers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
+import shutil
 import signal
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import slate_async as slate
-from slate_async.spark.stream_source import CHANGE
+from slate_async.spark.changes import CHANGE
 from tests.engine import KINDS
 from tests.integration.processes import ChildProcess
 from tests.spark.streamer import changes, start
@@ -79,3 +84,76 @@ async def test_a_killed_stream_goes_on_and_loses_and_doubles_nothing(spark: Spar
             assert subscription.name.startswith("spark ")
             assert subscription.expire_time is not None
             assert (await admin.verify()).clean
+
+
+async def only_subscription(path: Path) -> slate.CheckpointInfo:
+    """Wait until no checkpoint is left but one subscription's, and the writer's own."""
+    async with slate.open_admin(path) as admin, asyncio.timeout(60):
+        while True:
+            kept = [one for one in await admin.checkpoints.list() if one.owner != "writer"]
+            if [one.owner for one in kept] == ["feed"]:
+                return kept[0]
+            await asyncio.sleep(0.1)
+
+
+async def test_a_stopped_query_gives_back_what_it_has_consumed(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark terminates the process of its planner: that ends in order, and the subscription lives its whole life."""
+    path, rng = tmp_path / "db", random.Random(12)
+    async with slate.open(path) as db:
+        await write(db, rng, 900)
+        query = start(changes(spark, str(path)), str(tmp_path / "checkpoint"), str(tmp_path / "parquet"))
+        await micro_batches(tmp_path / "checkpoint", 3)
+        last = query.lastProgress
+        assert last is not None
+        [source] = last.sources
+        assert json.loads(source.latestOffset) == {"seq": db.status().last_seq}
+        assert json.loads(source.endOffset)["database_id"] == db.status().database_id
+        began = time.time()
+        await asyncio.to_thread(query.stop)
+        subscription = await only_subscription(path)
+        assert subscription.expire_time is not None
+        assert subscription.expire_time > began + 7 * 86_400
+        async with slate.open_reader(path) as reader:
+            async with reader.changes(subscription=subscription.name, follow=False) as feed:
+                assert feed.acknowledged >= 300, "of which Spark knew that they were done"
+
+
+async def test_a_stream_comes_back_to_its_own_database_only(spark: SparkSession, tmp_path: Path) -> None:
+    path, checkpoint, folder = tmp_path / "db", tmp_path / "checkpoint", tmp_path / "parquet"
+    ids = []
+
+    def run() -> None:
+        query = start(changes(spark, str(path)), str(checkpoint), str(folder), availableNow=True)
+        query.awaitTermination()
+
+    for _ in range(2):
+        async with slate.open(path) as db:
+            await db.put(b"k", b"v")
+            ids.append(db.status().database_id)
+        if len(ids) == 1:
+            await asyncio.to_thread(run)
+            shutil.rmtree(path)
+    with pytest.raises(StreamingQueryException, match=f"of database {ids[0]}, and .* is database {ids[1]}"):
+        await asyncio.to_thread(run)
+    assert len(streamed(spark, folder)) == 1
+
+
+async def test_changes_are_read_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(13)
+    async with slate.open(tmp_path, settings=KINDS[0].settings(retention_ms=3_600_000)) as db:
+        await write(db, rng, 300)
+        await db.compact(full=True)
+        await write(db, rng, 100)
+        whole = await history(db)
+
+        def told(**options: object) -> Told:
+            read = spark.read.format("slate-changes").options(partitionBytes=10_000, **options)  # type: ignore[arg-type]
+            rows = read.load(str(tmp_path)).collect()
+            return sorted((row.seq, row.op, bytes(row.key), row.value and bytes(row.value)) for row in rows)
+
+        assert await asyncio.to_thread(told) == whole
+        part = await asyncio.to_thread(partial(told, startingSeq=100, endingSeq=350))
+        assert part == [row for row in whole if 100 < row[0] <= 350]
+        assert await asyncio.to_thread(partial(told, startingSeq=400)) == []
+        with pytest.raises(PySparkException, match="endingSeq=401: the newest sequence number that is durable is 400"):
+            await asyncio.to_thread(partial(told, endingSeq=401))

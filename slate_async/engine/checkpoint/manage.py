@@ -1,7 +1,7 @@
 """Users' checkpoints: made, lengthened, deleted, listed. Each is one edit of the manifest; the rest checks arguments.
 
 Those that writers, readers and clones made for themselves are theirs, and are left alone unless force is asked for. A
-change feed's subscription with a name is a user's to delete.
+change feed's subscription with a name is a user's to lengthen and to delete.
 """
 
 from __future__ import annotations
@@ -90,14 +90,16 @@ async def copy(
 async def refresh(
     driver: ManifestDriver, runtime: Runtime, wanted: UUID | str, *, path: str, lifetime: Duration | None
 ) -> CheckpointInfo:
-    """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or not a user's."""
+    """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or is neither a user's nor a
+    subscription with a name."""
     check_wanted(wanted)
     lifetime_ms(lifetime)
     head = await driver.existing(path)
     check_usable(head)
     now = runtime.clock.now_ms()
     found = find_checkpoint(head, wanted, now)
-    _check_users(found, "lengthened")
+    if not _is_named_subscription(found):
+        _check_users(found, "lengthened")
     edit = RefreshCheckpoint(found.id, now, _end(now, lifetime))
     return _made(await driver.commit(edit), found.id)
 
@@ -106,7 +108,7 @@ async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force
     """Remove it. Raises `InvalidError` if it is not there, or, without ``force``, not a user's."""
     check_wanted(wanted)
     found = find_checkpoint(await driver.existing(path), wanted, None)
-    if not force and not (found.owner == "feed" and found.name is not None):
+    if not force and not _is_named_subscription(found):
         _check_users(found, "deleted")
     await driver.commit(DeleteCheckpoints(frozenset((found.id,))))
 
@@ -135,6 +137,10 @@ _KEEPERS = {
     "feed": "it goes when the feed is closed, or expires",
     "ingest": "it goes when the ingest that replaces it is committed, or ends",
 }
+
+
+def _is_named_subscription(found: Checkpoint) -> bool:
+    return found.owner == "feed" and found.name is not None
 
 
 def _check_users(found: Checkpoint, what: str) -> None:

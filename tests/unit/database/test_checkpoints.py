@@ -243,6 +243,20 @@ async def test_a_name_says_which_one_an_expired_one_too_if_it_is_to_go(memory: M
         assert [one.owner for one in await admin.checkpoints.list()] == ["writer"]
 
 
+async def test_a_subscription_with_a_name_is_lengthened_by_hand_and_its_feed_goes_on(memory: MemoryStore) -> None:
+    clock = ManualClock()
+    async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
+        async with db.changes(subscription="copy", subscription_lifetime=10, from_seq=0) as feed:
+            assert (await admin.checkpoints.refresh("copy", 99)).expire_time == clock.now_ms() / 1000 + 99
+            await db.put(b"k", b"v")
+            assert (await anext(aiter(feed))).seq == 1
+            await feed.acknowledge(1, now=True)
+        async with db.changes(from_seq="now"):
+            [unnamed] = [one for one in await admin.checkpoints.list() if (one.owner, one.name) == ("feed", None)]
+            with pytest.raises(slate.InvalidError, match="not to be lengthened by hand: a feed made it"):
+                await admin.checkpoints.refresh(unnamed.id, 99)
+
+
 async def test_those_of_writers_are_theirs(memory: MemoryStore) -> None:
     async with open_db(memory, EPOCHS) as db, open_admin(memory) as admin:
         [own] = await admin.checkpoints.list()

@@ -81,7 +81,10 @@ def test_options_of_streams() -> None:
     starts = {"beginning": 0, "now": "now", 7: 7}
     assert {said: stream(startingSeq=said).start for said in starts} == starts
     assert (stream().start, stream(maxBytesPerTrigger=5).max_bytes) == (0, 5)
-    limits = (stream(), stream(maxRowsPerTrigger=9), stream(maxBytesPerTrigger=5))
+    times = {"7.5": 7.5, "1970-01-01T00:00:09+00:00": 9.0}
+    assert {said: stream(startingTime=said).start_time for said in times} == times
+    both = stream(maxRowsPerTrigger=9, maxBytesPerTrigger=5)
+    limits = (stream(), both, stream(maxBytesPerTrigger=5))
     assert [ChangesReader(one).getDefaultReadLimit() for one in limits] == [
         ReadMaxRows(DEFAULT_ROWS),
         ReadMaxRows(9),
@@ -94,7 +97,8 @@ def test_options_of_streams() -> None:
     [
         ({"startingSeq": "-1"}, "option startingSeq='-1': a sequence number"),
         ({"startingSeq": "latest"}, 'option startingSeq=.*"beginning" or "now"'),
-        ({"maxRowsPerTrigger": 1, "maxBytesPerTrigger": 1}, "one of the options maxRowsPerTrigger and maxBytes"),
+        ({"startingSeq": 0, "startingTime": 1}, "one of the options startingSeq and startingTime"),
+        ({"startingTime": "2026-01-31"}, "option startingTime='2026-01-31': a time needs its time zone"),
         ({"maxRowsPerTrigger": 0}, "option maxRowsPerTrigger='0'"),
         ({"subscriptionLifetime": "-5"}, "option subscriptionLifetime='-5'"),
         ({"checkpoint": "c"}, "unknown option checkpoint"),

@@ -13,7 +13,6 @@ pytest.importorskip("pyspark")
 import slate_async as slate
 from slate_async.spark import SlateChangesSource, SlateDataSource, export_parquet, read_changes, reading, register
 from slate_async.spark.batch_read import ROW
-from slate_async.spark.stream_source import CHANGE
 
 NO_SESSION = cast(Any, None)
 
@@ -54,11 +53,9 @@ def test_wrong_options_of_changes_are_told_at_once() -> None:
         read_changes(NO_SESSION, "/db", startingSeq="latest")
 
 
-def test_each_format_names_the_other_one() -> None:
+def test_the_format_of_rows_names_that_of_changes() -> None:
     with pytest.raises(slate.InvalidError, match=r"readStream\.format\(\"slate-changes\"\)"):
         SlateDataSource({"path": "/db"}).streamReader(ROW).initialOffset()
-    with pytest.raises(slate.InvalidError, match=r"read\.format\(\"slate\"\)"):
-        SlateChangesSource({"path": "/db"}).reader(CHANGE)
 
 
 def test_a_checkpoint_that_is_not_there_is_told_before_spark_does_anything(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,14 +15,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import slate_async as slate
 from slate_async.engine.read.bounds import EVERY_KEY
 from slate_async.spark.batch_read import LAST_MS
+from slate_async.spark.changes import ARROW_CHANGE
 from slate_async.spark.stream_options import StreamOptions
 from slate_async.spark.stream_plan import Offset, Planner
-from slate_async.spark.stream_source import ARROW_CHANGE, ChangesReader
+from slate_async.spark.stream_source import ChangesReader
 from tests.engine import KINDS, Kind
 
 KIND = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -189,9 +191,7 @@ async def test_a_query_that_plans_nothing_leaves_no_subscription_and_one_that_do
 ) -> None:
     async with slate.open(tmp_path) as db:
         async with planning(tmp_path) as planner:
-            start = await planner.begin()
-            await planner.stop_at_present()
-            assert await planner.latest(start, everything) is start
+            await planner.begin()
             [subscription] = await feed_subscriptions(tmp_path)
             assert life_s(subscription) < 3_600, "who is killed now has told Spark nothing"
         assert await feed_subscriptions(tmp_path) == []
@@ -205,6 +205,44 @@ async def test_a_query_that_plans_nothing_leaves_no_subscription_and_one_that_do
                 "before Spark writes it down"
             )
         assert [one.name for one in await feed_subscriptions(tmp_path)] == [end.subscription]
+
+
+async def test_the_subscription_of_an_empty_first_micro_batch_lasts(tmp_path: Path) -> None:
+    """Spark writes down where it ends, and begins there when the query comes back."""
+    async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
+        async with planning(tmp_path) as planner:
+            start = await planner.begin()
+            await planner.stop_at_present()
+            assert await planner.latest(start, everything) is start
+            assert await planner.ranges(start, start) == []
+            await planner.done(start)
+            [subscription] = await feed_subscriptions(tmp_path)
+            assert (subscription.name, life_s(subscription) > 6 * 86_400) == (start.subscription, True)
+        for value in (b"1", b"2"):
+            await db.put(b"k", value)
+            await db.flush(l0=True)
+        await db.compact(full=True)
+        async with planning(tmp_path) as planner:
+            end = await planner.latest(start, everything)
+            assert await seqs_of(tmp_path, start, end, planner) == [1, 2]
+
+
+async def test_a_query_does_not_read_on_in_another_database(tmp_path: Path) -> None:
+    """Whatever Spark asks for first when the query comes back."""
+    ids = []
+    for place in (tmp_path / "a", tmp_path / "b"):
+        async with slate.open(place) as db:
+            ids.append(db.status().database_id)
+            await db.put(b"k", b"v")
+    async with planning(tmp_path / "a") as planner:
+        begin = await planner.begin()
+        end = await planner.latest(begin, everything)
+    assert {begin.database_id, end.database_id} == {ids[0]}
+    async with planning(tmp_path / "b") as planner:
+        for ask in (planner.latest(end, everything), planner.ranges(begin, end), planner.done(end)):
+            with pytest.raises(slate.InvalidError, match=f"of database {ids[0]}, and .* is database {ids[1]}"):
+                await ask
+    assert await feed_subscriptions(tmp_path / "b") == []
 
 
 async def test_a_subscription_that_is_gone_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
@@ -295,8 +333,7 @@ async def test_a_reader_gives_batches_as_spark_takes_them(tmp_path: Path) -> Non
         reader = ChangesReader(StreamOptions.of({"path": str(tmp_path)}))
         start = reader.initialOffset()
         assert reader.latestOffset(reader.latestOffset(start, ReadMaxRows(10)), ReadMaxRows(10))["seq"] == 2
-        assert reader.latestOffset(start, ReadMaxBytes(1))["seq"] == 2  # one step at least
-        end = reader.latestOffset(start, ReadMaxBytes(10_000))
+        end = reader.latestOffset(start, ReadAllAvailable())
         assert end == reader.latestOffset(start, ReadMaxRows(10))
         batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
         reader.commit(end)
@@ -309,6 +346,44 @@ async def test_a_reader_gives_batches_as_spark_takes_them(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize(("max_rows", "max_bytes", "most_rows"), [(40, 1 << 20, 40), (10_000, 12_000, 100)])
+async def test_a_micro_batch_is_within_both_limits(
+    max_rows: int, max_bytes: int, most_rows: int, tmp_path: Path
+) -> None:
+    options = {"path": str(tmp_path), "maxRowsPerTrigger": str(max_rows), "maxBytesPerTrigger": str(max_bytes)}
+    async with slate.open(tmp_path) as db:
+        for _ in range(100):
+            batch = slate.WriteBatch()
+            for key in range(4):
+                batch.put(b"%d" % key, b"v" * 100)
+            await db.write(batch)
+        reader = ChangesReader(StreamOptions.of(options))
+        found = [reader.initialOffset()]
+        while (end := reader.latestOffset(found[-1], reader.getDefaultReadLimit())) != found[-1]:
+            found.append(end)
+        assert reader.reportLatestOffset() == {"seq": 400}
+        assert reader.latestOffset(found[0], ReadAllAvailable())["seq"] == 400
+        reader.stop()
+    sizes = [after["seq"] - before["seq"] for before, after in pairwise(found)]
+    assert (sum(sizes), max(sizes) <= most_rows) == (400, True)
+    assert max(sizes) > most_rows / 2
+
+
+async def test_a_stream_begins_after_a_time(tmp_path: Path) -> None:
+    async with slate.open(tmp_path) as db, slate.open_reader(tmp_path) as reader:
+        for value in (b"1", b"2", b"3"):
+            await db.put(b"k", value)
+            await asyncio.sleep(0.005)
+        await reader.refresh()
+        second = reader.seq_to_time(2)
+        async with planning(tmp_path, startingTime=second) as planner:
+            begin = await planner.begin()
+            assert await seqs_of(tmp_path, begin, await planner.latest(begin, everything), planner) == [3]
+        async with planning(tmp_path, startingTime=time.time() + 3_600) as planner:
+            with pytest.raises(slate.InvalidError, match="has not come yet"):
+                await planner.begin()
+
+
 async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
     async with slate.open(tmp_path) as db, planning(tmp_path, startingSeq="now") as planner:
         await db.put(b"k", b"before")
@@ -318,5 +393,7 @@ async def test_now_is_what_comes_from_now_on(tmp_path: Path) -> None:
 
 
 def test_what_is_no_offset_is_said() -> None:
-    with pytest.raises(slate.InvalidError, match="no offset of a slate stream"):
-        Offset.of({"seq": 3})
+    position = {"seq": 3, "log_seq": 3, "log_position": 1, "log_floor": 0}
+    for fields in ({"seq": 3}, {"hold": "spark", **position, "begin": position}):
+        with pytest.raises(slate.InvalidError, match="no offset of a slate stream, which names its database"):
+            Offset.of(fields)
