@@ -7,6 +7,7 @@
 """
 
 from slate_async import sync as sync
+from slate_async.codec.tuple_key import decode_key, encode_key
 from slate_async.database.admin import Admin
 from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.compactor import DbCompactor
@@ -123,6 +124,8 @@ __all__ = [
     "WriteBatch",
     "WriteHandle",
     "WriterLife",
+    "decode_key",
+    "encode_key",
     "open",
     "open_admin",
     "open_compactor",

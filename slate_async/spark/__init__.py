@@ -16,6 +16,7 @@ from slate_async.spark.session import spark_session
 from slate_async.spark.source import SlateDataSource, read, reading, register
 from slate_async.spark.statistics import statistics
 from slate_async.spark.stream_source import SlateChangesSource, read_changes
+from slate_async.spark.tuple_key import decode_key, encode_key
 
 __all__ = [
     "ExportReport",
@@ -28,8 +29,10 @@ __all__ = [
     "bulk_load",
     "decode_arrow",
     "decode_json",
+    "decode_key",
     "decode_with",
     "draw_report",
+    "encode_key",
     "export_parquet",
     "import_parquet",
     "plan_load",

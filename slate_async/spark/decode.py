@@ -6,22 +6,23 @@ All keep the order of rows and read each row once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, cast
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
 from slate_async.errors import InvalidError
+from slate_async.spark.arrow_types import struct_of
 from slate_async.spark.options import check_choice
 
 KEY = "key"
 VALUE = "value"
 KEY_BYTES = 64
 """Of a key, a message shows the first ones."""
-_NOT_JSON = "not json"
-"""A member that no schema of a user's has."""
+_NOT_JSON, _VALUE, _END = "slate_async not json", "slate_async value", "slate_async end"
+"""Members that no value has."""
 OnError = Literal["fail", "null"]
 
 
@@ -34,18 +35,25 @@ def decode_json(df: DataFrame, schema: StructType | str, *, on_error: OnError = 
     Spark itself does the work, without Python. Raises `InvalidError` for another ``on_error``, and for members that are
     called as columns are."""
     check_choice("on_error", on_error, OnError)
-    members, text = _struct(schema), F.col(VALUE).cast("string")
+    members, text = struct_of(schema), F.col(VALUE).cast("string")
     if twice := sorted(set(members.names) & set(_others(df))):
         raise InvalidError(f"{', '.join(twice)} would be there twice, as a column and as a member: rename the column")
-    if on_error == "null":
-        parsed = F.from_json(text, members, {"mode": "PERMISSIVE"})
-    else:
-        checked = StructType([*members.fields, StructField(_NOT_JSON, StringType())])
-        read = F.from_json(text, checked, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _NOT_JSON})
-        failed = F.raise_error(F.concat(F.lit("the value of "), _key_shown(df), F.lit(" is not JSON of the schema")))
-        parsed = F.when(read[_NOT_JSON].isNotNull(), failed).otherwise(read)
-    whole = df.withColumn(VALUE, parsed)
-    return whole.select(*_others(df), *(F.col(VALUE)[name].alias(name) for name in members.names))
+    whole = df.withColumn(VALUE, F.when(F.is_valid_utf8(text), _read_json(text, members)))
+    item, end = F.get(F.col(VALUE)[_VALUE], F.lit(0)), F.get(F.col(VALUE)[_VALUE], F.lit(1))
+    good = F.col(VALUE)[_NOT_JSON].isNull() & (F.size(F.col(VALUE)[_VALUE]) == 2) & end[_END] & item.isNotNull()
+    failed = F.raise_error(F.concat(F.lit("the value of "), _key_shown(df), F.lit(" is not JSON of the schema")))
+    parsed = whole.withColumn(VALUE, F.when(good, item).otherwise(failed if on_error == "fail" else F.lit(None)))
+    return parsed.select(*_others(df), *(F.col(VALUE)[name].alias(name) for name in members.names))
+
+
+def _read_json(text: Column, members: StructType) -> Column:
+    """``text`` in a list, before an end: Spark takes an empty text for null, and stops behind the first object. Of one
+    object, and nothing else, a list of these two comes."""
+    item = StructType([*members.fields, StructField(_END, BooleanType())])
+    whole = StructType([StructField(_VALUE, ArrayType(item)), StructField(_NOT_JSON, StringType())])
+    wrapped = F.concat(F.lit(f'{{"{_VALUE}":['), text, F.lit(f',{{"{_END}":true}}]}}'))
+    how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _NOT_JSON, "allowSingleQuotes": "false"}
+    return F.from_json(wrapped, whole, how)
 
 
 def decode_arrow(df: DataFrame, schema: StructType | str) -> DataFrame:
@@ -53,7 +61,7 @@ def decode_arrow(df: DataFrame, schema: StructType | str) -> DataFrame:
     several rows in a value, each stands beside its key. Another value fails the query, naming its key.
 
     schema: of the streams, which must have its columns in any order; types are cast, without loss"""
-    members = _struct(schema)
+    members = struct_of(schema)
     wanted = _arrow_schema(df, members)
     whole = StructType([*(df.schema[name] for name in _others(df)), *members.fields])
 
@@ -87,7 +95,7 @@ def decode_with(
 
     It runs in Spark's Python workers, which must be able to import what it uses. Batches that are empty are not
     shown. What it raises fails the query, with a note of the keys of the batch."""
-    struct = _struct(schema)
+    struct = struct_of(schema)
     wanted = _arrow_schema(df, struct)
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,10 +111,6 @@ def decode_with(
                 yield from decoded
 
     return df.mapInArrow(decode, struct)
-
-
-def _struct(schema: StructType | str) -> StructType:
-    return schema if isinstance(schema, StructType) else cast(StructType, DataType.fromDDL(schema))
 
 
 def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:

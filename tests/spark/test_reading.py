@@ -76,6 +76,24 @@ def test_json_that_is_none_fails_or_is_null(spark: SparkSession, tmp_path: Path)
     assert found(rows) == {b"a": {"name": None, "age": 7}, b"b": {"name": None, "age": None}}
 
 
+def test_json_is_one_object_and_nothing_else(spark: SparkSession) -> None:
+    good = [b'{"age": 1}', b' {"age": 1, "more": {"x": [1]}}\n', b'{"name": "n"}', b"{}"]
+    bad = [
+        b"", b" ", b"null", b"7", b"[1]", b'{"age": 1} garbage', b'{"age": 1}{"age": 2}', b'{"age": 1},{"age": 2}',
+        b'{"age": 1}} garbage', b'{"age": 1}]} garbage', b'{"age": 1}],"w":[{"age": 2}', b'{"age": 1.5}',
+        b'{"age": "1"}', b'{"name": "\xff"}', b"{'age': 1}", b'[{"age": 1}]',
+    ]  # fmt: skip
+    df = spark.createDataFrame([(bytearray(text), text in good) for text in good + bad], "value binary, good boolean")
+    rows = slate_spark.decode_json(df, "name string, age int", on_error="null").collect()
+    assert [(row.name, row.age) for row in rows if row.good] == [(None, 1), (None, 1), ("n", None), (None, None)]
+    assert {(row.name, row.age) for row in rows if not row.good} == {(None, None)}
+    assert slate_spark.decode_json(df.filter("good"), "name string, age int").count() == len(good)
+    for text in bad:
+        one = df.filter(col("value") == bytearray(text)).filter("not good")
+        with pytest.raises((PySparkException, Py4JJavaError), match="is not JSON of the schema"):
+            slate_spark.decode_json(one, "name string, age int").collect()
+
+
 def test_arrow_streams_become_rows(spark: SparkSession, tmp_path: Path) -> None:
     def stream(ages: list[int]) -> bytes:
         table = pa.table({"age": pa.array(ages, pa.int64()), "name": [f"n{age}" for age in ages]})

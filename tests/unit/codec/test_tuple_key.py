@@ -1,0 +1,128 @@
+"""Keys of parts: their order, their bytes, one by one and a column at a time."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slate_async.codec.tuple_columns import decode_columns, encode_columns
+from slate_async.codec.tuple_key import decode_key, encode_key
+from slate_async.errors import InvalidError
+
+INTS = (
+    st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.integers(-70_000, 70_000)
+    | st.sampled_from([sign * ((1 << 8 * n) + more) for n in range(8) for sign in (1, -1) for more in (-1, 0, 1)])
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text("\0a\x01ÿ")
+BLOBS = st.binary() | st.lists(st.sampled_from([b"\0", b"\xff", b"a"])).map(b"".join)
+FLOATS = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, math.inf, -math.inf, 5e-324])
+KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): INTS,
+    pa.int32(): st.integers(-(1 << 31), (1 << 31) - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.string(): TEXTS,
+    pa.binary(): BLOBS,
+    pa.float64(): FLOATS,
+    pa.float32(): st.floats(allow_nan=False, width=32),
+    pa.bool_(): st.booleans(),
+}
+
+
+def rows_of(kinds: list[pa.DataType]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    return st.lists(st.tuples(*(st.none() | KINDS[kind] for kind in kinds)), min_size=1, max_size=20)
+
+
+TABLES = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4).flatmap(
+    lambda kinds: st.tuples(st.just(kinds), rows_of(kinds))
+)
+
+
+def ranked(row: tuple[Any, ...]) -> tuple[tuple[bool, Any], ...]:
+    """``None`` comes first."""
+    return tuple((part is not None, part if part is not None else 0) for part in row)
+
+
+def columns_of(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> list[pa.Array]:
+    return [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
+
+
+@given(TABLES)
+def test_bytes_sort_as_the_parts_do(table: tuple[list[pa.DataType], list[tuple[Any, ...]]]) -> None:
+    _, rows = table
+    keys = {row: encode_key(*row) for row in rows}
+    for one in rows:
+        for other in rows:
+            assert (keys[one] < keys[other]) == (ranked(one) < ranked(other))
+            assert (keys[one] == keys[other]) == (ranked(one) == ranked(other))
+
+
+def rows_in(columns: list[pa.Array]) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+@given(TABLES)
+def test_columns_make_the_same_bytes_and_come_back(table: tuple[list[pa.DataType], list[tuple[Any, ...]]]) -> None:
+    kinds, rows = table
+    columns = columns_of(kinds, rows)
+    keys, as_stored = encode_columns(columns), rows_in(columns)
+    assert keys.to_pylist() == [encode_key(*row) for row in as_stored]
+    schema = pa.schema([pa.field(f"c{at}", kind) for at, kind in enumerate(kinds)])
+    padded = pa.concat_arrays([pa.array([b"?"], pa.binary()), keys]).slice(1)  # offsets that do not begin at 0
+    assert [part.to_pylist() for part in decode_columns(padded, schema)] == [column.to_pylist() for column in columns]
+    assert [decode_key(key) for key in keys.to_pylist()] == as_stored
+
+
+def test_bytes_are_those_of_foundationdb() -> None:
+    """Examples of its documentation of the tuple layer."""
+    assert encode_key(b"foo\0bar") == b"\x01foo\0\xffbar\0"
+    assert encode_key("F\u00d4O\0bar") == b"\x02F\xc3\x94O\0\xffbar\0"
+    assert encode_key(-5551212) == b"\x11\xabK\x93"
+    assert encode_key(0, 1, -1, 255, 256) == b"\x14\x15\x01\x13\xfe\x15\xff\x16\x01\x00"
+    assert encode_key(True, False, None) == b"\x27\x26\x00"
+    assert encode_key(-42.0) == bytes.fromhex("213fbaffffffffffff")
+    assert encode_key(-0.0) == encode_key(0.0) == bytes.fromhex("218000000000000000")
+    assert encode_key(math.nan) == encode_key(-math.nan) > encode_key(math.inf)
+
+
+def test_times_are_numbers() -> None:
+    day, moment = date(1969, 12, 31), datetime(2026, 11, 22, 1, 2, 3, 4, UTC)
+    schema = pa.schema([("day", pa.date32()), ("time", pa.timestamp("us", "UTC"))])
+    keys = encode_columns([pa.array([day, None], pa.date32()), pa.array([moment, moment], schema.field("time").type)])
+    assert decode_key(keys[0].as_py()) == (-1, int(moment.timestamp()) * 1_000_000 + 4)
+    assert [column.to_pylist() for column in decode_columns(keys, schema)] == [[day, None], [moment, moment]]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [b"\x02a", b"\x02\xff\0", b"\x15", b"\x15\0", b"\x1d123456789", b"\x16\0\x01", b"\x21123", b"\x03", b"\xff",
+     b"\x1c" + b"\xff" * 8, b"\x0c" + b"\0" * 8, b"\x13\xff"],
+)  # fmt: skip
+def test_what_is_no_key_of_parts_is_refused(key: bytes) -> None:
+    with pytest.raises(InvalidError, match="is no key of parts"):
+        decode_key(key)
+    for kind in (pa.int64(), pa.string(), pa.float64()):
+        with pytest.raises(InvalidError, match="parts"):
+            decode_columns(pa.array([b"\0", key]), pa.schema([("a", kind)]))
+
+
+def test_other_parts_than_asked_for_are_refused() -> None:
+    keys = pa.array([encode_key(1, "a"), encode_key(1 << 40, "b"), encode_key("a")])
+    with pytest.raises(InvalidError, match=r"key b'\\x02a\\x00' has not the parts a int64, b string"):
+        decode_columns(keys, pa.schema([("a", pa.int64()), ("b", pa.string())]))
+    with pytest.raises(InvalidError, match="a int32, b string: Integer value 1099511627776 not in range"):
+        decode_columns(keys[:2], pa.schema([("a", pa.int32()), ("b", pa.string())]))
+    with pytest.raises(InvalidError, match="column a is list"):
+        decode_columns(keys, pa.schema([("a", pa.list_(pa.int32()))]))
+
+
+@pytest.mark.parametrize("part", [1 << 63, -(1 << 63) - 1, "\ud800", (1,), object()])
+def test_other_parts_make_no_key(part: Any) -> None:
+    with pytest.raises(InvalidError, match="key"):
+        encode_key(part)
