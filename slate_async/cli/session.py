@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import slate_async
-from slate_async.cli import exit_codes
+from slate_async.cli import error_text
+from slate_async.cli.exit_codes import BROKEN_PIPE, exit_code
 from slate_async.cli.output import Output
 from slate_async.cli.reach import check_reachable, endpoints_of
 from slate_async.cli.signals import Terminated, interruptible, until_terminated
@@ -163,10 +164,10 @@ class Session:
         except BrokenPipeError:
             # What is still buffered can go nowhere; without this the interpreter complains while exiting.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return exit_codes.BROKEN_PIPE
+            return BROKEN_PIPE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost frame: every error is reported
             self.report(error)
-            return exit_codes.exit_code(error)
+            return exit_code(error)
 
     async def _reached(self, command: Coroutine[Any, Any, int]) -> int:
         """Run it once somebody listens where its database is."""
@@ -184,12 +185,12 @@ class Session:
         if self.verbose:
             self.output.problem("".join(traceback.format_exception(error)).rstrip())
         if self.output.as_json:
-            self.output.problem_json({**exit_codes.as_json(error), **({} if path is None else {"path": path})})
+            self.output.problem_json({**error_text.as_json(error), **({} if path is None else {"path": path})})
         elif isinstance(error, KeyboardInterrupt | Terminated):
             self.output.note("terminated" if isinstance(error, Terminated) else "interrupted")
         else:
             self.output.problem(f"slate: {'' if path is None else f'{path}: '}{self.explain(error)}")
 
     def explain(self, error: BaseException) -> str:
-        """As `exit_codes.explain`."""
-        return exit_codes.explain(error)
+        """As `error_text.explain`."""
+        return error_text.explain(error)

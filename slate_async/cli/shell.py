@@ -19,7 +19,8 @@ import typer
 
 import slate_async
 from slate_async.cli.arguments import WITH_VALUE, BadCommandLine, hoisted
-from slate_async.cli.exit_codes import OK, USAGE, exit_code, explain
+from slate_async.cli.error_text import explain
+from slate_async.cli.exit_codes import OK, USAGE, exit_code
 from slate_async.cli.output import Output
 from slate_async.cli.session import Session, WritableDatabase
 from slate_async.cli.signals import interruptible

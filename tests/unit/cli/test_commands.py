@@ -15,7 +15,7 @@ import pytest
 import slate_async.cli
 from metastores.dynamodb import DynamoDBMetaStore
 from metastores.errors import MetaStoreInvalidError, MetaStoreUnavailableError
-from slate_async.cli import exit_codes
+from slate_async.cli import error_text, exit_codes
 from slate_async.cli.encoding import Encoding, parse, show
 from slate_async.cli.signals import Terminated
 from slate_async.cli.standard_input import WaitingInput
@@ -146,7 +146,7 @@ def test_the_error_of_a_metastore_has_a_public_name(slate: Run, monkeypatch: pyt
     ],
 )
 def test_names_of_errors_are_public(error: BaseException, name: str) -> None:
-    assert exit_codes.as_json(error)["error"] == name
+    assert error_text.as_json(error)["error"] == name
 
 
 @pytest.mark.parametrize("arguments", [("--json", "get", "a"), ("get", "--json", "a"), ("get", "a", "--json")])
