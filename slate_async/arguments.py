@@ -74,7 +74,7 @@ def check_arguments(
 ) -> None:
     """Raise `InvalidError` for an argument of `Environment.open` of the wrong kind."""
     kinds: tuple[tuple[str, bool, object, str], ...] = (
-        ("path", isinstance(path, str | os.PathLike) or hasattr(path, "get_ranges"), path, "a URL, a path or a store"),
+        ("path", isinstance(path, str | os.PathLike) or hasattr(path, "put"), path, "a URL, a path or a store"),
         (
             "metastore",
             metastore is None or isinstance(metastore, str) or hasattr(metastore, "manifest"),

@@ -13,7 +13,7 @@ import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.runtime.system import SystemIds
@@ -199,9 +199,6 @@ class StoreInHand:
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         self.gets.append(key)
         return await self.inner.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        return await self.inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         return await self.inner.head(key)

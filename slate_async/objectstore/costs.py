@@ -12,7 +12,7 @@ from dataclasses import dataclass
 MONTH_S = 30 * 86_400
 SHORTEST_S = 10.0
 """Less than this is no basis for a month: it is the opening that was seen."""
-_KINDS = {"put": "puts", "put_if": "puts", "get": "gets", "get_ranges": "gets", "head": "gets", "list": "lists"}
+_KINDS = {"put": "puts", "put_if": "puts", "get": "gets", "head": "gets", "list": "lists"}
 """By operation of a store; what is not here (deletes) is free at the large clouds."""
 
 

@@ -25,7 +25,6 @@ from slate_async.objectstore.protocol import (
     ObjectInfo,
     ObjectNotFoundError,
     PutMode,
-    Span,
 )
 from slate_async.runtime.protocol import Clock
 from slate_async.types import Buffer
@@ -110,14 +109,6 @@ class MemoryStore:
         info, body = self._find(key)
         start, end = resolve_range(key, byte_range, info.size)
         return GetResult(info, bytes(body[start:end]), start)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object, in the order given."""
-        check_key(key)
-        await self._turn()
-        info, body = self._find(key)
-        bounds = [resolve_range(key, span, info.size) for span in spans]
-        return [bytes(body[start:end]) for start, end in bounds]
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

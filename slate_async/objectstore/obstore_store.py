@@ -34,10 +34,8 @@ from slate_async.objectstore.protocol import (
     ObjectInfo,
     ObjectNotFoundError,
     PutMode,
-    Span,
     Suffix,
 )
-from slate_async.objectstore.ranges import read_spans
 from slate_async.runtime.foreign import completed_elsewhere
 from slate_async.types import Buffer
 
@@ -245,11 +243,6 @@ class ObstoreStore:
         if len(data) != end - start:
             raise UnavailableError(f"{key!r}: the store sent {len(data)} of {end - start} bytes")
         return GetResult(self._info(result.meta, result.attributes), data, start)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object; near ones travel together."""
-        check_key(key)
-        return await read_spans(self, key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from slate_async.objectstore.keys import check_key
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.types import Buffer
 
@@ -49,10 +49,6 @@ class PrefixedStore:
     def read_sync(self, key: str, offset: int, length: int, size: int) -> bytes | None:
         """See `slate_async.objectstore.sync_read.SyncReads`."""
         return self._read_sync(self._folder + key, offset, length, size)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object."""
-        return await self._store.get_ranges(self._folder + key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

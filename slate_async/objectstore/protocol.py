@@ -133,9 +133,6 @@ class ObjectStore(Protocol):
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object or a part of it. Raises `ObjectNotFoundError`, `InvalidError`, `UnavailableError`."""
 
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object, in the order given; near ones may travel together."""
-
     async def head(self, key: str) -> ObjectInfo:
         """Size, etag, time and metadata without the bytes. Raises `ObjectNotFoundError`."""
 

@@ -30,7 +30,6 @@ from slate_async.objectstore.protocol import (
     ObjectStore,
     Overwrite,
     PutMode,
-    Span,
 )
 from slate_async.objectstore.stats import StoreStats
 from slate_async.objectstore.sync_read import read_sync_of
@@ -230,12 +229,6 @@ class RetryingStore:
             self.stats.count("get")
             self.stats.bytes_in += length
         return data
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object."""
-        pieces = await self._retried("get_ranges", lambda: self._store.get_ranges(key, spans))
-        self.stats.bytes_in += sum(map(len, pieces))
-        return pieces
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

@@ -51,7 +51,6 @@ from slate_async.objectstore.protocol import (
     Span,
     Suffix,
 )
-from slate_async.objectstore.ranges import read_spans
 from slate_async.runtime.protocol import Runtime
 from slate_async.types import Buffer
 
@@ -226,11 +225,6 @@ class AiobotocoreS3Store:
                 raise
             return GetResult(info, b"", 0)
         return _checked(key, byte_range, answer, data)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object; near ones travel together."""
-        check_key(key)
-        return await read_spans(self, key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

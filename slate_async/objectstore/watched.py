@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.objectstore.sync_read import read_sync_of
 from slate_async.runtime.contact import Contact
 from slate_async.types import Buffer
@@ -44,11 +44,6 @@ class WatchedStore:
         """Read an object or a part of it."""
         with self._contact.asking("read", 0 if byte_range is None else byte_range.length):
             return await self._store.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object."""
-        with self._contact.asking("read", sum(span.length for span in spans)):
-            return await self._store.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from slate_async.errors import SlateError
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, PutMode
 from slate_async.runtime.system import SystemClock
 from slate_async.types import Buffer
 
@@ -93,9 +93,6 @@ class SlowStore:
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         return await self._read(self._inner.get(key, byte_range), lambda found: len(found.data))
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        return await self._read(self._inner.get_ranges(key, spans), lambda found: sum(map(len, found)))
 
     async def head(self, key: str) -> ObjectInfo:
         return await self._request("head", self._inner.head(key))

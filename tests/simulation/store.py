@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import builtins
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from slate_async.objectstore.protocol import (
     ObjectNotFoundError,
     Overwrite,
     PutMode,
-    Span,
 )
 from slate_async.types import Buffer
 from tests.simulation.faults import RequestFailedError
@@ -151,10 +149,6 @@ class FaultyStore:
             return GetResult(found.info, found.data[start:end], start)
 
         return await self._send("get", key, effect)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> builtins.list[bytes]:
-        """Read several spans of one object, one request each."""
-        return [(await self.get(key, span)).data for span in spans]
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object."""

@@ -61,7 +61,7 @@ def test_the_store_without_faults() -> None:
         found = await store.get("a/1")
         assert (found.data, found.info.etag, dict(found.info.metadata)) == (b"hello", etag, {"epoch": "3"})
         assert (await store.get("a/1", Suffix(3))).data == b"llo"
-        assert await store.get_ranges("a/1", [Span(3, 10), Span(0, 1)]) == [b"lo", b"h"]
+        assert (await store.get("a/1", Span(3, 10))).data == b"lo"
         with pytest.raises(InvalidError):
             await store.get("a/1", Span(5, 1))
         assert await store.put("a/1", b"world", mode=Match(etag)) != etag

@@ -75,9 +75,6 @@ class CountingStore:
         part = data[byte_range.offset : byte_range.offset + byte_range.length]
         return GetResult(ObjectInfo(key, len(data), "etag", 0), part, byte_range.offset)
 
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        return [(await self.get(key, span)).data for span in spans]
-
     async def head(self, key: str) -> ObjectInfo:
         await asyncio.sleep(0)
         if key not in self.objects:

@@ -14,7 +14,7 @@ from slate_async.codec.header import HEADER_BYTES
 from slate_async.engine.stored_database import OpenStored, StoredDatabase, open_stored
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.memory import MemoryObjects
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.runtime.supervisor import Supervisor
 from slate_async.storage.log.extent import find_extent
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
@@ -78,10 +78,6 @@ class MortalStore:
         found = await self.inner.get(key, byte_range)
         self.life.answer()
         return found
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        await self.life.request()
-        return await self.inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         await self.life.request()

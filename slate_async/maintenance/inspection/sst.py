@@ -10,6 +10,7 @@ from slate_async.codec.header import HEADER_BYTES, OBJECT_ID_BYTES, ObjectHeader
 from slate_async.engine.stored_database import StoredDatabase
 from slate_async.errors import CorruptionError, NotFoundError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
+from slate_async.objectstore.ranges import read_spans
 from slate_async.storage.format.block import TRAILER_BYTES, stored_codec, stored_raw_bytes
 from slate_async.storage.format.sst import FOOTER_BYTES, SstFooter, SstMeta, read_footer, read_meta
 from slate_async.storage.format.stats import SstStats
@@ -122,7 +123,7 @@ async def _inspect(found: _Found, database: StoredDatabase) -> SstInspection:
 async def _blocks(store: ObjectStore, key: str, meta: SstMeta) -> tuple[BlockInspection, ...]:
     index = meta.index
     ends = [offset + stored for offset, stored in zip(index.offsets, index.stored_bytes, strict=True)]
-    trailers = await store.get_ranges(key, [Span(end - TRAILER_BYTES, TRAILER_BYTES) for end in ends])
+    trailers = await read_spans(store, key, [Span(end - TRAILER_BYTES, TRAILER_BYTES) for end in ends])
     return tuple(
         BlockInspection(
             index.first_keys[number],

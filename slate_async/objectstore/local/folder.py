@@ -39,7 +39,6 @@ from slate_async.objectstore.protocol import (
     ObjectInfo,
     ObjectNotFoundError,
     PutMode,
-    Span,
 )
 from slate_async.types import Buffer
 
@@ -208,15 +207,6 @@ class Folder:
         info = read_info(file.descriptor, key)
         file.size = info.size
         return _part(file.descriptor, key, byte_range, info), file
-
-    def read_spans(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one version of an object."""
-
-        def parts(descriptor: int, info: FileInfo) -> list[bytes]:
-            bounds = [resolve_range(key, span, info.size) for span in spans]
-            return [read_exactly(descriptor, start, end - start, key) for start, end in bounds]
-
-        return self._opened(key, parts)
 
     def info(self, key: str) -> ObjectInfo:
         """What the end of the object's file says."""

@@ -180,11 +180,6 @@ class LocalStore:
         """See `slate_async.objectstore.sync_read.SyncReads`: of objects that `get` read a span of."""
         return self._open_files.read_sync(key, offset, length, size)
 
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read several spans of one object, in the order given."""
-        check_key(key)
-        return await self._run(partial(self._folder.read_spans, key, list(spans)))
-
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""
         check_key(key)

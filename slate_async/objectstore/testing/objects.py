@@ -128,17 +128,6 @@ class ObjectTests(ConformanceBase):
             with self.refused(InvalidError):
                 await store.get("empty", Span(0, 1))
             assert (await store.get("empty", Suffix(10))).data == b""
-            with self.refused(InvalidError):
-                await store.get_ranges("key", [Span(0, 4), Span(len(DATA), 4)])
-
-    async def test_get_ranges_in_the_order_asked(self) -> None:
-        async with self.opened() as store:
-            body = DATA * 400
-            await store.put("key", body)
-            spans = [Span(300_000, 10), Span(5, 3), Span(len(body) - 2, 9), Span(0, 8), Span(5, 3), Span(200_000, 4096)]
-            pieces = await store.get_ranges("key", spans)
-            assert pieces == [body[span.offset : span.offset + span.length] for span in spans]
-            assert await store.get_ranges("key", []) == []
 
     async def test_missing_objects(self) -> None:
         async with self.opened() as store:
@@ -152,8 +141,6 @@ class ObjectTests(ConformanceBase):
                     await store.get(key, Suffix(1))
                 with self.refused(ObjectNotFoundError):
                     await store.head(key)
-                with self.refused(ObjectNotFoundError):
-                    await store.get_ranges(key, [Span(0, 1)])
 
     async def test_a_key_may_be_the_folder_of_another(self) -> None:
         async with self.opened() as store:

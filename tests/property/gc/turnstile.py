@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from slate_async.errors import UnavailableError
 from slate_async.objectstore.bodies import joined
 from slate_async.objectstore.memory import MemoryStore
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, Overwrite, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, Overwrite, PutMode
 from slate_async.types import Buffer
 
 SETTLING_TURNS = 12
@@ -81,10 +81,6 @@ class GatedStore:
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         await self._turnstile.passed()
         return await self._inner.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        await self._turnstile.passed()
-        return await self._inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         await self._turnstile.passed()

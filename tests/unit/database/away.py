@@ -10,7 +10,7 @@ import pytest
 
 import slate_async as slate
 from slate_async.errors import UnavailableError
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.types import Buffer
 from tests.engine import memory_store, until
 
@@ -60,10 +60,6 @@ class Outages:
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         self._check(key)
         return await self.inner.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        self._check(key)
-        return await self.inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         self._check(key)

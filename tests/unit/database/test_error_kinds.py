@@ -108,11 +108,6 @@ class Refusing(MemoryStore):
         self._refuse(key)
         return await super().get(key, byte_range)
 
-    async def get_ranges(self, key: str, spans: Any) -> list[bytes]:
-        """Unless it refuses."""
-        self._refuse(key)
-        return await super().get_ranges(key, spans)
-
     def _refuse(self, key: str) -> None:
         if self.refuses and key.startswith("sst/"):
             raise slate.ConfigError("no credentials found", outcome="not_applied")

@@ -11,7 +11,7 @@ import slate_async as slate
 from slate_async.codec.header import HEADER_BYTES
 from slate_async.errors import CorruptionError, FencedError, InvalidError, SlateError
 from slate_async.objectstore.prefixed import PrefixedStore
-from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode, Span
+from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.storage.log.names import PREFIX
 from slate_async.types import Buffer
 from tests.simulation.checkers import Violation
@@ -162,10 +162,6 @@ class Mount:
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object."""
         return await self._inner.get(key, byte_range)
-
-    async def get_ranges(self, key: str, spans: Sequence[Span]) -> list[bytes]:
-        """Read parts of it."""
-        return await self._inner.get_ranges(key, spans)
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of it."""

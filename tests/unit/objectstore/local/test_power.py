@@ -106,7 +106,7 @@ async def test_a_put_that_meets_another_version_makes_sure_of_it(disk: Forgetful
     await store.close()
 
 
-@pytest.mark.parametrize("read", ["get", "span", "spans", "head", "list"])
+@pytest.mark.parametrize("read", ["get", "span", "head", "list"])
 async def test_a_read_after_a_put_that_failed_makes_sure_of_what_it_found(disk: ForgetfulDisk, read: str) -> None:
     store = store_on(disk.root)
     await store.put("log/1", b"one")
@@ -117,8 +117,6 @@ async def test_a_read_after_a_put_that_failed_makes_sure_of_what_it_found(disk: 
         await store.get("log/2")
     elif read == "span":
         await store.get("log/2", Span(0, 2))
-    elif read == "spans":
-        await store.get_ranges("log/2", [Span(0, 2)])
     elif read == "head":
         await store.head("log/2")
     else:
