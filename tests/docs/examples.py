@@ -1,13 +1,14 @@
-"""The Python examples of the documentation, found in its pages and run.
+"""The examples of the documentation, found in its pages and run.
 
-Each fenced ``python`` block of a page is an example. It runs by itself, in an empty folder; ``await`` may stand at its
-top level. A comment on the line above the block says otherwise::
+Each fenced ``python`` or ``sh`` block of a page is an example. It runs by itself, in an empty folder. In Python an
+``await`` may stand at the top level; a shell ends at the first command that fails. A comment on the line above the
+block says otherwise::
 
     <!-- example: not run, because it needs Spark -->
-    <!-- example: continues -->             the names of the block before are there
-    <!-- example: given db, reader -->      these handles are open; see `GIVEN`
+    <!-- example: continues -->             the names of the block before are there, and its files
+    <!-- example: given db, reader -->      these handles are open; see `GIVEN`. For a shell the database exists
     <!-- example: given db
-    seen = 0                                more lines run before the block
+    seen = 0                                more lines run before the block; of ``given`` alone, too
     -->
 
 Stores named in examples (``s3://bucket/db``, ``file:///data/db``) stand for folders of the scratch folder.
@@ -18,7 +19,10 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -34,7 +38,7 @@ LIMIT = 30.0  # seconds an example may take
 GIVEN = ("db", "reader", "admin", "env")  # of the database at s3://bucket/db
 BLOCK = re.compile(
     r"(?:^[ ]*<!-- example: (?P<mark>[^\n]*?)[ ]*(?:-->\n|\n(?P<setup>(?:(?!-->).)*)-->\n))?"
-    r"^(?P<indent>[ ]*)```python\n(?P<code>.*?)^[ ]*```$",
+    r"^(?P<indent>[ ]*)```(?P<language>python|sh)\n(?P<code>.*?)^[ ]*```$",
     re.MULTILINE | re.DOTALL,
 )
 STORE = re.compile(r"(?:s3|gs|az)://|file:///data/")
@@ -47,6 +51,7 @@ class Example:
 
     page: str
     line: int
+    language: str
     mark: str
     setup: str
     code: str
@@ -61,7 +66,8 @@ class Example:
 
     @property
     def given(self) -> list[str]:
-        return [name.strip() for name in self.mark.removeprefix("given").split(",")] if self._gives else []
+        names = self.mark.removeprefix("given").split(",") if self._gives else []
+        return [name.strip() for name in names if name.strip()]
 
     @property
     def mark_is_known(self) -> bool:
@@ -85,15 +91,15 @@ def examples_of(page: str, text: str) -> Iterator[Example]:
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start("code"))
         code = textwrap.dedent(found["code"])
-        yield Example(page, line, found["mark"] or "", found["setup"] or "", code)
+        yield Example(page, line, found["language"], found["mark"] or "", found["setup"] or "", code)
 
 
 def stories_of(examples: list[Example]) -> list[list[Example]]:
-    """Examples that run, each with those it continues before it."""
+    """Examples that run, each with those of its language that it continues before it."""
     stories: list[list[Example]] = []
     for example in examples:
-        if example.continues and stories:
-            stories[-1].append(example)
+        if example.continues and (before := [one for one in stories if one[0].language == example.language]):
+            before[-1].append(example)
         elif example.runs:
             stories.append([example])
     return stories
@@ -101,6 +107,8 @@ def stories_of(examples: list[Example]) -> list[list[Example]]:
 
 def run_story(story: list[Example], folder: Path) -> dict[str, Any]:
     """Run examples that share their names, in ``folder``; returns the names. Raises whatever an example raises."""
+    if story[0].language == "sh":
+        return _run_shell(story, folder)
     names: dict[str, Any] = {"__name__": "example", "slate": slate, "asyncio": asyncio}
     compiled = [_compiled(example, folder) for example in story]
     if not story[0].given and not any(code.co_flags & inspect.CO_COROUTINE for code in compiled):
@@ -118,6 +126,35 @@ def run_story(story: list[Example], folder: Path) -> dict[str, Any]:
 
     asyncio.run(run())
     return names
+
+
+def _run_shell(story: list[Example], folder: Path) -> dict[str, Any]:
+    """Run examples in one shell. Raises `AssertionError` with what they printed if a command fails."""
+    if story[0].given:
+        asyncio.run(_open_once(folder))
+    commands = _in_folder("".join(example.setup + example.code for example in story), folder)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("SLATE_")},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=4 * LIMIT,  # each command starts an interpreter
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"{story[0].page}:{story[0].line}: exit code {done.returncode}\n{done.stdout}")
+    return {"printed": done.stdout}
+
+
+async def _open_once(folder: Path) -> None:
+    async with AsyncExitStack() as stack:
+        await _open_given(["db"], {}, folder, stack)
 
 
 def _compiled(example: Example, folder: Path) -> CodeType:

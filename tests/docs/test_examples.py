@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import slate_async as slate
 from tests.docs.examples import ROOT, Example, examples_of, pages, run_story, stories_of
 
 EXAMPLES = {
@@ -15,8 +19,12 @@ EXAMPLES = {
 STORIES = [story for examples in EXAMPLES.values() for story in stories_of(examples)]
 
 
-def example(code: str, mark: str = "", setup: str = "") -> Example:
-    (found,) = examples_of("page.md", f"<!-- example: {mark}\n{setup}-->\n```python\n{code}```\n")
+FENCE = re.compile(r"^ *```([a-z]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+LANGUAGES = {"python", "sh", "toml", "json", "text"}
+
+
+def example(code: str, mark: str = "", setup: str = "", language: str = "python") -> Example:
+    (found,) = examples_of("page.md", f"<!-- example: {mark}\n{setup}-->\n```{language}\n{code}```\n")
     return found
 
 
@@ -35,7 +43,8 @@ def test_every_comment_is_understood() -> None:
 def test_every_block_is_found() -> None:
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        assert text.count("```python") == len(EXAMPLES[str(page.relative_to(ROOT))]), page
+        blocks = len(re.findall("```(?:python|sh)\n", text))
+        assert blocks == len(EXAMPLES[str(page.relative_to(ROOT))]), page
         assert text.count("<!-- example:") == len([one for one in EXAMPLES[str(page.relative_to(ROOT))] if one.mark])
 
 
@@ -75,3 +84,30 @@ def test_a_continued_example_has_the_names_of_the_one_before(tmp_path: Path) -> 
 def test_a_reason_must_be_given() -> None:
     assert not example("x\n", "not run").mark_is_known
     assert not example("x\n", "given money").mark_is_known
+
+
+def test_a_shell_ends_at_the_first_command_that_fails(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="exit code 1"):
+        run_story([example("false\ntrue\n", language="sh")], tmp_path)
+    with pytest.raises(AssertionError, match="exit code 127"):
+        run_story([example("no-such-command | cat\n", language="sh")], tmp_path)
+
+
+def test_blocks_of_a_shell_share_a_database_and_variables(tmp_path: Path) -> None:
+    first = example("export SLATE_PATH=s3://bucket/db\n", "given db", "slate --path s3://bucket/db put a 1\n", "sh")
+    (story,) = stories_of([first, example("slate get a\n", "continues", language="sh")])
+    assert run_story(story, tmp_path)["printed"].splitlines()[-1] == "1"
+
+
+def test_every_block_has_a_language_and_data_is_sound(tmp_path: Path) -> None:
+    settings = 0
+    for page in pages():
+        for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
+            assert language in LANGUAGES, f"{page}: {language!r}: {text[:60]}"
+            if language == "json":
+                json.loads(text)
+            elif language == "toml" and "slate" in tomllib.loads(text):
+                (tmp_path / "slate.toml").write_text(text)
+                slate.Settings.from_toml(tmp_path / "slate.toml")
+                settings += 1
+    assert settings > 0
