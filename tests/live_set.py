@@ -79,16 +79,21 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
 
 async def _named(driver: ManifestDriver, head: ManifestState) -> tuple[set[str], set[VersionRef], list[str]]:
     """Own SSTs, versions, and versions that cannot be read."""
-    ssts = {sst.location for one in head.compactions for part in one.finished for sst in part.ssts}
+    ssts = {sst.location for compaction in head.compactions for part in compaction.finished for sst in part.ssts}
     ssts |= {sst.location for ingest in head.ingests for sst in ingest.ssts}
-    ssts |= {sst.location for one in head.checkpoints if one.feed is not None for sst in one.feed.ingests}
+    ssts |= {
+        sst.location
+        for checkpoint in head.checkpoints
+        if checkpoint.feed is not None
+        for sst in checkpoint.feed.ingests
+    }
     versions, missing = set[VersionRef](), list[str]()
-    for ref in dict.fromkeys([head.ref, *(one.ref for one in head.checkpoints)]):
+    for ref in dict.fromkeys([head.ref, *(checkpoint.ref for checkpoint in head.checkpoints)]):
         stored = await driver.read_stored(ref)
         if stored is None:
             missing.append(f"version {ref.version} or its base")
             continue
-        versions |= {one for one in (ref, stored.base) if one is not None}
+        versions |= {version for version in (ref, stored.base) if version is not None}
         ssts |= {sst.location for sst in stored.state.ssts() if sst.database_id is None}
     return ssts, versions, missing
 
@@ -98,12 +103,14 @@ def is_live_log(info: ObjectInfo, head: ManifestState, register: WriterRegister)
     try:
         if head.log_protocol == "contiguous":
             log_id = parse_contiguous(info.key)
-            needed = any(_spans(one, log_id) for one in head.checkpoints)
+            needed = any(_spans(checkpoint, log_id) for checkpoint in head.checkpoints)
             return needed or log_id >= head.log_start or info.size == HEADER_BYTES
         epoch, log_id = parse_epoch_prefixed(info.key)
     except CorruptionError:
         return False
-    if any(_spans(one, log_id) and _owner(one, log_id) in (None, epoch) for one in head.checkpoints):
+    if any(
+        _spans(checkpoint, log_id) and _owner(checkpoint, log_id) in (None, epoch) for checkpoint in head.checkpoints
+    ):
         return True
     return log_id >= head.log_start and register.owner(log_id) in (None, epoch)
 

@@ -149,11 +149,19 @@ def show(found: list[Figures], megabytes: int) -> None:
     for heading in ("load", "planner", "write", "log", "space", "at most", "sources", "at rest", "requests", "bytes"):
         table.add_column(heading, justify="left" if heading in ("load", "planner") else "right")
     table.add_column("stalled / s", justify="right")
-    for one in found:
-        numbers = (one.write, one.log, one.space, one.peak_space, one.sources, one.sources_at_rest, one.get_requests)
+    for figures in found:
+        numbers = (
+            figures.write,
+            figures.log,
+            figures.space,
+            figures.peak_space,
+            figures.sources,
+            figures.sources_at_rest,
+            figures.get_requests,
+        )
         cells = [f"{number:.2f}" for number in numbers]
-        stalled = f"{one.stalled_seconds:.1f} / {one.seconds:.1f}"
-        table.add_row(one.load, one.style, *cells, f"{one.get_bytes:,.0f}", stalled)
+        stalled = f"{figures.stalled_seconds:.1f} / {figures.seconds:.1f}"
+        table.add_row(figures.load, figures.style, *cells, f"{figures.get_bytes:,.0f}", stalled)
     Console(width=120).print(table)
 
 
@@ -171,7 +179,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=128, help="written of each load (default 128)")
     chosen = parser.parse_args()
     found = asyncio.run(run(chosen.megabytes))
-    write_results("amplification", [asdict(one) for one in found])
+    write_results("amplification", [asdict(figures) for figures in found])
     show(found, chosen.megabytes)
 
 

@@ -185,8 +185,8 @@ def show(lags: list[Disturbance], memory: list[Memory], megabytes: int) -> None:
     table = Table(title=f"a writer while {megabytes} MB are compacted; {load}")
     for heading in ("compaction", "seconds", "its loop is late by", "a durable put takes"):
         table.add_column(heading)
-    for one in lags:
-        table.add_row(one.compaction, f"{one.seconds:.1f}", str(one.loop), str(one.put))
+    for lag in lags:
+        table.add_row(lag.compaction, f"{lag.seconds:.1f}", str(lag.loop), str(lag.put))
     console.print(table)
     table = Table(title=f"memory of a compaction, MiB; {load}")
     for heading in ("MB compacted", "sources", "seconds", "before", "after", "growth", "formula"):
@@ -204,7 +204,9 @@ def main() -> None:
     chosen = parser.parse_args()
     lags = asyncio.run(measure_lags(chosen.megabytes)) if chosen.megabytes else []
     memory = [measure_memory(megabytes) for megabytes in chosen.memory]
-    write_results("compaction", {"lags": [asdict(one) for one in lags], "memory": [asdict(one) for one in memory]})
+    write_results(
+        "compaction", {"lags": [asdict(lag) for lag in lags], "memory": [asdict(footprint) for footprint in memory]}
+    )
     show(lags, memory, chosen.megabytes)
 
 

@@ -87,8 +87,13 @@ def results_of(family: Family, samples: Samples, plan: Plan) -> dict[str, Any]:
         "units": samples.units,
         "samples": samples.found,
         "goals": [
-            {"goal": one.goal.number, "text": one.goal.text, "measured": one.measured, "result": one.word}
-            for one in verdicts(family.goals, samples)
+            {
+                "goal": verdict.goal.number,
+                "text": verdict.goal.text,
+                "measured": verdict.measured,
+                "result": verdict.word,
+            }
+            for verdict in verdicts(family.goals, samples)
         ],
         "notes": family.notes,
     }

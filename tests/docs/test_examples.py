@@ -35,9 +35,9 @@ def test_example_runs(story: list[Example], tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_comment_is_understood() -> None:
-    found = [one for examples in EXAMPLES.values() for one in examples]
+    found = [example for examples in EXAMPLES.values() for example in examples]
     assert len(found) > 20
-    assert [f"{one.page}:{one.line} {one.mark}" for one in found if not one.mark_is_known] == []
+    assert [f"{example.page}:{example.line} {example.mark}" for example in found if not example.mark_is_known] == []
 
 
 def test_every_block_is_found() -> None:

@@ -208,6 +208,6 @@ async def forget_readers(place: Place) -> None:
         slate.open_admin(place.path, metastore=place.metastore) as admin,
         slate.open_gc(place.path, metastore=place.metastore, settings=collecting, periodic=False) as collector,
     ):
-        while any(one.owner == "reader" for one in await admin.checkpoints.list()):
+        while any(checkpoint.owner == "reader" for checkpoint in await admin.checkpoints.list()):
             await collector.collect()
             await asyncio.sleep(0.2)

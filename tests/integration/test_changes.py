@@ -82,7 +82,9 @@ async def test_a_killed_consumer_goes_on_where_it_acknowledged(log: tuple[str, b
             count = int(await db.get(COUNT) or b"0")
             async with db.changes(subscription=SUBSCRIPTION, follow=False) as feed:
                 begin = feed.seq
-                rows = [f"row {one.seq} {one.op} {one.key.decode()} {said(one.value)}" async for one in feed]
+                rows = [
+                    f"row {update.seq} {update.op} {update.key.decode()} {said(update.value)}" async for update in feed
+                ]
             received.take([f"begin {begin}", *rows])
         assert received.last == 2 * count
 

@@ -116,9 +116,9 @@ async def judge(whole: Whole, store: ObjectStore, what: str, damaged: str) -> st
         found = [error]
     except (slate.FencedError, slate.InvalidError, slate.UnavailableError) as error:
         return "InvalidError" if isinstance(error, slate.InvalidError) else type(error).__name__
-    errors = [one for one in found if isinstance(one, slate.CorruptionError)]
-    for one in found:
-        assert one in errors or one == whole.rows, f"{what}: a wrong answer: {one!r}"
+    errors = [answer for answer in found if isinstance(answer, slate.CorruptionError)]
+    for answer in found:
+        assert answer in errors or answer == whole.rows, f"{what}: a wrong answer: {answer!r}"
     if not errors:
         return "same"
     for error in errors:

@@ -96,7 +96,7 @@ async def test_each_batch_is_in_once_and_as_a_whole(
 async def once(place: Place) -> int:
     """No batch was applied twice; how many were."""
     async with slate.open_admin(place.path, metastore=place.metastore) as admin:
-        batches = [one.batch_id for one in await admin.ingests.list() if one.state == "applied"]
+        batches = [job.batch_id for job in await admin.ingests.list() if job.state == "applied"]
         assert len(set(batches)) == len(batches)
         assert (await admin.verify()).findings == ()
     return len(batches)

@@ -203,7 +203,7 @@ class Setup:
     wal: bool
 
 
-EVERY_SETUP = [Setup(*one) for one in itertools.product(STORES, PROTOCOLS, CLIENTS, (True, False))]
+EVERY_SETUP = [Setup(*combination) for combination in itertools.product(STORES, PROTOCOLS, CLIENTS, (True, False))]
 ROUNDS_FULL = 10
 
 

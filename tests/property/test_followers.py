@@ -77,7 +77,9 @@ class FollowerMachine(RuleBasedStateMachine):
         if hasattr(self, "readers"):
             for reader in self.readers:
                 self.run(reader.close())
-            assert [one for one in self.run(head(self.store)).checkpoints if one.owner == "reader"] == []
+            assert [
+                checkpoint for checkpoint in self.run(head(self.store)).checkpoints if checkpoint.owner == "reader"
+            ] == []
             self.run(self.db.close())
         self.runner.close()
 

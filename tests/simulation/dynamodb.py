@@ -112,7 +112,7 @@ class SimDynamo:
 
     async def batch_write_item(self, *, RequestItems: Json) -> Json:
         ((_, requests),) = RequestItems.items()
-        keys = [_key(one["DeleteRequest"]["Key"]) for one in requests]
+        keys = [_key(request["DeleteRequest"]["Key"]) for request in requests]
 
         def delete() -> Json:
             for key in keys:

@@ -190,7 +190,7 @@ class Network:
 
     def crashed(self, sender: Sender) -> None:
         """The sender is gone: each of its requests under way arrives or gets lost."""
-        for request in [one for one in self._under_way.values() if one.sender is sender]:
+        for request in [held for held in self._under_way.values() if held.sender is sender]:
             self._abandon(request)
 
     @property

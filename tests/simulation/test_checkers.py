@@ -41,11 +41,11 @@ def good(writes: int = 5) -> History:
     history.view("a", Kind.OPENED, [], {}, epoch=1)
     for number in range(1, writes + 1):
         write(history, number)
-        seen = [(one, one) for one in range(1, number + 1)]
+        seen = [(seq, seq) for seq in range(1, number + 1)]
         history.view("follower", Kind.DURABLE, seen, {b"k": b"v%d" % number})
         start = history.now()
         history.read("a", b"k", b"v%d" % number, start)
-    history.view("end", Kind.FINAL, [(one, one) for one in range(1, writes + 1)], {b"k": b"v%d" % writes})
+    history.view("end", Kind.FINAL, [(seq, seq) for seq in range(1, writes + 1)], {b"k": b"v%d" % writes})
     return history
 
 
@@ -135,7 +135,7 @@ def test_two_writers_each_lose_their_tail_only() -> None:
 def test_a_follower_saw_what_did_not_survive() -> None:
     history = good()
     write(history, 6, acked=False)
-    history.view("follower", Kind.DURABLE, [(one, one) for one in range(1, 7)], {b"k": b"v6"})
+    history.view("follower", Kind.DURABLE, [(seq, seq) for seq in range(1, 7)], {b"k": b"v6"})
     end(history, 1, 2, 3, 4, 5)
     expect(history, "order")
 
@@ -210,7 +210,7 @@ def test_two_writers_open_one_epoch() -> None:
 
 def test_a_take_over_misses_what_was_acknowledged() -> None:
     history = good()
-    history.view("b", Kind.OPENED, [(one, one) for one in range(1, 5)], {b"k": b"v4"}, epoch=2)
+    history.view("b", Kind.OPENED, [(seq, seq) for seq in range(1, 5)], {b"k": b"v4"}, epoch=2)
     expect(history, "inheritance")
 
 

@@ -30,10 +30,10 @@ FULL_SEEDS = 5_000
 @pytest.mark.parametrize("scenario", NAMES)
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
     happened = Counter[str]()
-    for one in results:
-        happened.update(one.stats)
+    for result in results:
+        happened.update(result.stats)
     for what in ("acknowledged", "crashes", "freezes", "openings", "failed-openings", "compactions", "confirmed-reads"):
         assert happened[what] > len(results) / 20, f"{what} hardly ever happens: {happened}"
 
@@ -41,10 +41,10 @@ def test_all_rules_on(scenario: str, full: bool) -> None:
 @pytest.mark.timeout(300)
 def test_two_writers_opened_at_one_instant_one_wins_and_one_is_fenced(full: bool) -> None:
     results = list(run_seeds("engine-duel", seeds(2000 if full else 60)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
     ways = Counter[str]()
-    for one in results:
-        ways.update(one.stats)
+    for result in results:
+        ways.update(result.stats)
     assert ways["duels"] == len(results)
     assert ways["fenced-while-opening"], ways
     assert ways["fenced-while-writing"], ways

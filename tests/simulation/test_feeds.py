@@ -20,14 +20,14 @@ COVERAGE_SEEDS = 8
 @pytest.mark.parametrize("scenario", NAMES)
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 def test_consumers_read_on_where_much_was_compacted() -> None:
     """On seeds that stay the same."""
     happened = Counter[str]()
     for scenario in NAMES:
-        for one in run_seeds(scenario, range(COVERAGE_SEEDS)):
-            happened.update(one.stats)
+        for result in run_seeds(scenario, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
     for what in ("changes", "compactions-committed", "objects-collected", "crashes", "feeds-begun-anew"):
         assert happened[what] > COVERAGE_SEEDS / 2, f"{what} hardly ever happens: {happened}"

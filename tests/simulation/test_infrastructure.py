@@ -46,8 +46,8 @@ def test_other_seeds_give_other_traces_and_keeping_the_trace_changes_nothing() -
 @pytest.mark.parametrize("scenario", RIGHT)
 def test_what_is_right_passes(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(2000 if full else 15)))
-    assert [(one.seed, one.message) for one in results if one.failed] == []
-    assert sum(one.stats["acknowledged"] for one in results) > 10 * len(results)
+    assert [(result.seed, result.message) for result in results if result.failed] == []
+    assert sum(result.stats["acknowledged"] for result in results) > 10 * len(results)
 
 
 @pytest.mark.parametrize("scenario", BROKEN)

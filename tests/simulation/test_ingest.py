@@ -21,18 +21,18 @@ OFTEN = ("ingests-applied", "ingests-pending", "ingests-aborted-on-abort", "inge
 
 
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("scenario", [one.name for one in (*INGEST, *INGEST_LIFE)])
+@pytest.mark.parametrize("scenario", [scenario.name for scenario in (*INGEST, *INGEST_LIFE)])
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 def test_every_part_of_an_ingest_happens() -> None:
     """On seeds that stay the same."""
     happened = Counter[str]()
     for scenario in INGEST:
-        for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
-            happened.update(one.stats)
+        for result in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
     for what in OFTEN:
         assert happened[what] > COVERAGE_SEEDS, f"{what} hardly ever happens: {happened}"
 
@@ -40,7 +40,7 @@ def test_every_part_of_an_ingest_happens() -> None:
 def test_every_part_of_a_replacement_happens() -> None:
     happened = Counter[str]()
     for scenario in INGEST_LIFE:
-        for one in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
-            happened.update(one.stats)
+        for result in run_seeds(scenario.name, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
     for what in ("replacements-applied", "replacements-pending", "replacements-refused"):
         assert happened[what] > COVERAGE_SEEDS // 2, f"{what} hardly ever happens: {happened}"

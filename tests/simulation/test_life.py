@@ -41,15 +41,15 @@ OFTEN = (
 @pytest.mark.parametrize("scenario", NAMES)
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 def test_every_part_of_a_life_happens() -> None:
     """On seeds that stay the same: what a few seeds of a moving slice happen to show would fail by chance."""
     happened = Counter[str]()
     for scenario in NAMES:
-        for one in run_seeds(scenario, range(COVERAGE_SEEDS)):
-            happened.update(one.stats)
+        for result in run_seeds(scenario, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
     for what in OFTEN:
         assert happened[what] > COVERAGE_SEEDS / 3, f"{what} hardly ever happens: {happened}"
 

@@ -84,7 +84,7 @@ def test_asyncio_primitives_work() -> None:
 
     seen = run(main)
     assert seen[:4] == [0, 1, 2, 1]
-    assert [type(one) for one in seen[4]] == [asyncio.CancelledError] * 2
+    assert [type(outcome) for outcome in seen[4]] == [asyncio.CancelledError] * 2
 
 
 def test_anyio_works_and_its_scopes_are_ordered() -> None:
@@ -114,7 +114,7 @@ def test_sets_of_tasks_and_futures_iterate_in_order_of_creation() -> None:
         loop = asyncio.get_running_loop()
         tasks = {asyncio.ensure_future(asyncio.sleep(0)) for _ in range(7)}
         futures = {loop.create_future() for _ in range(7)}
-        numbers = [hash(one) for one in tasks], [hash(one) for one in futures]
+        numbers = [hash(task) for task in tasks], [hash(future) for future in futures]
         await asyncio.wait(tasks)
         return [number for some in numbers for number in some]
 

@@ -20,14 +20,14 @@ COVERAGE_SEEDS = 6
 @pytest.mark.parametrize("scenario", NAMES)
 def test_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
 def test_mirrors_are_made_and_made_again() -> None:
     """On seeds that stay the same."""
     happened = Counter[str]()
     for scenario in NAMES:
-        for one in run_seeds(scenario, range(COVERAGE_SEEDS)):
-            happened.update(one.stats)
+        for result in run_seeds(scenario, range(COVERAGE_SEEDS)):
+            happened.update(result.stats)
     for what in ("mirrorings", "mirrorings-too-late", "mirror-views", "mirror-objects-collected", "crashes", "freezes"):
         assert happened[what] > COVERAGE_SEEDS / 2, f"{what} hardly ever happens: {happened}"

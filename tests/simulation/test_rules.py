@@ -61,7 +61,7 @@ def test_a_rule_switched_off_is_caught(switch: Switch, full: bool) -> None:
     pytest.fail(f"rule {switch.rule} off ({switch.broken}): {noticed} of {switch.within} seeds noticed")
 
 
-@pytest.mark.parametrize("switch", [one for one in SWITCHES if one.hidden], ids=lambda switch: switch.name)
+@pytest.mark.parametrize("switch", [switch for switch in SWITCHES if switch.hidden], ids=lambda switch: switch.name)
 def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
     """Documented as hidden while others hold. If this fails, it is hidden no more: say so in the table."""
     assert [seed for seed in range(switch.within) if run_seed(f"alone-{switch.name}", seed).failed] == []
@@ -69,8 +69,11 @@ def test_a_hidden_rule_alone_is_not_noticed(switch: Switch) -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    [one.name for one in (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, RECREATED, PROBED)],
+    [
+        scenario.name
+        for scenario in (*SCRIPTS, *PLACES, *OUTAGES, *LIFE_SCRIPTS, *TAILS, *STANDBY_SCRIPTS, RECREATED, PROBED)
+    ],
 )
 def test_a_script_passes_with_all_rules_on(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS)))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []

@@ -17,9 +17,9 @@ FULL_SEEDS = 1_000
 @pytest.mark.parametrize("scenario", SLICE_SEEDS)
 def test_standbys_take_over_from_one_another(scenario: str, full: bool) -> None:
     results = list(run_seeds(scenario, seeds(FULL_SEEDS if full else SLICE_SEEDS[scenario])))
-    assert [(one.seed, one.kind, one.message) for one in results if one.failed] == []
+    assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
     happened = Counter[str]()
-    for one in results:
-        happened.update(one.stats)
+    for result in results:
+        happened.update(result.stats)
     for what in ("acknowledged", "took-over", "was-first"):
         assert happened[what] > len(results) / 4, f"{what} hardly ever happens: {happened}"

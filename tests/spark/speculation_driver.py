@@ -116,7 +116,7 @@ def load_rows(rows: DataFrame, path: str, job: str) -> slate.IngestInfo:
 async def tell(path: str, info: slate.IngestInfo) -> None:
     """What became of the job, and of the SSTs of its attempts."""
     async with slate.open_admin(path) as admin:
-        named = [one.named for one in await admin.ingests.objects(info.job_id)]
+        named = [listed.named for listed in await admin.ingests.objects(info.job_id)]
     say(f"loaded {info.job_id} {info.state} {info.rows} named {sum(named)} others {len(named) - sum(named)}")
 
 

@@ -105,8 +105,8 @@ async def test_a_cancelled_range_ends_its_job_and_one_that_waits_never_begins(
     with SparkExecutor(spark, str(tmp_path), parallelism=1) as on_spark:
         ranges = [asyncio.create_task(on_spark.run(slow)) for _ in range(2)]
         await until(lambda: bool(jobs.getActiveJobsIds()))
-        for one in ranges:
-            one.cancel()
+        for task in ranges:
+            task.cancel()
         await asyncio.wait(ranges)
         await until(lambda: not jobs.getActiveJobsIds())
         await asyncio.sleep(0.3)

@@ -214,13 +214,13 @@ async def test_tasks_that_fail_leave_only_garbage(spark: SparkSession, tmp_path:
         with pytest.raises(PySparkException, match="this attempt fails"):
             await loading
         assert [job.state for job in await jobs(tmp_path)] == ["aborted"]
-    left = [one for one in await objects(tmp_path) if not one.named]
+    left = [listed for listed in await objects(tmp_path) if not listed.named]
     assert left
-    assert {one.job_id for one in left} == {job.job_id for job in await jobs(tmp_path)}
+    assert {unnamed.job_id for unnamed in left} == {job.job_id for job in await jobs(tmp_path)}
     before = await contents(tmp_path)
     assert len(before) == (30_001 if attempts == 1 else 1)
     async with asyncio.timeout(60):  # the worker of a failed attempt may upload one more SST after all this
-        while any(not one.named for one in await objects(tmp_path)):
+        while any(not listed.named for listed in await objects(tmp_path)):
             await collect(tmp_path)
     assert await contents(tmp_path) == before
 

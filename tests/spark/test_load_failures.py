@@ -64,7 +64,7 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
                 assert again == before
             assert ([row async for row in db.scan()] == after) is True
         await collect(place.path)
-        assert [one for one in await objects(place.path) if not one.named] == []
+        assert [listed for listed in await objects(place.path) if not listed.named] == []
         assert (await contents(place.path) == after) is True
 
 

@@ -79,7 +79,7 @@ async def test_a_killed_stream_goes_on_and_loses_and_doubles_nothing(spark: Spar
         await asyncio.to_thread(go_on)
         assert streamed(spark, folder) == await history(db)
         async with slate.open_admin(path) as admin:
-            [subscription] = [one for one in await admin.checkpoints.list() if one.owner == "feed"]
+            [subscription] = [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"]
             assert subscription.name is not None
             assert subscription.name.startswith("spark ")
             assert subscription.expire_time is not None

@@ -103,7 +103,7 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
     replayed = await replay(loaded, replayer)
     view = ReadView(
         replayed.memtables.newest_first(),
-        [*(one for _, one in replayed.log_ssts), *(table(sst) for sst in state.l0)],
+        [*(log_table for _, log_table in replayed.log_ssts), *(table(sst) for sst in state.l0)],
         [Run(tuple(table(sst) for sst in run.ssts)) for run in state.runs],
         yield_budget=YieldBudget(RUNTIME.clock),
     )

@@ -154,11 +154,11 @@ async def collect(store: ObjectStore, now_ms: int) -> None:
     driver = driver_of(store)
     state = await driver.load()
     assert state is not None
-    living = [one for one in state.checkpoints if not one.expired(now_ms)]
-    kept = [found for one in living if (found := await driver.read(one.ref)) is not None]
+    living = [checkpoint for checkpoint in state.checkpoints if not checkpoint.expired(now_ms)]
+    kept = [found for checkpoint in living if (found := await driver.read(checkpoint.ref)) is not None]
     named = {sst.location for found in (state, *kept) for sst in found.ssts()}
     await store.delete([info.key async for info in store.list(SST_PREFIX) if info.key not in named])
-    start = min([state.log_start, *(one.log_start for one in living)])
+    start = min([state.log_start, *(checkpoint.log_start for checkpoint in living)])
     async for info in store.list("log/"):
         if position_of(info.key) < start:
             header = peek_header((await store.get(info.key)).data, object_name=info.key)

@@ -54,9 +54,7 @@ def docstrings(source: Source, tree: ast.Module) -> Iterator[Finding]:
 
 
 def loop_names(source: Source, tree: ast.Module) -> Iterator[Finding]:
-    """A loop variable of a module that ships is called for what it runs over."""
-    if not source.is_product:
-        return
+    """A loop variable is called for what it runs over."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             target = node.target

@@ -220,7 +220,7 @@ def test_a_copy_lies_in_a_function() -> None:
 )
 def test_loop_variables_are_called_for_what_they_run_over(program: str, findings: int) -> None:
     assert len(_of_code(code.loop_names, program)) == findings
-    assert _of_code(code.loop_names, program, "tests/unit/test_time.py") == []
+    assert len(_of_code(code.loop_names, program, "tests/unit/test_time.py")) == findings
 
 
 def test_banned_words_may_only_become_fewer(tmp_path: Path) -> None:

@@ -308,11 +308,11 @@ def _report(judged: _Judged, versions: int, batch: Batch, limits: Limits, *, dry
 
 
 def _sightings(notes: Sequence[str]) -> list[Sighting]:
-    return [one for key in notes if (one := parse_sighting(key)) is not None]
+    return [sighting for key in notes if (sighting := parse_sighting(key)) is not None]
 
 
 def _stalls(notes: Sequence[str]) -> list[Stall]:
-    return [one for key in notes if (one := parse_stall(key)) is not None]
+    return [stall for key in notes if (stall := parse_stall(key)) is not None]
 
 
 def _evicted(head: ManifestState, state: ManifestState) -> tuple[UUID, ...]:

@@ -423,16 +423,16 @@ class Memtable:
             pairs = list(zip(keys, found, strict=True))
         if self._marks.none or int not in set(map(type, found)):
             return pairs, False, ended
-        for number, one in enumerate(found):
-            if isinstance(one, bytes):
+        for number, entry in enumerate(found):
+            if isinstance(entry, bytes):
                 continue
-            kind = self._marks.kind(one)
+            kind = self._marks.kind(entry)
             if kind >= MERGE:
                 return None
-            if kind != PUT or self._marks.expiry(one) <= now_ms:
+            if kind != PUT or self._marks.expiry(entry) <= now_ms:
                 pairs[number] = (keys[number], None)
             elif not whole:
-                pairs[number] = (keys[number], self._values[one])
+                pairs[number] = (keys[number], self._values[entry])
         return pairs, True, ended
 
     def scan(self, start: bytes | None, end: bytes | None, max_seq: int, reverse: bool = False) -> Iterator[Columns]:

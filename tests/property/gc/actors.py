@@ -176,7 +176,7 @@ async def dead_compactor(world: World) -> None:
 
 
 def iter_registered(state: ManifestState, compaction_id: UUID):  # type: ignore[no-untyped-def]
-    return (one for one in state.compactions if one.id == compaction_id)
+    return (compaction for compaction in state.compactions if compaction.id == compaction_id)
 
 
 async def finish(world: World, driver: ManifestDriver, one: Compaction) -> None:
@@ -203,7 +203,7 @@ async def checkpointer(world: World) -> None:
         expire = world.random.choice([None, now + 300, now + 3_000])
         head = await driver.load()
         assert head is not None
-        known |= dict.fromkeys(one.id for one in head.checkpoints)
+        known |= dict.fromkeys(checkpoint.id for checkpoint in head.checkpoints)
         ids = world.runtime.ids
         log_end = world.random.choice([None, head.log_last_seen])
         edits = [CreateCheckpoint(ids.uuid(), "user", now, expire, log_end=log_end)]

@@ -45,18 +45,21 @@ class Oracle:
         head = await driver.load()
         assert head is not None
         keys = {contiguous_key(log_id) for log_id in self._log_of(head) | self.fences}
-        for ref in {head.ref, *(one.ref for one in head.checkpoints)}:
+        for ref in {head.ref, *(checkpoint.ref for checkpoint in head.checkpoints)}:
             stored = await driver.read_stored(ref)
             assert stored is not None, f"version {ref.version}, which the head names, cannot be read"
             keys |= {sst.location for sst in stored.state.ssts()}
-            keys |= {manifest_key(one.version) for one in (ref, stored.base) if one is not None}
+            keys |= {manifest_key(version.version) for version in (ref, stored.base) if version is not None}
         for compaction in head.compactions:
             keys |= {sst.location for part in compaction.finished for sst in part.ssts}
         return keys
 
     def _log_of(self, head: ManifestState) -> set[int]:
         """The log positions something may still read."""
-        spans = [(head.log_start, None), *((one.log_start, one.log_end) for one in head.checkpoints)]
+        spans = [
+            (head.log_start, None),
+            *((checkpoint.log_start, checkpoint.log_end) for checkpoint in head.checkpoints),
+        ]
         return {n for n in self.log for first, last in spans if n >= first and (last is None or n <= last)}
 
     async def present(self) -> set[str]:

@@ -108,7 +108,7 @@ def forget_the_bases(patch: Patch) -> None:
 
     async def without(self: Reach, state: Any) -> Any:
         found = await of(self, state)
-        return replace(found, versions=frozenset([state.ref, *(one.ref for one in state.checkpoints)]))
+        return replace(found, versions=frozenset([state.ref, *(checkpoint.ref for checkpoint in state.checkpoints)]))
 
     patch.setattr(Reach, "of", without)
 
@@ -127,13 +127,13 @@ def copy_a_checkpoint_that_is_gone(patch: Patch) -> None:
     apply, seen = CreateCheckpoint.apply, {}
 
     def remembered(self: CreateCheckpoint, state: Any) -> Any:
-        seen.update({one.id: one for one in state.checkpoints})
+        seen.update({checkpoint.id: checkpoint for checkpoint in state.checkpoints})
         source = None if self.source is None else state.checkpoint(self.source) or seen.get(self.source)
         if source is None:
             return apply(self, state)
         with_source = replace(state, checkpoints=(*(o for o in state.checkpoints if o.id != source.id), source))
         made = apply(replace(self, now_ms=0), with_source)
-        kept = {one.id for one in state.checkpoints} | {self.id}
+        kept = {checkpoint.id for checkpoint in state.checkpoints} | {self.id}
         return None if made is None else replace(made, checkpoints=tuple(o for o in made.checkpoints if o.id in kept))
 
     patch.setattr(CreateCheckpoint, "apply", remembered)

@@ -22,7 +22,7 @@ from slate_async.storage.manifest.state import ManifestState
 def under_the_last_number(self: ApplyIngests, state: ManifestState) -> ManifestState | None:
     """An ingest takes the number of the last row that was flushed."""
     check_writer(state, self.epoch)
-    jobs = [job for one in self.ids if (job := find_ingest(state, one)) is not None and job.pending]
+    jobs = [job for job_id in self.ids if (job := find_ingest(state, job_id)) is not None and job.pending]
     if self.flush is not None:
         flushed = self.flush.apply(state)
         if flushed is None:

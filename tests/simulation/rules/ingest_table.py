@@ -64,7 +64,7 @@ INGEST_SWITCHES: Sequence[Switch] = (
         "a `DbReader` shows log rows before the ingest that they follow",
         (Patch(following, "lacks_ingest", instead.never),),
         within=40,
-        stage=next(one for one in LIFE_SCRIPTS if one.name == "script-ingest-followed"),
+        stage=next(life_script for life_script in LIFE_SCRIPTS if life_script.name == "script-ingest-followed"),
     ),
     Switch(
         "30-pending",

@@ -89,9 +89,9 @@ async def judge_before_commit(self: Sweeper, head: ManifestState, dry_run: bool)
 async def all_unnamed(self: Sweeper, judged: Any, batch: Batch) -> None:
     """Rule 26: whatever nothing names goes, at any age."""
     await batch.begin("ssts")
-    for one in judged.unnamed:
-        if one.key not in judged.reachable.keys:
-            await batch.take(GarbageObject(one.key, one.size, UNNAMED))
+    for unnamed in judged.unnamed:
+        if unnamed.key not in judged.reachable.keys:
+            await batch.take(GarbageObject(unnamed.key, unnamed.size, UNNAMED))
     await batch.flush()
 
 
@@ -119,7 +119,7 @@ _begun: dict[UUID, Compaction] = {}
 
 def commit_again(self: CommitCompaction, state: ManifestState) -> ManifestState | None:
     """Rule 2: outputs are put in whoever compacts now, and whether or not the inputs are there."""
-    done = next((one for one in state.compactions if one.id == self.id), None)
+    done = next((compaction for compaction in state.compactions if compaction.id == self.id), None)
     if done is not None:
         _begun[self.id] = done
         try:

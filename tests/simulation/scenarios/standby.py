@@ -115,12 +115,12 @@ async def slept(stage: Stage) -> None:
     """A machine sleeps for many heartbeats with a writer and a standby, which wakes with an old beat before its eyes"""
     writer, standby, opening = await _pair(stage)
     await asyncio.sleep(stage.rng.uniform(0, 2 * HEARTBEAT_S))
-    for one in (standby, writer):
-        one.node.freeze()
+    for candidate in (standby, writer):
+        candidate.node.freeze()
     await asyncio.sleep(stage.rng.uniform(4, 20) * HEARTBEAT_S)
     beat = stage.hold(writer.node, "put", ALIVE_KEY)
-    for one in (standby, writer):
-        one.node.thaw()
+    for candidate in (standby, writer):
+        candidate.node.thaw()
     await asyncio.sleep(HEARTBEAT_S)
     beat.release()
     await asyncio.sleep(5 * HEARTBEAT_S)

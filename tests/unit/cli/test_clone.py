@@ -24,8 +24,8 @@ def test_a_clone_goes_its_own_way_and_its_parent_is_held_until_it_is_destroyed(s
     assert (refused.code, made["checkpoint_id"] in refused.err) == (2, True)
     assert slate("destroy", "--yes", path=child).code == 0
     listed = slate("list-checkpoints", path=parent, options=("--json",)).objects
-    assert [one["name"] for one in listed if one["owner"] != "writer"] == ["then"]
-    user = next(one["id"] for one in listed if one["name"] == "then")
+    assert [checkpoint["name"] for checkpoint in listed if checkpoint["owner"] != "writer"] == ["then"]
+    user = next(checkpoint["id"] for checkpoint in listed if checkpoint["name"] == "then")
     assert slate("delete-checkpoint", "-i", user, path=parent).code == 0
     assert slate("destroy", "--yes", path=parent).code == 0
 

@@ -30,7 +30,9 @@ def test_they_are_put_in_front(given: list[str], wanted: list[str]) -> None:
 def test_the_path_may_stand_after_the_command(slate: Run, database: FakeDatabase) -> None:
     database.rows = {b"k": b"v"}
     assert slate("get", "k", "--path", "memory://other", "--metastore", "if-match", path=None).out == "v\n"
-    assert [(one["path"], one["metastore"]) for one in database.opened] == [("memory://other", "if-match")]
+    assert [(arguments["path"], arguments["metastore"]) for arguments in database.opened] == [
+        ("memory://other", "if-match")
+    ]
 
 
 def test_an_option_without_its_value_is_refused(slate: Run) -> None:

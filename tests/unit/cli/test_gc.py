@@ -57,7 +57,7 @@ def test_a_dry_run_lists_and_changes_nothing(slate: Run, path: str) -> None:
     assert listed.code == 0
     assert re.search(rf"^sst/{1:020}\.0+\.sst\t\d+\tno manifest version", listed.out, re.MULTILINE)
     *objects, summary = slate("gc", "--dry-run", path=path, options=("--json",)).objects
-    assert [one["key"] for one in objects] == [f"sst/{1:020}.{'0' * 32}.sst"]
+    assert [garbage["key"] for garbage in objects] == [f"sst/{1:020}.{'0' * 32}.sst"]
     assert (summary["dry_run"], summary["objects"]) == (True, 1)
     assert left.exists()
     assert versions(path) == before
@@ -121,7 +121,7 @@ def test_for_ever_until_it_is_told_to_end(path: str) -> None:
         rounds = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
-    assert all('"manifest_version"' in one for one in rounds)
+    assert all('"manifest_version"' in line for line in rounds)
     assert process.returncode == 143
     assert not left.exists()
 
@@ -130,8 +130,8 @@ def damage(path: str) -> None:
     """Whatever is read of the manifest from now on, also a newer version than there is, is garbage."""
     found = sorted(Path(path, "manifest").glob("*.manifest.obj"))
     newer = found[-1].with_name(f"{int(found[-1].name.split('.')[0]) + 1:020}.manifest.obj")
-    for one in (newer, *found):
-        one.write_bytes(b"garbage")
+    for manifest in (newer, *found):
+        manifest.write_bytes(b"garbage")
 
 
 def test_a_damaged_database_does_not_keep_others_from_being_collected(slate: Run, path: str, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert unsorted.code == 2
     assert "row 1" in unsorted.err
     as_json = {"path": path, "options": ("--json",)}
-    assert [one["state"] for one in slate("list-ingests", **as_json).objects] == ["aborted"]
+    assert [job["state"] for job in slate("list-ingests", **as_json).objects] == ["aborted"]
     [waiting] = slate("ingest", str(file), "--sort", "--no-wait", "--job", "nightly", **as_json).objects
     assert (waiting["job_id"], waiting["state"], waiting["rows"], waiting["deletes"]) == ("nightly", "pending", 2, 1)
     late = slate("ingest", str(file), "--sort", "--job", "nightly", "--timeout", "1ms", path=path)
@@ -49,7 +49,7 @@ def test_a_parquet_file_without_a_writer(slate: Run, path: str, tmp_path: Path) 
     assert done["state"] == "applied"
     assert slate("scan", path=path).out.splitlines() == ["b\t1", "c\t3"]
     listed = slate("list-ingests", **as_json).objects
-    assert {one["job_id"]: one["state"] for one in listed}["nightly"] == "applied"
+    assert {job["job_id"]: job["state"] for job in listed}["nightly"] == "applied"
 
 
 def test_an_arrow_file_is_aborted(slate: Run, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,8 +62,8 @@ def test_the_manifest(slate: Run, path: str) -> None:
 
 def test_the_log(slate: Run, path: str) -> None:
     [shown] = slate("inspect", "log", path=path, options=("--json",)).objects
-    assert {one["kind"] for one in shown["objects"]} == {"segment", "fence"}
-    assert sum(one["rows"] or 0 for one in shown["objects"] if one["status"] == "valid") == 3
+    assert {entry["kind"] for entry in shown["objects"]} == {"segment", "fence"}
+    assert sum(entry["rows"] or 0 for entry in shown["objects"] if entry["status"] == "valid") == 3
     lines = slate("inspect", "log", path=path).out.splitlines()
     assert sum(line.endswith(".sst") for line in lines) == len(shown["objects"])
 
@@ -73,7 +73,7 @@ def test_runs_and_ssts(slate: Run, compacted: str) -> None:
     [shown] = slate("inspect", "runs", **json).objects
     [run] = shown["runs"]
     [sst] = run["ssts"]
-    assert run["rows"] == sum(one["rows"] for one in run["ssts"]) >= 2
+    assert run["rows"] == sum(sst["rows"] for sst in run["ssts"]) >= 2
     [by_key] = slate("inspect", "sst", sst["location"], **json).objects
     [by_id] = slate("inspect", "sst", sst["object_id"], **json).objects
     assert by_key == by_id
@@ -90,7 +90,7 @@ def test_verify_says_so_with_its_exit_code(slate: Run, path: str) -> None:
     assert (clean.code, "findings\t0" in clean.out) == (0, True), clean.err
     assert "all good" in clean.err
     objects = slate("inspect", "log", path=path, options=("--json",)).objects[0]["objects"]
-    key = next(one["key"] for one in objects if one["status"] == "valid")
+    key = next(entry["key"] for entry in objects if entry["status"] == "valid")
     file = Path(path) / f"{key}.obj"
     data = file.read_bytes()
     for at in (-3, 100):  # in what the folder keeps of the file, and in the object
@@ -100,15 +100,15 @@ def test_verify_says_so_with_its_exit_code(slate: Run, path: str) -> None:
     told = slate("verify", path=path, options=("--json",))
     assert told.code == 6
     [report] = told.objects
-    assert (report["clean"], [one["object_name"] for one in report["findings"]]) == (False, [key])
+    assert (report["clean"], [finding["object_name"] for finding in report["findings"]]) == (False, [key])
 
 
 def test_verify_has_a_line_for_each_kind_of_garbage(slate: Run, compacted: str) -> None:
     told, [report] = slate("verify", path=compacted), slate("verify", path=compacted, options=("--json",)).objects
-    kinds = {one["what"] for one in report["notes"]}
+    kinds = {note["what"] for note in report["notes"]}
     assert 0 < len(kinds) < len(report["notes"])
     assert len(told.err.splitlines()) == len(kinds) + 1
-    nbytes = sum(one["size"] or 0 for one in report["notes"] if one["object_name"].startswith("log/"))
+    nbytes = sum(note["size"] or 0 for note in report["notes"] if note["object_name"].startswith("log/"))
     assert f"({nbytes} bytes together)" in told.err
 
 

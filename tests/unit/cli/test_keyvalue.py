@@ -188,7 +188,7 @@ def test_what_only_reads_writes_nothing_unless_told(slate: Run, database: FakeDa
     database.rows = {b"k": b"v"}
     for command in (("get", "k"), ("scan",), ("scan", "--pin"), ("count",), ("exists", "k")):
         assert slate(*command).code == 0
-    opened = [(one["create"], one["pin"]) for one in database.opened]
+    opened = [(arguments["create"], arguments["pin"]) for arguments in database.opened]
     assert opened == [(False, False), (False, False), (False, True), (False, False), (False, False)]
 
 

@@ -64,7 +64,7 @@ async def test_a_reader_of_a_clone_and_its_own_checkpoint(
     async with environment.open_admin(child) as admin:
         assert await admin.detach()
     async with environment.open_admin(parent) as admin:
-        assert [one for one in await admin.checkpoints.list() if one.owner == "clone"] == []
+        assert [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "clone"] == []
         await admin.destroy()
     assert not await holds(environment, parent, kind)
     assert await holds(environment, child, kind) == {**EXPECTED, b"0000": b"mine"}

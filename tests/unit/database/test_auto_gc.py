@@ -113,10 +113,15 @@ async def test_a_checkpoint_that_expires_is_collected_by_itself() -> None:
         await rewrite(db, 2)
         expiring = CreateCheckpoint(SystemIds().uuid(), "user", clock.now_ms(), clock.now_ms() + 60_000)
         await commit_elsewhere(store, expiring)
-        await until(lambda: any(one.owner == "user" for one in db._writer.state.manifest.checkpoints), "the checkpoint")
+        await until(
+            lambda: any(checkpoint.owner == "user" for checkpoint in db._writer.state.manifest.checkpoints),
+            "the checkpoint",
+        )
         await until_no_round_comes(db)
         clock.wall_ms += 60_000
-        await until(lambda: all(one.owner != "user" for one in db._writer.state.manifest.checkpoints), "its end")
+        await until(
+            lambda: all(checkpoint.owner != "user" for checkpoint in db._writer.state.manifest.checkpoints), "its end"
+        )
 
 
 async def test_off_it_does_nothing() -> None:
@@ -159,7 +164,7 @@ async def test_an_error_that_nobody_expects_is_logged_and_ends_the_collecting_an
         await asyncio.sleep(0.1)
         assert len(calls) == db.metrics()["gc.failures"] == 1
         assert db.status().state == "open"
-    [told] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert told.exc_info is not None
     assert told.exc_info[0] is ZeroDivisionError
 

@@ -100,7 +100,7 @@ async def test_what_was_compacted_is_a_snapshot_or_an_error(kind: Kind) -> None:
             await all_of(db.changes(from_seq=3, follow=False))
         with pytest.raises(slate.InvalidError, match="from sequence number 5 on"):
             await all_of(db.changes(initial="error", follow=False))
-        assert [one.owner for one in await db.checkpoints.list() if one.owner == "feed"] == []
+        assert [checkpoint.owner for checkpoint in await db.checkpoints.list() if checkpoint.owner == "feed"] == []
 
 
 @KIND
@@ -129,7 +129,7 @@ async def test_what_an_open_feed_has_not_delivered_stays(kind: Kind) -> None:
             await db.compact(full=True)
             await collect(store, START_MS)
             assert [change.value for change in await taken(feed, 8)] == [b"%d" % n for n in range(2, 10)]
-        assert [one.owner for one in await db.checkpoints.list() if one.owner == "feed"] == []
+        assert [checkpoint.owner for checkpoint in await db.checkpoints.list() if checkpoint.owner == "feed"] == []
 
 
 async def test_batches_are_columns() -> None:
@@ -138,7 +138,7 @@ async def test_batches_are_columns() -> None:
         await db.put(b"a", b"1", ttl=60)
         await db.delete(b"b")
         async with db.changes(follow=False) as feed:
-            [batch] = [one async for one in feed.batches()]
+            [batch] = [batch async for batch in feed.batches()]
         assert isinstance(batch, pa.RecordBatch)
         assert batch.schema.equals(CHANGE_SCHEMA)
         now = datetime.fromtimestamp(NOW, UTC)
@@ -168,7 +168,7 @@ async def test_a_batch_write_is_never_torn(kind: Kind, flushed: bool) -> None:
             ends.add(seq)
         await db.flush(l0=flushed)
         async with db.changes(follow=False, sort_memory_bytes=300) as feed:
-            batches = [one.column("seq").to_pylist() async for one in feed.batches(max_rows=6)]
+            batches = [batch.column("seq").to_pylist() async for batch in feed.batches(max_rows=6)]
         assert [number for batch in batches for number in batch] == list(range(1, seq + 1))
         assert {batch[-1] for batch in batches} <= ends
         assert all(len(batch) <= 6 or len(batch) == 7 or len(batch) == 30 for batch in batches)
@@ -244,7 +244,7 @@ async def test_a_whole_snapshot_is_left_behind_though_its_last_rows_are_gone(kin
         await db.delete(b"b")
         await db.compact(full=True)
         async with db.changes(follow=False) as feed:
-            count = len([one async for one in (feed if way == "rows" else feed.batches())])
+            count = len([item async for item in (feed if way == "rows" else feed.batches())])
             assert (count, feed.seq, feed.snapshot_seq) == (1, 3, 3)
         await db.put(b"c", b"4")
         found = await all_of(db.changes(from_seq=feed.seq, follow=False))

@@ -240,7 +240,7 @@ async def test_a_name_says_which_one_an_expired_one_too_if_it_is_to_go(memory: M
         with pytest.raises(slate.InvalidError, match="checkpoint 'short' has expired"):
             await admin.checkpoints.refresh("short", 2)
         await db.checkpoints.delete("short")
-        assert [one.owner for one in await admin.checkpoints.list()] == ["writer"]
+        assert [checkpoint.owner for checkpoint in await admin.checkpoints.list()] == ["writer"]
 
 
 async def test_a_subscription_with_a_name_is_lengthened_by_hand_and_its_feed_goes_on(memory: MemoryStore) -> None:
@@ -321,7 +321,7 @@ async def test_what_cannot_be_opened_cannot_be_kept(memory: MemoryStore, changes
                 await call
         with pytest.raises(slate.InvalidError, match=r"destroyed|clone"):
             await admin.checkpoints.refresh(info.id)
-        assert [one.id for one in await admin.checkpoints.list()] == [info.id]
+        assert [checkpoint.id for checkpoint in await admin.checkpoints.list()] == [info.id]
         await admin.checkpoints.delete(info.id)
 
 

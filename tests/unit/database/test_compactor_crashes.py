@@ -131,7 +131,7 @@ def copied(objects: MemoryObjects) -> MemoryObjects:
 def noted_ranges(compactor: slate.DbCompactor) -> int:
     state = compactor._opened.driver.head
     assert state is not None
-    return sum(len(one.finished) for one in state.compactions)
+    return sum(len(compaction.finished) for compaction in state.compactions)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -227,10 +227,10 @@ async def test_stored_bytes_that_are_wrong_end_the_compactor_and_nothing_is_comm
             await compactor.compact(full=True)
         assert isinstance(raised.value.__cause__, slate.CorruptionError)
         told = [await failure_of(db.compact(full=True)) for _ in range(3)]
-        assert [(type(one), one.object_name, str(one)) for one in told] == [
+        assert [(type(failure), failure.object_name, str(failure)) for failure in told] == [
             (slate.CorruptionError, first, str(told[0]))
         ] * 3
-        assert len({id(one) for one in told}) == 3, "each caller an error of its own"
+        assert len({id(failure) for failure in told}) == 3, "each caller an error of its own"
         assert db.status().state == "open"
         assert db.status().compactor.startswith("failed: sst/")
         await db.put(b"still", b"writable")

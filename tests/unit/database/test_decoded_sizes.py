@@ -85,7 +85,7 @@ async def test_the_more_scans_hold_rows_the_less_each_decodes(
     async with slate.open_reader(tmp_path, settings=settings) as db:
         under_way = [aiter(db.scan()) for _ in range(scans)]
         for _ in range(4):
-            await asyncio.gather(*(anext(one) for one in under_way))
+            await asyncio.gather(*(anext(rows) for rows in under_way))
         for _ in range(100):  # what is read ahead
             await asyncio.sleep(0.001)
     assert scans * (4 << 20) <= decoded <= most + scans * (4 << 20)  # what was consumed
@@ -126,7 +126,7 @@ async def test_log_objects_that_are_too_large_are_refused_to_whoever_replays_the
         with pytest.raises(slate.ConfigError, match=refusal):
             await slate.open_reader(tmp_path, settings=little)
         async with slate.open_admin(tmp_path, settings=little) as admin:
-            assert ["decode_memory_bytes" in one.what for one in (await admin.verify()).findings] == [True]
+            assert ["decode_memory_bytes" in finding.what for finding in (await admin.verify()).findings] == [True]
         assert await db.get(b"x-large") == bytes(2 << 20)
 
 
@@ -157,7 +157,7 @@ async def test_a_feed_decodes_a_bounded_part_of_the_log_at_once(kind: Kind, monk
 
     async def counted(self: LogRows, objects: Sequence[LogObject]) -> list[LoggedRows]:
         rows = await read(self, objects)
-        held.append(sum(one.rows.nbytes for one in rows))
+        held.append(sum(loaded.rows.nbytes for loaded in rows))
         return rows
 
     monkeypatch.setattr(LogRows, "read", counted)

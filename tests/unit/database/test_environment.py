@@ -438,10 +438,10 @@ async def test_processes_seeded_alike_do_not_take_each_others_commits_for_theirs
             for after in (0, turns)
         ]
         results = await asyncio.gather(*openings, return_exceptions=True)
-        opened = [one for one in results if isinstance(one, slate.Db)]
-        assert all(isinstance(one, slate.Db | slate.FencedError) for one in results), results
-        assert len({one.status().database_id for one in opened}) == 1
-        await asyncio.gather(*(one.close() for one in opened))
+        opened = [result for result in results if isinstance(result, slate.Db)]
+        assert all(isinstance(result, slate.Db | slate.FencedError) for result in results), results
+        assert len({db.status().database_id for db in opened}) == 1
+        await asyncio.gather(*(db.close() for db in opened))
 
 
 async def _open_later(store: MemoryStore, metastore: str | None, turns: int) -> slate.Db:

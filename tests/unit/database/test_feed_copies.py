@@ -27,7 +27,7 @@ async def test_a_clones_feed_begins_with_its_parents_history(kind: Kind, tmp_pat
     async with slate.open(clone, settings=kind.settings()) as db:
         assert (await db.put(b"a", b"5")).seq == 5
         found = await all_of(db.changes(follow=False))
-        assert [(one.seq, one.value) for one in found] == [(n, b"%d" % n) for n in range(1, 6)]
+        assert [(update.seq, update.value) for update in found] == [(n, b"%d" % n) for n in range(1, 6)]
 
 
 @KIND

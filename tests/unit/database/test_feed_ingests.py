@@ -92,7 +92,7 @@ async def test_a_feed_that_comes_late_finds_ingests_as_they_were(kind: Kind) -> 
             assert told(await taken(feed, 1)) == [(3, b"i000", b"newer")]
             await feed.acknowledge(3, now=True)
             assert await collected(store, db)
-        [subscription] = [one for one in (await head(store)).checkpoints if one.feed is not None]
+        [subscription] = [checkpoint for checkpoint in (await head(store)).checkpoints if checkpoint.feed is not None]
         assert subscription.feed is not None
         assert {sst.global_seq for sst in subscription.feed.ingests} == {23}
 

@@ -22,7 +22,7 @@ QUICK = {"manifest_poll_interval_ms": 10, "checkpoint_lifetime_ms": 80}
 
 
 async def subscriptions(store: MemoryStore) -> list[Checkpoint]:
-    return [one for one in (await head(store)).checkpoints if one.owner == "feed"]
+    return [checkpoint for checkpoint in (await head(store)).checkpoints if checkpoint.owner == "feed"]
 
 
 async def write(db: slate.Db, first: int, last: int) -> None:
@@ -192,7 +192,7 @@ async def test_a_subscription_is_listed_and_deleted_by_its_name() -> None:
         async with db.changes(subscription="copy") as named, db.changes() as nameless:
             await taken(named, 1)
             await taken(nameless, 1)
-            [one, other] = [one for one in await db.checkpoints.list() if one.owner == "feed"]
+            [one, other] = [checkpoint for checkpoint in await db.checkpoints.list() if checkpoint.owner == "feed"]
             assert (one.name, other.name) == ("copy", None)
             with pytest.raises(slate.InvalidError, match="a feed made it for itself"):
                 await db.checkpoints.delete(other.id)
@@ -290,12 +290,12 @@ async def test_how_long_a_subscription_lives_may_change() -> None:
     store, clock = memory_store(), ManualClock()
     async with open_db(store, clock=clock) as db:
         async with db.changes(subscription="copy", from_seq=0, subscription_lifetime=60) as feed:
-            assert [one.expire_ms for one in await subscriptions(store)] == [START_MS + 60_000]
+            assert [subscription.expire_ms for subscription in await subscriptions(store)] == [START_MS + 60_000]
             clock.wall_ms += 1_000
             await feed.renew(3_600)
-            assert [one.expire_ms for one in await subscriptions(store)] == [START_MS + 3_601_000]
+            assert [subscription.expire_ms for subscription in await subscriptions(store)] == [START_MS + 3_601_000]
             await feed.renew(None)
-            assert [one.expire_ms for one in await subscriptions(store)] == [None]
+            assert [subscription.expire_ms for subscription in await subscriptions(store)] == [None]
         async with db.changes() as feed:
             with pytest.raises(slate.InvalidError, match="no subscription with a name"):
                 await feed.renew(60)

@@ -159,16 +159,16 @@ async def test_of_two_writers_opened_at_once_one_lives(kind: Kind) -> None:
             _opened(store, kind), _opened(store, kind), _opened(store, kind), return_exceptions=True
         )
         alive = []
-        for number, one in enumerate(opened):
-            if isinstance(one, slate.FencedError):
+        for number, db in enumerate(opened):
+            if isinstance(db, slate.FencedError):
                 continue
-            assert isinstance(one, slate.Db)
+            assert isinstance(db, slate.Db)
             try:
-                await one.put(b"%d" % number, b"1")
+                await db.put(b"%d" % number, b"1")
             except slate.FencedError:
-                await one.close()
+                await db.close()
             else:
-                alive.append(one)
+                alive.append(db)
         assert len(alive) == 1
         assert len(await contents(alive[0])) == 1
         await alive[0].close()

@@ -43,8 +43,8 @@ async def test_loads_that_begin_at_once_make_a_database_and_all_come_in(store: M
             await job.write([table({f"{number}": "x"})])
         last = await jobs[3].commit(timeout=5)
         infos = await asyncio.gather(*(job.commit(timeout=5) for job in jobs[:3]))
-    assert [one.state for one in (*infos, last)] == ["applied"] * 4
-    assert {one.seq for one in (*infos, last)} == {1, 2, 3, 4}
+    assert [info.state for info in (*infos, last)] == ["applied"] * 4
+    assert {info.seq for info in (*infos, last)} == {1, 2, 3, 4}
     async with open_db(store) as db:
         assert [key for key, _ in [row async for row in db.scan()]] == [b"0", b"1", b"2", b"3"]
 

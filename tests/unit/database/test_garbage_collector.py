@@ -124,7 +124,7 @@ async def test_scans_of_writer_and_reader_never_meet_a_deleted_sst(kind: Kind) -
         async with open_reader(store) as reader, open_gc(store) as collector:
             scans = [db.scan(), reader.scan()]
             iterators = [aiter(scan) for scan in scans]
-            firsts = [await anext(one) for one in iterators]
+            firsts = [await anext(iterator) for iterator in iterators]
             await fill(db, b"after")
             await db.compact(full=True)
             for _ in range(3):
@@ -238,7 +238,9 @@ async def test_it_closes_itself_when_something_that_lives_is_lost() -> None:
     driver = driver_of(store, runtime())
     await driver.load()
     ids = [runtime().ids.uuid() for _ in range(3)]
-    *held, head = [await driver.commit(CreateCheckpoint(one, "user", 0, None, log_end=0)) for one in ids]
+    *held, head = [
+        await driver.commit(CreateCheckpoint(checkpoint_id, "user", 0, None, log_end=0)) for checkpoint_id in ids
+    ]
     stored = await driver.read_stored(head.ref)
     assert stored is not None
     lost = next(state.ref for state in held if state.ref != stored.base)
@@ -310,7 +312,7 @@ async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(cap
         assert (await collector.collect()).blocked_by == ()
         clock.wall_ms += 1
         assert [(await collector.collect()).blocked_by for _ in range(2)] == [(holding,)] * 2
-        assert [one.message for one in caplog.records if str(left) in one.message] == [f"{NAME}: {holding}"]
+        assert [record.message for record in caplog.records if str(left) in record.message] == [f"{NAME}: {holding}"]
         async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), auto_compaction=False) as compactor:
             await compactor.compact()
         assert (await collector.collect()).blocked_by == ()

@@ -169,7 +169,7 @@ async def begin_clone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def held_for_clones(town: Town) -> int:
     async with town.admin(town.parent) as admin:
-        return sum(one.owner == "clone" for one in await admin.checkpoints.list())
+        return sum(checkpoint.owner == "clone" for checkpoint in await admin.checkpoints.list())
 
 
 async def test_a_clone_that_was_never_finished_goes_with_what_it_held(
@@ -265,5 +265,5 @@ async def test_a_clone_that_is_out_of_reach_is_told_of_once(
     async with opening as collector:
         for _ in range(3):
             assert (await collector.collect()).abandoned == ()
-    assert [one.levelname for one in caplog.records if "closed to collectors" in one.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "closed to collectors" in record.message] == ["WARNING"]
     assert await held_for_clones(town) == 1

@@ -172,7 +172,7 @@ async def test_tasks_elsewhere_know_no_more_than_json(store: MemoryStore) -> Non
         for rows in ({"a": "1", "b": "2"}, {}, {"x": "3"}):
             async with slate.open_ingest_task(store, job.spec.to_json(), name=NAME, runtime=runtime()) as task:
                 told += [sst.to_json() for sst in await task.write([table(rows)] if rows else [])]
-        ssts = [IngestedSst.from_json(one) for one in told]
+        ssts = [IngestedSst.from_json(result) for result in told]
         assert len(ssts) == 2  # no rows, no SST
         assert pickle.loads(pickle.dumps(job.spec)) == job.spec == IngestSpec.from_json(job.spec.to_json())
         await job.commit([*ssts, ssts[0]], wait=False)  # a message may come twice
@@ -333,8 +333,8 @@ async def test_an_aborted_job_never_shows(store: MemoryStore) -> None:
             await job.commit()
     async with open_db(store) as db, open_admin(store) as admin:
         assert await db.get(b"a") is None
-        assert [(one.job_id, one.state) for one in await admin.ingests.list()] == [("job", "aborted")]
-        assert [one.named for one in await admin.ingests.objects("job")] == [False]
+        assert [(job.job_id, job.state) for job in await admin.ingests.list()] == [("job", "aborted")]
+        assert [listed.named for listed in await admin.ingests.objects("job")] == [False]
 
 
 async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -> None:
@@ -364,7 +364,7 @@ async def test_the_administration_aborts_what_nobody_goes_on_with(store: MemoryS
     await (await open_db(store)).close()
     await (await open_job(store)).close()
     async with open_admin(store) as admin:
-        assert [one.state for one in await admin.ingests.list()] == ["registered"]
+        assert [job.state for job in await admin.ingests.list()] == ["registered"]
         assert (await admin.ingests.abort("job")).state == "aborted"
         with pytest.raises(slate.InvalidError, match="no ingest"):
             await admin.ingests.abort("another")
@@ -380,7 +380,9 @@ async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store:
         ) as collector:
             keys: list[str] = []
             for _ in range(3):
-                keys += [one.key for one in (await collector.collect()).objects if one.key.startswith("sst/")]
+                keys += [
+                    garbage.key for garbage in (await collector.collect()).objects if garbage.key.startswith("sst/")
+                ]
             return keys
 
     async with open_db(store, clock=clock) as db, open_job(store, lifetime=60, run=runtime(clock)) as job:
@@ -464,7 +466,7 @@ async def test_a_large_ingest_becomes_a_run_as_it_is(store: MemoryStore) -> None
         await ingested(store, db, {"a": "1", "b": "2"}, settings={"sst_bytes": 1})
         await until(lambda: len(db._writer.state.manifest.runs) == 1, "the move")
         [run] = db._writer.state.manifest.runs
-        assert [one.global_seq for one in run.ssts] == [1, 1]
+        assert [sst.global_seq for sst in run.ssts] == [1, 1]
         assert await db.get(b"b") == b"2"
 
 

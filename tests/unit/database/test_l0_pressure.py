@@ -41,7 +41,9 @@ async def test_with_a_wal_l0_stays_within_its_limit_and_writes_wait_for_memory(
             await db.confirm()
             assert db.status().l0_stall is None
             assert db.metrics()["l0.stalled_seconds"] > 0
-            assert [key async for key, _ in db.scan(prefix=b"key")] == sorted(b"key %d" % one for one in range(12))
+            assert [key async for key, _ in db.scan(prefix=b"key")] == sorted(
+                b"key %d" % number for number in range(12)
+            )
     began = [record for record in caplog.records if record.levelno == logging.WARNING]
     ended = [record for record in caplog.records if record.levelno == logging.INFO]
     assert len(began) == len(ended) == db.metrics()["l0.stalls"]

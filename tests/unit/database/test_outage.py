@@ -60,7 +60,7 @@ async def test_what_did_not_land_leaves_memory_at_once_and_what_landed_stays(kin
         await until(lambda: db.status().last_seq == 6, "them to be applied")
         assert await contents(db) == {b"key": b"2", b"landed": b"1", b"new": b"1"}
         snapshot = db.snapshot()
-        assert [await failed(one) for one in waiting] == ["not_applied"] * 3
+        assert [await failed(write) for write in waiting] == ["not_applied"] * 3
         left = {b"key": b"1", b"landed": b"1", b"old": b"1"}
         assert await contents(db) == left
         assert {key: value async for key, value in snapshot.scan()} == left
@@ -163,7 +163,7 @@ async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
             await db.compact(full=True)
         for number, snapshot in enumerate(snapshots):
             assert await snapshot.get(b"key") == b"%d" % number
-        pins = [one for one in db._writer.state.manifest.checkpoints if one.owner == "writer"]
+        pins = [checkpoint for checkpoint in db._writer.state.manifest.checkpoints if checkpoint.owner == "writer"]
         assert len(pins) >= 4
         for snapshot in snapshots:
             snapshot.close()

@@ -78,14 +78,14 @@ async def compact(store: MemoryStore) -> None:
 
 
 async def pins(store: MemoryStore) -> list[Checkpoint]:
-    return [one for one in (await head(store)).checkpoints if one.owner == "writer"]
+    return [checkpoint for checkpoint in (await head(store)).checkpoints if checkpoint.owner == "writer"]
 
 
 async def collect(store: MemoryStore) -> list[str]:
     """Delete every SST that neither the head nor a checkpoint names, and return what was deleted."""
     async with manifest_of(store) as driver:
         assert driver.head is not None
-        states = [driver.head, *[await driver.read(one.ref) for one in driver.head.checkpoints]]
+        states = [driver.head, *[await driver.read(checkpoint.ref) for checkpoint in driver.head.checkpoints]]
         named = {sst.location for state in states if state is not None for sst in state.ssts()}
         doomed = [info.key async for info in store.list("sst/") if info.key not in named]
         await store.delete(doomed)
@@ -218,7 +218,7 @@ async def test_a_pin_whose_answer_was_lost_is_found_in() -> None:
     assert lost
     assert await contents(db) == COMPACTED
     current = await head(inner)
-    assert any(one.owner == "writer" and one.ref == current.ref for one in current.checkpoints)
+    assert any(checkpoint.owner == "writer" and checkpoint.ref == current.ref for checkpoint in current.checkpoints)
     await db.close()
 
 
@@ -243,7 +243,7 @@ async def test_without_a_wal_the_pin_holds_the_log_a_view_reads() -> None:
             await commit(store, MoveStart(end + 1))
             await db.confirm()
             assert db.status().log_start == end + 1
-            assert min(one.log_start for one in await pins(store)) == start
+            assert min(pin.log_start for pin in await pins(store)) == start
             assert await contents(snapshot) == {b"a": b"1", b"b": b"2"}
 
 

@@ -236,11 +236,11 @@ async def test_destroyed_and_made_again_it_has_a_new_store_id(town: Town) -> Non
 async def test_two_who_create_at_once_agree_on_one_marker(town: Town) -> None:
     store = memory_store()
     both = await asyncio.gather(*(_opened(town, store) for _ in range(4)), return_exceptions=True)
-    assert any(isinstance(one, slate.Db) for one in both)
-    assert all(isinstance(one, slate.Db | slate.FencedError) for one in both), both
-    for one in both:
-        if isinstance(one, slate.Db):
-            await one.close()
+    assert any(isinstance(result, slate.Db) for result in both)
+    assert all(isinstance(result, slate.Db | slate.FencedError) for result in both), both
+    for result in both:
+        if isinstance(result, slate.Db):
+            await result.close()
     await fill(town, store)
 
 
@@ -258,7 +258,7 @@ async def unmark(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Unmark:
         def apply(self, state: ManifestState) -> ManifestState | None:
-            features = tuple(one for one in state.required_features if one != MARKER_FEATURE)
+            features = tuple(feature for feature in state.required_features if feature != MARKER_FEATURE)
             return replace(state, store_id=None, marked=False, required_features=features) if state.marked else None
 
     monkeypatch.setattr("slate_async.storage.manifest.driver.check_successor", lambda old, new: None)

@@ -27,11 +27,11 @@ async def db(memory: MemoryStore, clock: ManualClock) -> AsyncIterator[slate.Db]
 
 async def held(store: MemoryStore) -> list[Checkpoint]:
     """The readers' checkpoints in the manifest, oldest first."""
-    return [one for one in (await head(store)).checkpoints if one.owner == "reader"]
+    return [checkpoint for checkpoint in (await head(store)).checkpoints if checkpoint.owner == "reader"]
 
 
 async def ids(store: MemoryStore) -> list[UUID]:
-    return [one.id for one in await held(store)]
+    return [pin.id for pin in await held(store)]
 
 
 async def new_l0(db: slate.Db, value: bytes) -> None:

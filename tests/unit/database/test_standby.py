@@ -72,10 +72,10 @@ async def test_of_two_standbys_one_takes_over_and_the_other_fences_nobody(memory
     both = [standby(memory, kind), standby(memory, kind)]
     await writer.close()
     done, waiting = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    [first] = [one.result() for one in done]
+    [first] = [task.result() for task in done]
     await first.put(b"a", b"1")
     await asyncio.sleep(0.1)
-    assert not any(one.done() for one in waiting)
+    assert not any(opening.done() for opening in waiting)
     assert first.status().state == "open"
     await first.close()
     [second] = await asyncio.gather(*waiting)
@@ -86,10 +86,10 @@ async def test_of_two_standbys_one_takes_over_and_the_other_fences_nobody(memory
 async def test_of_standbys_that_create_a_database_one_is_its_writer(memory: MemoryStore, kind: Kind) -> None:
     both = [standby(memory, kind), standby(memory, kind)]
     done, waiting = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    [first] = [one.result() for one in done]
+    [first] = [task.result() for task in done]
     await first.put(b"a", b"1")
     await asyncio.sleep(0.05)
-    assert not any(one.done() for one in waiting)
+    assert not any(opening.done() for opening in waiting)
     await first.close()
     [second] = await asyncio.gather(*waiting)
     assert await contents(second) == {b"a": b"1"}

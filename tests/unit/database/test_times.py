@@ -62,7 +62,7 @@ class Forget:
     def apply(self, state: ManifestState) -> ManifestState | None:
         if state.history_floor:
             return None
-        kept = tuple(one for one in state.seq_times if one.seq >= self.floor)
+        kept = tuple(sample for sample in state.seq_times if sample.seq >= self.floor)
         return replace(state, history_floor=self.floor, seq_times=kept)
 
 

@@ -96,7 +96,7 @@ def test_a_take_over_and_a_cancelled_put(url: str, kind: Kind) -> None:
 def test_only_asyncio_and_loops_with_its_interface_are_claimed() -> None:
     """Trio is not: neither by the package's metadata nor by its documents."""
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    assert [one for one in classifiers if one.startswith("Framework")] == ["Framework :: AsyncIO"]
+    assert [classifier for classifier in classifiers if classifier.startswith("Framework")] == ["Framework :: AsyncIO"]
     for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for line in document.read_text().splitlines():
             assert not re.search(r"\btrio\b", line, re.I) or "not" in line, f"{document.name}: {line}"

@@ -161,8 +161,8 @@ async def test_two_regions_that_create_a_database_at_once_make_one() -> None:
     stores = [regions.store(region) for region in (HOME, AWAY)]
     assert [await store.latest() for store in stores] == [None, None]
     outcomes = await asyncio.gather(*(store.commit(ref(1), b"x") for store in stores), return_exceptions=True)
-    assert [type(one) for one in outcomes].count(Committed) == 1
-    (refusal,) = [one for one in outcomes if isinstance(one, Exception)]
+    assert [type(outcome) for outcome in outcomes].count(Committed) == 1
+    (refusal,) = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert isinstance(refusal, MetaStoreInvalidError)
     assert "says that it is in" in str(refusal)
     assert sorted(map(bool, map(regions.written, (HOME, AWAY)))) == [False, True]
@@ -232,7 +232,7 @@ async def test_a_writer_away_from_home_writes_at_home() -> None:
     register = factory.register(regions.objects, NAME)
     assert (await second.latest()).payload == b"x"
     outcomes = await asyncio.gather(first.commit(ref(2), b"y"), second.commit(ref(2), b"z"))
-    assert sorted(type(one).__name__ for one in outcomes) == ["Committed", "Conflict"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Committed", "Conflict"]
     assert isinstance(await register.compare_and_set(None, b"r"), Committed)
     other = regions.factory(HOME).register(regions.objects, NAME)
     assert isinstance(await other.compare_and_set(None, b"s"), Conflict)

@@ -55,8 +55,8 @@ class TimedObjects(MemoryObjects):
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ListedObject]:
         self.lists += 1
-        async for one in super().list(prefix, start_after):
-            yield ListedObject(one.key, one.etag, self.written_ms.get(one.key))
+        async for listed in super().list(prefix, start_after):
+            yield ListedObject(listed.key, listed.etag, self.written_ms.get(listed.key))
 
 
 @pytest.fixture

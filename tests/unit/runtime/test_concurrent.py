@@ -79,7 +79,7 @@ async def test_work_ahead_comes_in_order_and_is_begun_no_further_than_allowed() 
     assert (work.begun, first.done()) == ([0, 1, 2], False)
     work.let(*range(9))
     assert await first == 0
-    assert [one async for one in results] == list(range(1, 9))
+    assert [result async for result in results] == list(range(1, 9))
 
 
 async def test_work_ahead_stays_within_its_budget_but_for_one() -> None:
@@ -93,7 +93,7 @@ async def test_work_ahead_stays_within_its_budget_but_for_one() -> None:
     assert [await anext(results), await anext(results)] == [1, 2]
     assert work.begun == [0, 1, 2]  # the large one is taken, but whoever took it is not done with it
     work.let(3, 4)
-    assert [one async for one in results] == [3, 4]
+    assert [result async for result in results] == [3, 4]
 
 
 async def test_a_failure_ahead_is_raised_in_its_turn_and_ends_the_rest() -> None:
@@ -137,7 +137,7 @@ async def test_slow_work_does_not_hold_up_what_follows_until_too_much_waits_for_
     assert (len(work.begun), first.done()) == (3 * KEPT, False)
     work.let(0)
     assert await first == 0
-    assert [one async for one in results] == list(range(1, 100))
+    assert [result async for result in results] == list(range(1, 100))
 
 
 async def test_items_are_asked_for_while_work_is_under_way_but_not_all_of_them() -> None:
@@ -154,7 +154,7 @@ async def test_items_are_asked_for_while_work_is_under_way_but_not_all_of_them()
     await settle()
     assert (len(work.begun), len(asked)) == (2, 2 * KEPT + 2)
     work.let(*range(100))
-    assert [await first, *[one async for one in results]] == list(range(100))
+    assert [await first, *[result async for result in results]] == list(range(100))
 
 
 async def test_what_asking_for_items_raises_ends_the_work() -> None:

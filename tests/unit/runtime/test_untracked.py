@@ -40,7 +40,7 @@ def test_no_list_of_a_memtable_grows_with_its_rows(scanned: bool) -> None:
     del keys
     gc.collect()
     found = [found for found in gc.get_objects() if isinstance(found, list | dict | tuple) and id(found) not in before]
-    assert [len(one) for one in found if len(one) > BLOCK_KEYS // 2] == []
+    assert [len(container) for container in found if len(container) > BLOCK_KEYS // 2] == []
 
 
 def test_sorted_keys_stay_untracked_when_keys_come_in_between() -> None:

@@ -35,7 +35,7 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
         await db.flush(l0=True)
     options = {"path": str(tmp_path), "checkpointLifetime": f"{LIFETIME_S}", "partitionBytes": "2000"}
     reader = BatchReader(ReadOptions.of(options))
-    partitions = [one for one in reader.partitions() if isinstance(one, KeyPartition)]
+    partitions = [partition for partition in reader.partitions() if isinstance(partition, KeyPartition)]
     assert len(partitions) > 1
     async with slate.open_admin(tmp_path) as admin:
 
@@ -45,7 +45,7 @@ async def test_tasks_lengthen_the_checkpoint_they_read(tmp_path: Path) -> None:
             return info.expire_time
 
         made = await expiry()
-        assert sum(batch.num_rows for one in partitions for batch in reader.read(one)) == 300
+        assert sum(batch.num_rows for partition in partitions for batch in reader.read(partition)) == 300
         assert await expiry() == made
         (info,) = await admin.checkpoints.list()
         await admin.checkpoints.refresh(info.id, LIFETIME_S / 2)
@@ -62,7 +62,7 @@ async def test_what_cannot_be_planned_leaves_no_checkpoint(tmp_path: Path) -> No
         reader = BatchReader(ReadOptions.of({"path": str(tmp_path), "atSeq": "2"}))
         with pytest.raises(slate.InvalidError, match="2"):
             reader.partitions()
-        assert [one for one in await db.checkpoints.list() if one.owner == "user"] == []
+        assert [checkpoint for checkpoint in await db.checkpoints.list() if checkpoint.owner == "user"] == []
 
 
 async def test_times_beyond_those_of_spark_are_its_last_one(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_times_beyond_those_of_spark_are_its_last_one(tmp_path: Path) -> N
         for key, ttl in ((b"a", None), (b"b", 60.0), (b"c", 1e15)):
             await db.put(key, b"value", ttl=ttl)
     reader = BatchReader(ReadOptions.of({"path": str(tmp_path)}))
-    [batch] = [batch for one in reader.partitions() for batch in reader.read(one)]
+    [batch] = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     created = batch.column("create_time").cast(pa.int64()).to_pylist()
     assert batch.column("expire_time").cast(pa.int64()).to_pylist() == [None, created[1] + 60_000_000, LAST_MS * 1000]
 
@@ -82,15 +82,15 @@ async def batches(sizes: list[int]) -> AsyncIterator[pa.RecordBatch]:
 
 
 async def test_small_batches_become_large_ones() -> None:
-    assert [one.num_rows async for one in joined(batches([10, 20, 30, 100, 5]), 60)] == [60, 100, 5]
-    assert [one async for one in joined(batches([]), 60)] == []
+    assert [batch.num_rows async for batch in joined(batches([10, 20, 30, 100, 5]), 60)] == [60, 100, 5]
+    assert [batch async for batch in joined(batches([]), 60)] == []
 
 
 async def test_batches_stay_small_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_read, "BATCH_BYTES", 8 * 250)
-    assert [one.num_rows async for one in joined(batches([100, 100, 100]), 1_000)] == [200, 100]
+    assert [batch.num_rows async for batch in joined(batches([100, 100, 100]), 1_000)] == [200, 100]
 
 
 async def test_large_batches_are_not_copied_to_be_joined() -> None:
     sizes = [10, LARGE_ROWS, 10, 20, LARGE_ROWS + 1]
-    assert [one.num_rows async for one in joined(batches(sizes), 1 << 20)] == [10, LARGE_ROWS, 30, LARGE_ROWS + 1]
+    assert [batch.num_rows async for batch in joined(batches(sizes), 1 << 20)] == [10, LARGE_ROWS, 30, LARGE_ROWS + 1]

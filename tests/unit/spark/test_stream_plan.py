@@ -178,7 +178,7 @@ async def test_what_is_done_is_not_held_any_more(tmp_path: Path) -> None:
 
 async def feed_subscriptions(path: Path) -> list[slate.CheckpointInfo]:
     async with slate.open_admin(path) as admin:
-        return [one for one in await admin.checkpoints.list() if one.owner == "feed"]
+        return [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"]
 
 
 def life_s(subscription: slate.CheckpointInfo) -> float:
@@ -204,7 +204,7 @@ async def test_a_query_that_plans_nothing_leaves_no_subscription_and_one_that_do
             assert (subscription.name, life_s(subscription) > 6 * 86_400) == (end.subscription, True), (
                 "before Spark writes it down"
             )
-        assert [one.name for one in await feed_subscriptions(tmp_path)] == [end.subscription]
+        assert [subscription.name for subscription in await feed_subscriptions(tmp_path)] == [end.subscription]
 
 
 async def test_the_subscription_of_an_empty_first_micro_batch_lasts(tmp_path: Path) -> None:
@@ -274,7 +274,9 @@ async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp
             end = await planner.latest(planned, everything)
             assert await seqs_of(tmp_path, planned, end, planner) == [4]
         async with slate.open_admin(tmp_path) as admin:
-            assert [one.name for one in await admin.checkpoints.list() if one.owner == "feed"] == [begun.subscription]
+            assert [checkpoint.name for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"] == [
+                begun.subscription
+            ]
 
 
 @pytest.mark.parametrize("retention_ms", [3_600_000, 0])
@@ -301,7 +303,9 @@ async def test_a_query_whose_subscription_is_gone_goes_on_if_history_is_exact(
                 return
             assert await seqs_of(tmp_path, middle, end, planner) == list(range(middle.seq + 1, end.seq + 1))
             async with slate.open_admin(tmp_path) as admin:
-                [subscription] = [one for one in await admin.checkpoints.list() if one.owner == "feed"]
+                [subscription] = [
+                    checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"
+                ]
             assert subscription.name == begin.subscription
 
 
@@ -318,7 +322,9 @@ async def test_a_query_that_comes_back_takes_its_subscription_at_once(tmp_path: 
             end = await before.latest(begin, everything)
             await planner.ranges(begin, end)
             async with slate.open_admin(tmp_path) as admin:
-                [subscription] = [one for one in await admin.checkpoints.list() if one.owner == "feed"]
+                [subscription] = [
+                    checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "feed"
+                ]
             assert subscription.expire_time is not None
             assert subscription.expire_time - subscription.create_time > 8_000
             await before.done(end)

@@ -35,9 +35,9 @@ def arguments(function: object) -> list[tuple[str, object, object]]:
     """Name, kind and default of each."""
     assert callable(function)
     return [
-        (one.name, one.kind, one.default)
-        for one in inspect.signature(function).parameters.values()
-        if one.name not in ("self", "runtime", "environment")
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name not in ("self", "runtime", "environment")
     ]
 
 

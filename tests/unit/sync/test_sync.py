@@ -141,7 +141,7 @@ def test_many_threads_open_and_close(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(12) as pool:
             assert list(pool.map(work, range(12))) == [b"%d" % worker for worker in range(12)]
-    assert len([one for one in threading.enumerate() if one.name == "slate-sync"]) == 1
+    assert len([thread for thread in threading.enumerate() if thread.name == "slate-sync"]) == 1
 
 
 def test_a_reader_follows(db: slate.sync.Db, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_administration(db: slate.sync.Db, tmp_path: Path) -> None:
     filled(db)
     with slate.sync.open_admin(tmp_path / "db") as admin:
         made = admin.checkpoints.create(name="nightly")
-        assert [one.id for one in admin.checkpoints.list() if one.name == "nightly"] == [made.id]
+        assert [checkpoint.id for checkpoint in admin.checkpoints.list() if checkpoint.name == "nightly"] == [made.id]
         seen = list[object]()
         assert not admin.verify(on_progress=seen.append).findings
         assert seen
@@ -244,7 +244,9 @@ def test_a_dropped_handle_is_closed(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         del opened
         gc.collect()
-    assert ["was never closed" in str(one.message) for one in caught if one.category is ResourceWarning] == [True]
+    assert [
+        "was never closed" in str(warning.message) for warning in caught if warning.category is ResourceWarning
+    ] == [True]
     loop.run(handle.wait_closed)
     with slate.sync.open_reader(tmp_path / "db") as reader:
         assert reader.get(b"a") == b"1"

@@ -104,7 +104,7 @@ class Adoption:
             await db.close()
             head = await self.database.handle(node).driver.load()
             assert head is not None
-            pinned = any(one.owner == "writer" for one in head.checkpoints)
+            pinned = any(checkpoint.owner == "writer" for checkpoint in head.checkpoints)
             if head.writer_epoch == epoch and not pinned:  # its last commit is in, and nobody came after it
                 self.noted |= mine
 

@@ -54,7 +54,7 @@ async def duel(world: World) -> Stats:
     if world.rng.random() < 0.7:
         await database.create()
     pair = [Duelist(database, world.node(name, skew_ms=world.rng.randrange(-60_000, 60_000))) for name in ("a", "b")]
-    tasks = [one.session.node.spawn(one.run(), "duel") for one in pair]
+    tasks = [duellist.session.node.spawn(duellist.run(), "duel") for duellist in pair]
     for one, task in zip(pair, tasks, strict=True):
         await one.session.node.join(task)
     winner = await _winner(pair)
@@ -65,19 +65,23 @@ async def duel(world: World) -> Stats:
     loser = pair[1 - pair.index(winner)]
     if loser.fate is None:
         loser.fate = "fenced-after-writing"
-    return {"duels": 1, loser.fate: 1, "acknowledged": sum(one.is_acked for one in database.history.writes.values())}
+    return {
+        "duels": 1,
+        loser.fate: 1,
+        "acknowledged": sum(write.is_acked for write in database.history.writes.values()),
+    }
 
 
 async def _winner(pair: list[Duelist]) -> Duelist:
     """Who still is the writer; exactly one must be."""
     alive: list[Duelist] = []
-    for one in pair:
-        if one.fate is None:
+    for duellist in pair:
+        if duellist.fate is None:
             try:
-                await one.session.node.run(one.session.db.confirm())
+                await duellist.session.node.run(duellist.session.db.confirm())
             except SlateError:
                 continue
-            alive.append(one)
+            alive.append(duellist)
     if len(alive) != 1:
         raise Violation("epoch", f"{len(alive)} of two writers that opened at one instant live")
     return alive[0]

@@ -188,10 +188,10 @@ def away(stage: Stage, *sessions: Session, landing: bool = True) -> Iterator[Non
     try:
         yield
     finally:
-        for one in rules:
-            one.times = 0
+        for installed in rules:
+            installed.times = 0
         network = stage.world.network
-        for request in [one for one in network.held.values() if one.sender in nodes]:
+        for request in [held for held in network.held.values() if held.sender in nodes]:
             network.release(request)
 
 

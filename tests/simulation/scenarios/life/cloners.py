@@ -44,7 +44,7 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
     if not chosen.begun:
         chosen.begun = True
         chosen.acked = estate.acknowledged()
-        kept = [one for one in estate.kept.values() if one.promised(node) and one.rows is not None]
+        kept = [promise for promise in estate.kept.values() if promise.promised(node) and promise.rows is not None]
         if kept and node.rng.random() < 0.4:
             chosen.source = node.rng.choice(kept)
     source = chosen.source

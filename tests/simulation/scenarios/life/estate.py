@@ -51,7 +51,7 @@ class Kept:
         """Whether it must be there for that process, also for a call that saw nothing newer than the ``end`` it had
         when the call began."""
         now_ms = node.clock.now_ms()
-        return not self.deleted and all(one is None or now_ms < one for one in (self.expire_ms, end))
+        return not self.deleted and all(deadline is None or now_ms < deadline for deadline in (self.expire_ms, end))
 
 
 @dataclass(slots=True)

@@ -165,7 +165,9 @@ class Eye:
         register = EMPTY if cell is None else decode(cell.value)
         epoch, log_id = parse_epoch_prefixed(key)
         if register.owner(log_id) not in (None, epoch):  # a zombie's: only who owned it before may need it
-            head = replace(head, checkpoints=tuple(one for one in head.checkpoints if one.log_ranges))
+            head = replace(
+                head, checkpoints=tuple(checkpoint for checkpoint in head.checkpoints if checkpoint.log_ranges)
+            )
         return is_live_log(info, head, register)
 
     def kept_ssts(self, head: ManifestState) -> set[str]:
@@ -202,14 +204,14 @@ class Eye:
 def _own(state: ManifestState) -> Iterator[str]:
     """Locations of a state's SSTs that are its own database's, finished parts of compactions, pending ingests, and
     those that feeds are to deliver included."""
-    finished = (sst for one in state.compactions for part in one.finished for sst in part.ssts)
-    pending = (sst for one in state.ingests for sst in one.ssts)
-    fed = (sst for one in state.checkpoints if one.feed is not None for sst in one.feed.ingests)
+    finished = (sst for compaction in state.compactions for part in compaction.finished for sst in part.ssts)
+    pending = (sst for job in state.ingests for sst in job.ssts)
+    fed = (sst for checkpoint in state.checkpoints if checkpoint.feed is not None for sst in checkpoint.feed.ingests)
     return (sst.location for ssts in (state.ssts(), finished, pending, fed) for sst in ssts if sst.database_id is None)
 
 
 def _pinned(head: ManifestState) -> list[VersionRef]:
-    return list(dict.fromkeys(one.ref for one in head.checkpoints))
+    return list(dict.fromkeys(checkpoint.ref for checkpoint in head.checkpoints))
 
 
 def _is_compactors(before: ManifestState, state: ManifestState) -> bool:

@@ -26,7 +26,7 @@ async def mirror(estate: Estate, database: SimulatedDatabase, node: Node) -> Non
 
 
 async def _mirror_any(estate: Estate, node: Node) -> None:
-    kept = [one for one in estate.kept.values() if one.rows is not None and one.promised(node)]
+    kept = [promise for promise in estate.kept.values() if promise.rows is not None and promise.promised(node)]
     if kept and await mirror_one(estate, node, node.rng.choice(kept)) and node.rng.random() < 0.5:
         await look(estate, node)
 

@@ -150,7 +150,7 @@ class LifePlay(Play):
         """What clones that nobody goes on making held in the source has been given back."""
         head = self.estate.eye(self.database).head
         assert head is not None
-        held = {one.name for one in head.checkpoints if one.owner == "clone"}
+        held = {checkpoint.name for checkpoint in head.checkpoints if checkpoint.owner == "clone"}
         for chosen in left:
             self.estate.count("clones-left")
             if chosen.database.name in held:

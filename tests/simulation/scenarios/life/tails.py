@@ -215,7 +215,7 @@ async def _named(stage: LifeStage, database: SimulatedDatabase, lost: Iterable[s
 
     async def verify() -> set[str]:
         async with stage.estate.admin(node, database) as admin:
-            return {one.object_name for one in (await admin.verify()).findings}
+            return {finding.object_name for finding in (await admin.verify()).findings}
 
     if (found := await node.run(verify())) != set(lost):
         raise Violation("lost", f"{sorted(lost)} are lost, and {sorted(found)} are called damaged")

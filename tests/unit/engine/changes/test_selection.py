@@ -62,7 +62,7 @@ async def in_ranges(found: list[Table], last: int, room: int, spill: int) -> lis
             assert rest.after == after
             rows, after = await rest.next(), rest.after
         else:
-            selected = await select([one.source for one in found], after, last, room, spill, runtime())
+            selected = await select([table.source for table in found], after, last, room, spill, runtime())
             rows, after, rest = selected.rows, selected.end, selected.rest
         if rows is not None:
             ranges.append([int(seq) for seq in rows.seqs])
@@ -79,10 +79,10 @@ async def test_all_rows_come_once_in_order_and_no_write_is_torn(
 ) -> None:
     found = tables(random.Random(seed), 300, rows_per_ms)
     ranges = await in_ranges(found, 349, room_rows * ROW_BYTES, spill_rows * ROW_BYTES)
-    assert [seq for one in ranges for seq in one] == list(range(1, 350))
+    assert [seq for seqs in ranges for seq in seqs] == list(range(1, 350))
     if room_rows < 10_000 and rows_per_ms < 1_000:
         assert len(ranges) > 3
-        ends = [one[-1] for one in ranges[:-1]]
+        ends = [seqs[-1] for seqs in ranges[:-1]]
         assert all((end + 1) % rows_per_ms == 0 for end in ends), "where the time changes"
 
 
@@ -118,7 +118,7 @@ async def test_without_room_on_disk_all_is_read_again(
     monkeypatch.setattr(os, "pwrite", full)
     found = tables(random.Random(2), 300, 1)
     ranges = await in_ranges(found, 349, 30 * ROW_BYTES, 10_000 * ROW_BYTES)
-    assert [seq for one in ranges for seq in one] == list(range(1, 350))
+    assert [seq for seqs in ranges for seq in seqs] == list(range(1, 350))
     assert found[0].reads > 3
     assert "without a disk" in caplog.text
 

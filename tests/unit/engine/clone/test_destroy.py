@@ -96,7 +96,9 @@ async def test_a_clone_is_destroyed_and_gives_its_checkpoint_back_wherever_it_is
             await destroy_it(other, CLONE, life=Life(requests))
         except Killed:
             await destroy_it(other, CLONE)
-            assert [one for one in (await other.state(PARENT)).checkpoints if one.owner == "clone"] == []
+            assert [
+                checkpoint for checkpoint in (await other.state(PARENT)).checkpoints if checkpoint.owner == "clone"
+            ] == []
             assert not_fences(other, CLONE) == []
         else:
             break
@@ -118,7 +120,9 @@ async def test_an_unfinished_clone_is_destroyed_wherever_it_was_killed(kind: Kin
             if any(key.startswith("manifest/") for key in other.keys(CLONE)):
                 await destroy_it(other, CLONE)
                 assert not_fences(other, CLONE) == []
-                assert [one for one in (await other.state(PARENT)).checkpoints if one.owner == "clone"] == []
+                assert [
+                    checkpoint for checkpoint in (await other.state(PARENT)).checkpoints if checkpoint.owner == "clone"
+                ] == []
                 await other.write(CLONE, {b"mine": b"now"})
                 assert await other.rows(CLONE) == {b"mine": b"now"}
 
@@ -143,7 +147,7 @@ async def test_softly_destroyed_it_is_closed_to_all_and_removed_later(town: Town
     async with town.process() as open_at, open_at(PARENT) as database:
         with pytest.raises(InvalidError, match=r"checkpoints hold .* detach them$"):
             await remove_all(database, open_at, marked.database_id)
-        assert any(one.startswith("log/") for one in town.data(PARENT))
+        assert any(key.startswith("log/") for key in town.data(PARENT))
         town.clock.wall_ms += 1000
         await remove_all(database, open_at, marked.database_id)
     assert not_fences(town, PARENT) == []
@@ -306,7 +310,9 @@ async def test_killed_between_any_two_requests_a_detaching_goes_on(kind: Kind) -
             assert await detach(other, life=Life(requests))
         except Killed:
             assert await detach(other)
-            assert [one for one in (await other.state(PARENT)).checkpoints if one.owner == "clone"] == []
+            assert [
+                checkpoint for checkpoint in (await other.state(PARENT)).checkpoints if checkpoint.owner == "clone"
+            ] == []
             assert (await other.state(CLONE)).parents == ()
         else:
             break
@@ -340,7 +346,7 @@ async def test_a_clone_whose_writer_pins_anew_all_the_time_is_detached(kind: Kin
         await writers.driver.commit(ClaimWriter("1" * 32, 1, WriterPin(uuid4(), 0)))
         busy = replace(database, driver=cast(ManifestDriver, Pinning(database.driver, writers.driver)))
         assert await detach_if_free(busy, open_at)
-    assert [one for one in (await town.state(PARENT)).checkpoints if one.owner == "clone"] == []
+    assert [checkpoint for checkpoint in (await town.state(PARENT)).checkpoints if checkpoint.owner == "clone"] == []
 
 
 async def test_a_grandchild_holds_on_to_what_its_parent_left(kind: Kind) -> None:

@@ -60,17 +60,17 @@ async def destroy_all_of(town: Town, name: str) -> None:
 async def delete_checkpoints(town: Town, name: str) -> None:
     async with town.process() as open_at, open_at(name) as database:
         state = await database.head()
-        await database.driver.commit(DeleteCheckpoints(frozenset(one.id for one in state.checkpoints)))
+        await database.driver.commit(DeleteCheckpoints(frozenset(checkpoint.id for checkpoint in state.checkpoints)))
 
 
 async def clones_held(town: Town, name: str = PARENT) -> list[UUID]:
-    return [one.id for one in (await town.state(name)).checkpoints if one.owner == "clone"]
+    return [checkpoint.id for checkpoint in (await town.state(name)).checkpoints if checkpoint.owner == "clone"]
 
 
 async def test_a_clone_of_the_head_holds_everything_and_shares_the_ssts(town: Town) -> None:
     state = await clone(town)
     assert await town.rows(CLONE) == EXPECTED
-    assert all(one.database_id is not None for one in state.ssts())
+    assert all(sst.database_id is not None for sst in state.ssts())
     assert not [key for key in town.keys(CLONE) if key.startswith("sst/")]
     assert await town.rows(PARENT) == EXPECTED
 
@@ -99,9 +99,9 @@ async def test_a_clone_of_a_clone_finds_the_ssts_of_both(town: Town) -> None:
     assert await town.rows(GRANDCHILD) == {**EXPECTED, **numbered(50, 60), b"0070": b"in the log"}
     direct, *others = state.parents
     assert (direct.path, direct.checkpoint_id) == (CLONE, (await clones_held(town, CLONE))[0])
-    assert [one.checkpoint_id for one in others] == [None] * len(others)
+    assert [ancestor.checkpoint_id for ancestor in others] == [None] * len(others)
     if town.kind.wal_enabled:
-        assert [one.path for one in others] == [PARENT]
+        assert [ancestor.path for ancestor in others] == [PARENT]
 
 
 async def test_a_finished_clone_is_left_as_it_is(town: Town) -> None:

@@ -84,7 +84,7 @@ class _Drawing:
                 self.call = " ".join(rest)
             else:
                 self._words[word] = rest
-        self._log = [LogSst(100 - index, self._sst(one)) for index, one in enumerate(self._words.get("log", []))]
+        self._log = [LogSst(100 - index, self._sst(drawn)) for index, drawn in enumerate(self._words.get("log", []))]
         self._l0 = tuple(self._ingested(self._words.get("L0", [])))
 
     def log(self) -> tuple[LogSst, ...]:
@@ -97,7 +97,7 @@ class _Drawing:
 
     def state(self) -> ManifestState:
         runs = tuple(
-            SortedRun(len(self._runs) - index, tuple(self._sst(one) for one in ssts), level)
+            SortedRun(len(self._runs) - index, tuple(self._sst(sst) for sst in ssts), level)
             for index, (level, ssts) in enumerate(self._runs)
         )
         state = ManifestState(
@@ -148,7 +148,7 @@ class _Drawing:
         inputs, _, target = (part.strip() for part in text.partition("->"))
         names = [name.encode() for name in inputs.split()]
         l0 = tuple(sst.object_id for sst in state.l0 if sst.object_id in names)
-        positions = [one.position for one in self._log if one.ref.object_id in names]
+        positions = [logged.position for logged in self._log if logged.ref.object_id in names]
         runs = [run for run in state.runs if any(sst.object_id in names for sst in run.ssts)]
         return Compaction(
             id=UUID(bytes=inputs.encode().ljust(16)[:16]),
@@ -172,7 +172,9 @@ def draw(state: ManifestState, log: Iterable[LogSst], specs: Iterable[Compaction
 
 
 def _words(state: ManifestState, log: list[LogSst], spec: CompactionSpec) -> Iterator[str]:
-    yield from (one.ref.object_id.decode() for one in log if spec.log_end is not None and one.position <= spec.log_end)
+    yield from (
+        logged.ref.object_id.decode() for logged in log if spec.log_end is not None and logged.position <= spec.log_end
+    )
     yield from (name.decode() for name in spec.l0)
     for run in state.runs:
         if run.id in spec.runs:

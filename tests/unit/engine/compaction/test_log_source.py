@@ -84,7 +84,7 @@ class Place:
 
 
 def positions(look: LogLook) -> list[int]:
-    return [one.position for one in look.ssts]
+    return [log_sst.position for log_sst in look.ssts]
 
 
 async def test_what_lies_there_without_a_gap_and_what_a_commit_says_of_it() -> None:
@@ -169,7 +169,9 @@ async def test_nothing_past_what_is_committed_and_each_position_of_its_epoch() -
         await place.sst(position, epoch, key=epoch_key(epoch, position))
     await place.commit_register(5, EpochRange(1, 1, 3), EpochRange(2, 4))
     look = await place.look()
-    assert [one.ref.location for one in look.ssts] == [epoch_key(*one) for one in ((1, 2), (1, 3), (2, 4), (2, 5))]
+    assert [log_sst.ref.location for log_sst in look.ssts] == [
+        epoch_key(*position) for position in ((1, 2), (1, 3), (2, 4), (2, 5))
+    ]
     assert (look.end, look.taken.floor) == (5, 2)
 
 

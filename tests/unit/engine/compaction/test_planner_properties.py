@@ -49,7 +49,7 @@ class Model:
 
     def flush(self, writes: dict[int, bool]) -> None:
         """An SST of rows at the top; true is a tombstone."""
-        seq = max([self.state.last_seq, *(one.ref.max_seq for one in self.log)])
+        seq = max([self.state.last_seq, *(logged.ref.max_seq for logged in self.log)])
         rows = [(b"%02d" % key, seq + number, deleted) for number, (key, deleted) in enumerate(writes.items(), 1)]
         self.written.update({row[0]: row for row in rows})
         sst = self._sst(sorted(rows))
@@ -89,15 +89,19 @@ class Model:
         inputs = Inputs.of(compaction)
         found = inputs.find(self.state)
         assert found is not None, "an input was taken away"
-        from_log = [one for one in self.log if compaction.log_end is not None and one.position <= compaction.log_end]
-        sources = [*([one.ref] for one in from_log), *found]
-        self.log = [one for one in self.log if one not in from_log]
+        from_log = [
+            logged for logged in self.log if compaction.log_end is not None and logged.position <= compaction.log_end
+        ]
+        sources = [*([logged.ref] for logged in from_log), *found]
+        self.log = [logged for logged in self.log if logged not in from_log]
         outputs = [sst for source in sources for sst in source] if move else self._merged(sources, compaction.bottom)
-        state = replace(self.state, compactions=tuple(one for one in self.state.compactions if one is not compaction))
+        state = replace(
+            self.state, compactions=tuple(running for running in self.state.compactions if running is not compaction)
+        )
         state = replace_inputs(
             state, inputs, outputs, target_run=compaction.target_run, target_level=compaction.target_level
         )
-        last_seq = max([state.last_seq, *(one.ref.max_seq for one in from_log)])
+        last_seq = max([state.last_seq, *(logged.ref.max_seq for logged in from_log)])
         self._change(replace(state, last_seq=last_seq))
 
     def _merged(self, sources: Sequence[Sequence[SstRef]], bottom: bool) -> list[SstRef]:
@@ -141,7 +145,7 @@ class Model:
                 assert found == wanted
 
     def _newest(self, key: bytes) -> Row | None:
-        sources = [[one.ref] for one in self.log] + [[sst] for sst in self.state.l0]
+        sources = [[logged.ref] for logged in self.log] + [[sst] for sst in self.state.l0]
         for source in [*sources, *(run.ssts for run in self.state.runs)]:
             for sst in source:
                 if sst.first_key <= key <= sst.last_key:

@@ -54,12 +54,12 @@ async def test_all_rows_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 
     found = await collect(Rounds(streams, nbytes=rng.choice([0, 500, 1 << 20])))
 
-    assert [row for one in found for row in ordered(one)] == newest_first(rows)
-    for one in found:
-        inside = [row.key for row in ordered(one)]
-        assert one.repeats.tolist() == [False, *(a == b for a, b in pairwise(inside))]
+    assert [row for batch in found for row in ordered(batch)] == newest_first(rows)
+    for batch in found:
+        inside = [row.key for row in ordered(batch)]
+        assert batch.repeats.tolist() == [False, *(a == b for a, b in pairwise(inside))]
     if not splits:
-        edges = [(ordered(one)[0].key, ordered(one)[-1].key) for one in found]
+        edges = [(ordered(batch)[0].key, ordered(batch)[-1].key) for batch in found]
         assert all(before[1] < after[0] for before, after in pairwise(edges))
 
 
@@ -73,7 +73,7 @@ async def test_a_round_takes_about_what_it_should() -> None:
     rows = [Version(b"%06d" % number, b"v" * 100, 1 + number) for number in range(5000)]
     halves = [rows[::2], rows[1::2]]
     found = await collect(Rounds([batches_of(half, [100, 2400]) for half in halves], nbytes=50_000))
-    sizes = [one.rows.nbytes for one in found]
+    sizes = [batch.rows.nbytes for batch in found]
     assert min(sizes[:-1]) > 20_000
     assert max(sizes) < 80_000
 
@@ -99,5 +99,5 @@ async def test_one_source_begins_to_read_in_each_turn_of_the_loop() -> None:
     counting = asyncio.create_task(count_turns())
     found = await collect(Rounds([read(number) for number in range(20)], nbytes=1 << 20))
     counting.cancel()
-    assert sum(len(one.rows) for one in found) == 20
+    assert sum(len(batch.rows) for batch in found) == 20
     assert len(set(begun)) == len(begun) == 20

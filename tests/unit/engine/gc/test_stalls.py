@@ -40,7 +40,7 @@ def test_the_oldest_note_of_the_very_work_counts() -> None:
     changes = revise_stalls(known, A, 400, 10)
     assert (changes.add, changes.remove) == ((), (Stall(B, 50).key, Stall(A, 300).key))
     assert revise_stalls([Stall(B, 50)], A, 400, 10) == ((Stall(A, 400).key,), (Stall(B, 50).key,))
-    assert revise_stalls(known, "", 400, 10) == ((), tuple(one.key for one in known))
+    assert revise_stalls(known, "", 400, 10) == ((), tuple(stall.key for stall in known))
 
 
 @pytest.fixture

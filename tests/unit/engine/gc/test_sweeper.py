@@ -104,10 +104,10 @@ async def test_an_orphan_goes_once_work_of_its_age_may_be_refused(place: Place) 
     for waited in (0, MIN_AGE - 1):
         place.clock.wall_ms = START_MS + waited
         report = await collector.sweep()
-        assert (report.waiting, [one.key for one in report.objects if one.key == orphan]) == (1, [])
+        assert (report.waiting, [garbage.key for garbage in report.objects if garbage.key == orphan]) == (1, [])
     assert len(await place.keys("gc/heads/")) > 0
     place.clock.wall_ms = START_MS + MIN_AGE
-    assert [one.key for one in (await place.collector().sweep()).objects] == [orphan]  # another process
+    assert [garbage.key for garbage in (await place.collector().sweep()).objects] == [orphan]  # another process
     assert await place.keys("gc/") == []
     assert await place.read(b"a", b"b", b"c") == [b"value of a", b"value of b", b"value of c"]
 
@@ -145,7 +145,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_the_next_round_does(plac
     assert dry.dry_run
     assert dry.objects == real.objects != ()
     assert 0 < dry.manifest_versions <= real.manifest_versions  # the round's own commit outdates what it found
-    assert all(one.why and one.size for one in dry.objects)
+    assert all(garbage.why and garbage.size for garbage in dry.objects)
 
 
 async def test_what_a_checkpoint_holds_goes_when_every_clock_says_that_it_expired(place: Place) -> None:
@@ -175,8 +175,8 @@ async def test_a_round_deletes_so_much_and_says_that_there_is_more(place: Place)
         rounds += 1
     assert rounds > 1
     assert len(await place.keys("sst/")) == 3
-    assert {one.stage for one in seen} == {"log", "ssts"}
-    assert all(one.deleted_bytes > 0 for one in seen)
+    assert {progress.stage for progress in seen} == {"log", "ssts"}
+    assert all(progress.deleted_bytes > 0 for progress in seen)
 
 
 async def test_a_slow_flush_is_refused_and_done_again_under_another_name(place: Place) -> None:
@@ -206,7 +206,7 @@ async def test_a_slow_flush_is_refused_and_done_again_under_another_name(place: 
         await place.commit(DeleteCheckpoints(frozenset({UUID(int=0), UUID(int=1)})))
         assert slow[0] in await place.keys("sst/")
         report = await place.collector(min_age=0).sweep()
-        assert slow[0] in [one.key for one in report.objects]
+        assert slow[0] in [garbage.key for garbage in report.objects]
         assert orphan not in await place.keys("sst/")
         assert await db.get(b"slow") == b"1"
     assert await place.read(b"slow", b"a") == [b"1", b"value of a"]
@@ -281,9 +281,11 @@ async def test_a_lost_commit_is_found_out(place: Place, when: str) -> None:
 async def test_a_lost_version_stops_everything(place: Place) -> None:
     """What it kept is not known, so nothing may go."""
     ids = [UUID(int=number) for number in range(3)]
-    held = [await place.commit(CreateCheckpoint(one, "user", START_MS, None, log_end=0)) for one in ids]
+    held = [
+        await place.commit(CreateCheckpoint(checkpoint_id, "user", START_MS, None, log_end=0)) for checkpoint_id in ids
+    ]
     stored = [await place.driver().read_stored(state.ref) for state in held]
-    changes = [one.state.ref for one in stored if one is not None and one.base is not None]
+    changes = [manifest.state.ref for manifest in stored if manifest is not None and manifest.base is not None]
     await place.put(b"d")
     await place.orphan(1)
     await place.store.delete([manifest_key(changes[0].version)])

@@ -81,7 +81,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
         assert len(await contents(db)) == 6
     async with open_admin(store) as admin:
         assert (await admin.verify()).findings == ()
-        assert [one for one in await admin.checkpoints.list() if one.owner == "ingest"] == []
+        assert [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "ingest"] == []
 
 
 async def test_what_is_first_put_meanwhile_stays_and_what_was_there_goes(store: MemoryStore) -> None:
@@ -198,9 +198,9 @@ async def test_tasks_elsewhere_answer_for_their_ranges(store: MemoryStore) -> No
                 spec = job.spec.to_json()
                 async with slate.open_ingest_task(store, spec, name=NAME, runtime=runtime()) as task:
                     told += await task.write([table({f"{number:02}": "new" for number in rows})])
-            assert len({one.part for one in told}) == 2
+            assert len({result.part for result in told}) == 2
             assert len(told) > 4
-            info = await applied(job, db, [IngestedSst.from_json(one.to_json()) for one in told])
+            info = await applied(job, db, [IngestedSst.from_json(result.to_json()) for result in told])
         assert (info.rows, info.deletes) == (17, 83)
         assert await contents(db) == {f"{number:02}": "new" for number in [*range(10, 30, 2), *range(60, 80, 3)]}
 
@@ -361,12 +361,12 @@ async def test_its_checkpoint_lives_as_long_as_the_job(store: MemoryStore) -> No
         await db.put(b"a", b"old")
         job = await open_job(store, run=run, lifetime=10)
         async with open_admin(store, run=run) as admin:
-            [held] = [one for one in await admin.checkpoints.list() if one.owner == "ingest"]
+            [held] = [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "ingest"]
             assert held.expire_time == pytest.approx(clock.wall_ms / 1000 + 10)
             with pytest.raises(slate.InvalidError, match="an ingest made it for itself"):
                 await admin.checkpoints.delete(held.id)
             await job.abort()
-            assert [one for one in await admin.checkpoints.list() if one.owner == "ingest"] == []
+            assert [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner == "ingest"] == []
         await job.close()
 
 

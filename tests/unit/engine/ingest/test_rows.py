@@ -16,7 +16,7 @@ from slate_async.types import DELETE, MAX_KEY_BYTES, PUT
 
 def taken(*batches: dict[str, Any], duplicates: Duplicates = "error") -> Columns:
     checker = RowChecker(77, duplicates)
-    parts = [part for one in batches for part in checker.take(pa.record_batch(one))]
+    parts = [part for batch in batches for part in checker.take(pa.record_batch(batch))]
     return concat([*parts, *checker.finish()])
 
 

@@ -22,10 +22,10 @@ def sst(number: int, key: bytes, base: int = 12) -> IngestedSst:
 
 
 def test_both_survive_json_and_pickle() -> None:
-    for one in (SPEC, sst(1, b"\0\xff")):
-        assert type(one).from_json(one.to_json()) == one
-        assert type(one).from_json(one.to_json().encode()) == one
-        assert pickle.loads(pickle.dumps(one)) == one
+    for stored in (SPEC, sst(1, b"\0\xff")):
+        assert type(stored).from_json(stored.to_json()) == stored
+        assert type(stored).from_json(stored.to_json().encode()) == stored
+        assert pickle.loads(pickle.dumps(stored)) == stored
 
 
 @pytest.mark.parametrize(

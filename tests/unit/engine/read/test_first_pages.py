@@ -51,7 +51,7 @@ def drawn(rng: random.Random, count: int, first_seq: int) -> list[Version]:
 
 
 def loaded(view: ReadView) -> ReadView:
-    for level in (*view.tables, *(part for one in view.runs for part in one.tables)):
+    for level in (*view.tables, *(part for sorted_run in view.runs for part in sorted_run.tables)):
         assert isinstance(level.source, FakeTable)
         level.source.loaded = True
     return view

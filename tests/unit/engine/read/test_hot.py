@@ -139,7 +139,7 @@ async def test_many_levels_with_the_same_keys_make_ranges_of_few_rows() -> None:
     await stored.load()
     assert stored.heat(b"00350") == b"0"
     assert stored.view.look_up(b"00351", MAX_SEQ) == b"0"
-    assert sum(len(one.keys) for one in stored.view._hot.ranges) <= MOST_ROWS // len(levels)
+    assert sum(len(key_range.keys) for key_range in stored.view._hot.ranges) <= MOST_ROWS // len(levels)
 
 
 async def test_a_key_behind_the_last_row_of_a_block_that_is_cut_becomes_hot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +189,13 @@ async def test_what_nobody_reads_any_more_makes_room_for_others() -> None:
     await stored.load()
     stored.heat(b"0007")
     stored.heat(b"0290")
-    held = [one for one in stored.view._hot.ranges if one.rows or one.keys]
+    held = [key_range for key_range in stored.view._hot.ranges if key_range.rows or key_range.keys]
     assert len(held) == 2
     stored.reads.end()
     other = HotReads(stored.stored.cache)
     stored.view = ReadView([], [], stored.levels, yield_budget=ample_budget(), hot=other)
     stored.heat(b"0100")
-    assert [bool(one.keys) for one in held] == [False, True]
+    assert [bool(key_range.keys) for key_range in held] == [False, True]
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 5_000])

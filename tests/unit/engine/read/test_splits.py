@@ -50,7 +50,7 @@ async def test_splits_cover_everything_in_even_parts(kind: Kind) -> None:
         splits = await db.splits(target_bytes=whole.nbytes // 8)
         check_cover(splits, None, None)
         assert 7 <= len(splits) <= 9
-        counts = [len([1 async for _ in db.scan(one.start, one.end)]) for one in splits]
+        counts = [len([1 async for _ in db.scan(split.start, split.end)]) for split in splits]
         assert sum(counts) == ROWS
         assert max(counts) < 2 * ROWS / len(splits)
 

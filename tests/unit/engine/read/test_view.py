@@ -129,8 +129,8 @@ async def test_others_get_turns_while_blocks_are_read_without_waiting(many: bool
     tables = [table([Version(b"b%02d" % number, b"v", 20 - number)]) for number in range(20)]
     view = ReadView([], tables, [], yield_budget=exhausted_budget())
     keys = [b"b%02d" % number for number in range(20)]
-    for one in tables:
-        fake(one).loaded = fake(one).sync = True
+    for fresh in tables:
+        fake(fresh).loaded = fake(fresh).sync = True
 
     async def read() -> list[bytes | None]:
         return await view.get_many(keys, 0) if many else [value(await view.get(key, 0)) for key in keys]
@@ -142,7 +142,7 @@ async def test_others_get_turns_while_blocks_are_read_without_waiting(many: bool
         await asyncio.sleep(0)
     assert reading.result() == [b"v"] * 20
     assert others >= 20
-    assert not any(fake(one).gets for one in tables)
+    assert not any(fake(fresh).gets for fresh in tables)
 
 
 async def test_get_many_is_of_one_moment() -> None:

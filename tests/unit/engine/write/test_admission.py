@@ -90,8 +90,8 @@ async def test_failure_reaches_everyone_with_an_error_of_its_own() -> None:
     await settle()
     gate.fail(lambda: ClosedError("gone"))
     failures = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(one, ClosedError) for one in failures)
-    assert len({id(one) for one in failures}) == 3
+    assert all(isinstance(failure, ClosedError) for failure in failures)
+    assert len({id(failure) for failure in failures}) == 3
     with pytest.raises(ClosedError):
         await gate.admit(1)
 

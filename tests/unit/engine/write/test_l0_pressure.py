@@ -54,4 +54,4 @@ async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     await again
     await waiting
     assert pressure.reason is None
-    assert all(one.levelno == logging.WARNING for one in caplog.records)
+    assert all(record.levelno == logging.WARNING for record in caplog.records)

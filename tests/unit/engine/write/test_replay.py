@@ -58,8 +58,8 @@ def replayer(last_seq: int = 0, most_bytes: int = 1 << 28) -> Replayer:
 async def replayed(objects: list[LogObject], last_seq: int = 0) -> tuple[object, ...]:
     """Everything that came of it."""
     made = replayer(last_seq)
-    for one in objects:
-        await made.add(one)
+    for log_object in objects:
+        await made.add(log_object)
     await made.drain()
     entry = made._memtables.active
     table = entry.table
@@ -134,8 +134,8 @@ def of_an_unknown_kind(log_id: int) -> LogObject:
 async def test_rows_that_are_no_rows_are_named_among_those_decoded_together() -> None:
     """Its checksums hold: its writer was wrong."""
     made = replayer()
-    for one in (log_object(1, rows_of(1, [b"a"])), of_an_unknown_kind(2), log_object(3, rows_of(3, [b"c"]))):
-        await made.add(one)
+    for stored in (log_object(1, rows_of(1, [b"a"])), of_an_unknown_kind(2), log_object(3, rows_of(3, [b"c"]))):
+        await made.add(stored)
     with pytest.raises(CorruptionError) as caught:
         await made.drain()
     assert caught.value.object_name == "log/2"

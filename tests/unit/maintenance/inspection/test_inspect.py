@@ -67,23 +67,23 @@ async def test_the_log_is_shown_object_by_object(town: Town) -> None:
     async with admin(town) as opened:
         shown = await opened.inspect.log()
     state = await town.state(PARENT)
-    assert [one.key for one in shown.objects] == [key for key in town.keys(PARENT) if log_name(shown.protocol, key)]
-    logged = [one for one in shown.objects if one.status == "valid"]
-    assert sum(one.rows or 0 for one in logged) == (2 if town.kind.wal_enabled else 26)
-    assert {one.kind for one in logged} == {"segment" if town.kind.wal_enabled else "sst"}
-    assert all((one.position >= state.log_start) for one in logged)
+    assert [entry.key for entry in shown.objects] == [key for key in town.keys(PARENT) if log_name(shown.protocol, key)]
+    logged = [entry for entry in shown.objects if entry.status == "valid"]
+    assert sum(entry.rows or 0 for entry in logged) == (2 if town.kind.wal_enabled else 26)
+    assert {entry.kind for entry in logged} == {"segment" if town.kind.wal_enabled else "sst"}
+    assert all((entry.position >= state.log_start) for entry in logged)
     assert (shown.register is None) == (shown.protocol == "contiguous")
-    assert any(one.status == "fence" for one in shown.objects) == (shown.protocol == "contiguous")
+    assert any(entry.status == "fence" for entry in shown.objects) == (shown.protocol == "contiguous")
 
 
 async def test_a_damaged_log_object_is_shown_as_such() -> None:
     town = await settled(Town(CONTIGUOUS))
     async with admin(town) as opened:
-        key = next(one.key for one in (await opened.inspect.log()).objects if one.status == "valid")
+        key = next(entry.key for entry in (await opened.inspect.log()).objects if entry.status == "valid")
         data = bytes_of(town, key)
         for at, kind in ((3, "unreadable"), (len(data) - 1, "segment")):
             alter(town, key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-            [shown] = [one for one in (await opened.inspect.log()).objects if one.key == key]
+            [shown] = [entry for entry in (await opened.inspect.log()).objects if entry.key == key]
             assert (shown.status, shown.kind, shown.rows) == ("damaged", kind, None)
 
 
@@ -98,7 +98,7 @@ def test_the_contiguous_log_ends_at_a_gap_and_ignores_zombies() -> None:
     F, S = ObjectKind.FENCE, ObjectKind.LOG_SEGMENT
     objects = [(1, 1, F), (2, 1, S), (4, 1, S), (5, 2, F), (6, 1, S), (7, 2, S), (9, 2, S)]
     seen = [Seen(LogName(position, None), epoch, kind) for position, epoch, kind in objects]
-    assert [str(one) for one in classify(state_of(CONTIGUOUS, 4), None, seen)] == [
+    assert [str(status) for status in classify(state_of(CONTIGUOUS, 4), None, seen)] == [
         "fence", "compacted", "valid", "fence", "zombie", "valid", "pending"
     ]  # fmt: skip
     assert classify(state_of(CONTIGUOUS, 4, floor=2), None, seen)[2] is LogObjectStatus.ZOMBIE
@@ -108,7 +108,7 @@ def test_the_register_says_whose_positions_are() -> None:
     register = WriterRegister(3, "t", (EpochRange(1, 1, 4), EpochRange(3, 5)), 6)
     objects = [(1, 1), (3, 1), (5, 1), (5, 3), (6, 3), (7, 3)]
     seen = [Seen(LogName(position, epoch), epoch, ObjectKind.LOG_SEGMENT) for position, epoch in objects]
-    assert [str(one) for one in classify(state_of(EPOCHS, 3), register, seen)] == [
+    assert [str(status) for status in classify(state_of(EPOCHS, 3), register, seen)] == [
         "compacted", "valid", "dead range", "valid", "valid", "pending"
     ]  # fmt: skip
     assert classify(state_of(EPOCHS, 3), None, seen)[1] is LogObjectStatus.DEAD

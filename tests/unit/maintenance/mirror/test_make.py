@@ -40,7 +40,7 @@ async def checkpoint_now(town: Town, name: str) -> None:
 
 async def read(town: Town, name: str = MIRROR) -> dict[bytes, bytes]:
     """Everything, as a reader that writes nothing sees it."""
-    stores = {one: town.store(one) for one in town.objects}
+    stores = {path: town.store(path) for path in town.objects}
     environment = slate.Environment(stores=stores)
     async with environment, environment.open_reader(town.store(name), name=name, pin=False) as reader:
         return await contents(reader)
@@ -253,7 +253,7 @@ async def test_an_ingest_that_waits_in_a_mirror_stays(kind: Kind) -> None:
     await compact(town, PARENT)
     await checkpoint_now(town, "later")
     await mirror(town, "later", prune=True)
-    assert [one.id for one in (await town.state(MIRROR)).ingests] == ["job"]
+    assert [ingest.id for ingest in (await town.state(MIRROR)).ingests] == ["job"]
     await clean(town)
     async with admin(town, MIRROR) as opened:
         [info] = await opened.ingests.list()
@@ -345,7 +345,7 @@ async def test_a_mirrorer_that_sleeps_through_anything_does_no_harm(kind: Kind) 
 
 async def test_damage_in_the_source_is_not_copied(town: Town) -> None:
     async with admin(town) as opened:
-        [then] = [one for one in await opened.checkpoints.list() if one.name == "then"]
+        [then] = [checkpoint for checkpoint in await opened.checkpoints.list() if checkpoint.name == "then"]
     state = await town.state(PARENT)
     sst = state.runs[-1].ssts[0]
     sound = bytes_of(town, sst.location)
@@ -397,7 +397,7 @@ async def test_an_expired_or_moving_checkpoint_is_no_source() -> None:
         with pytest.raises(InvalidError, match="expired"):
             await opened.mirror(short.id, MIRROR)
         async with town.open(PARENT):
-            [own] = [one for one in await opened.checkpoints.list() if one.owner == "writer"]
+            [own] = [checkpoint for checkpoint in await opened.checkpoints.list() if checkpoint.owner == "writer"]
             with pytest.raises(InvalidError, match=r"checkpoints\.create"):
                 await opened.mirror(own.id, MIRROR)
 

@@ -54,7 +54,7 @@ async def test_all_of_it_together_is_sound(whole: Town) -> None:
     for name in PLACES:
         report = await report_of(whole, name)
         assert report.findings == (), name
-        assert [one for one in report.notes if one.object_name.startswith("sst/")] == [], name
+        assert [note for note in report.notes if note.object_name.startswith("sst/")] == [], name
 
 
 async def test_verification_and_gc_keep_the_same(whole: Town) -> None:
@@ -62,8 +62,8 @@ async def test_verification_and_gc_keep_the_same(whole: Town) -> None:
     async with whole.process() as open_at, open_at(PARENT) as database:
         head = await database.head()
         versions = [head]
-        for one in head.checkpoints:
-            version = await database.driver.read(one.ref)
+        for checkpoint in head.checkpoints:
+            version = await database.driver.read(checkpoint.ref)
             assert version is not None
             versions.append(version)
         kept = await Reach(database.driver, database.runtime).of(head)
@@ -103,7 +103,7 @@ def is_silent_fence(state: ManifestState, key: str, size: int) -> bool:
     place = log_name(state.log_protocol, key)
     if place is None or size != HEADER_BYTES:
         return False
-    spans = [(one.log_start, one.log_end) for one in state.checkpoints]
+    spans = [(checkpoint.log_start, checkpoint.log_end) for checkpoint in state.checkpoints]
     spans.append((state.log_start, None))
     return not any(first <= place.position and (last is None or place.position <= last) for first, last in spans)
 
@@ -125,7 +125,11 @@ def damages(town: Town, state: ManifestState, name: str, keys: list[str]) -> Ite
         for how in ("empty", "to its header", "by a byte", "first byte", "middle", "last byte"):
             yield Damage(name, key, how)
         folder, size = key.split("/")[0], len(bytes_of(town, key, name))
-        others = [one for one in keys if one != key and one.split("/")[0] == folder and boundary_version(one) is None]
+        others = [
+            other
+            for other in keys
+            if other != key and other.split("/")[0] == folder and boundary_version(other) is None
+        ]
         for other in sorted(others, key=lambda one: abs(len(bytes_of(town, one, name)) - size))[:2]:
             if bytes_of(town, other, name) != bytes_of(town, key, name):
                 yield Damage(name, key, "swap", other)
@@ -160,10 +164,10 @@ async def test_whatever_is_damaged_is_named(whole: Town, full: bool) -> None:
 async def names_it(town: Town, damage: Damage) -> bool:
     """Whether the report, or the error that no report can be made, names one of the objects that are wrong."""
     try:
-        named = [one.object_name for one in (await report_of(town, damage.name)).findings]
+        named = [finding.object_name for finding in (await report_of(town, damage.name)).findings]
     except (CorruptionError, slate.InvalidError) as error:
         named = [str(error)]
-    wanted = [one for one in (damage.key, damage.other) if one]
+    wanted = [key for key in (damage.key, damage.other) if key]
     if any(key.startswith("writer/") for key in wanted):
         wanted.append("writer register")
     if any(boundary_version(key) is not None for key in wanted):
@@ -184,7 +188,7 @@ async def test_a_clones_hold_that_is_gone_is_told() -> None:
     [finding] = (await report_of(town, CLONE)).findings
     assert (str(parent.checkpoint_id) in finding.object_name, "it is gone" in finding.what) == (True, True)
     town.objects[PARENT] = type(town.objects[PARENT])()
-    whats = [one.what for one in (await report_of(town, CLONE)).findings]
+    whats = [finding.what for finding in (await report_of(town, CLONE)).findings]
     assert any("no database" in what for what in whats)
 
 
@@ -243,7 +247,7 @@ async def test_a_marker_that_is_damaged_is_named(kind: Kind, how: str) -> None:
     else:
         inflict(town, Damage(PARENT, MARKER, how))
     try:
-        named = [one.object_name for one in (await verified()).findings]
+        named = [finding.object_name for finding in (await verified()).findings]
     except slate.ConfigError as error:
         named = [MARKER] if "marker" in str(error) else []
     assert named == [MARKER]

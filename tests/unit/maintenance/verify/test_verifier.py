@@ -40,7 +40,7 @@ async def verified(town: Town, name: str = PARENT) -> VerifyReport:
 
 
 def about(report: VerifyReport) -> set[str]:
-    return {one.object_name for one in report.findings}
+    return {finding.object_name for finding in report.findings}
 
 
 async def test_a_sound_database_is_clean_and_all_of_it_is_read(town: Town) -> None:
@@ -52,7 +52,7 @@ async def test_a_sound_database_is_clean_and_all_of_it_is_read(town: Town) -> No
     assert report.manifest_version == state.version
     assert report.ssts >= len(list(state.ssts())) > 0
     assert report.log_objects > 0
-    assert report.versions == 1 + len({one.ref for one in state.checkpoints})
+    assert report.versions == 1 + len({checkpoint.ref for checkpoint in state.checkpoints})
     assert report.rows >= sum(sst.rows for sst in state.ssts())
     assert (told[-1].objects, told[-1].nbytes) == (told[-1].objects_total, told[-1].bytes_total)
     assert told[-1].nbytes == report.nbytes
@@ -66,7 +66,7 @@ async def test_whatever_byte_changes_it_is_found(town: Town) -> None:
     assert len(keys) > 3
     for key in keys:
         sound = bytes_of(town, key)
-        notes = [one.object_name for one in (await verified(town)).notes]
+        notes = [note.object_name for note in (await verified(town)).notes]
         if key in notes:
             continue
         step = max(1, len(sound) // 12)
@@ -84,17 +84,19 @@ async def test_what_is_lost_is_missed(town: Town) -> None:
     """But for the end of a contiguous log, which nothing tells of: here fences follow it."""
     async with town.open(PARENT):
         pass
-    waiting = {one.object_name for one in (await verified(town)).notes}
+    waiting = {note.object_name for note in (await verified(town)).notes}
     for key in [key for key in town.data(PARENT) if key not in waiting]:
         poorer = town.copy()
         remove(poorer, key)
         report = await verified(poorer)
-        assert [one.what for one in report.findings if one.object_name == key and "is missing" in one.what], key
+        assert [
+            finding.what for finding in report.findings if finding.object_name == key and "is missing" in finding.what
+        ], key
 
 
 async def test_a_lost_manifest_version_is_missed(town: Town) -> None:
     async with admin(town) as opened:
-        [then] = [one for one in await opened.checkpoints.list() if one.name == "then"]
+        [then] = [checkpoint for checkpoint in await opened.checkpoints.list() if checkpoint.name == "then"]
     remove(town, f"manifest/{then.manifest_id:020}.manifest")
     assert f"manifest version {then.manifest_id}" in about(await verified(town))
 
@@ -130,7 +132,7 @@ async def test_what_nobody_names_is_a_note(town: Town) -> None:
     await town.store(PARENT).put("sst/readme.txt", b"hello")
     report = await verified(town)
     assert report.clean
-    assert {orphan, "sst/readme.txt"} <= {one.object_name for one in report.notes}
+    assert {orphan, "sst/readme.txt"} <= {note.object_name for note in report.notes}
 
 
 async def test_an_sst_of_a_manifest_version_that_is_not_there_is_found(town: Town) -> None:
@@ -227,7 +229,7 @@ async def test_an_sst_whose_parts_do_not_fit_together_is_found(
         await database.driver.commit(Change((("runs", (run,)), ("checkpoints", ()))))
     findings = (await verified(town)).findings
     assert findings
-    assert all(one.object_name == old.location and said in one.what for one in findings), findings
+    assert all(finding.object_name == old.location and said in finding.what for finding in findings), findings
 
 
 async def test_the_writers_register_is_compared() -> None:
@@ -319,8 +321,8 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
 
         async def meanwhile(other: Town = other) -> None:
             async with admin(other) as opened:
-                for one in await opened.checkpoints.list():
-                    await opened.checkpoints.delete(one.id, force=True)
+                for checkpoint in await opened.checkpoints.list():
+                    await opened.checkpoints.delete(checkpoint.id, force=True)
             await other.write(PARENT, numbered(0, 9, b"newer"), l0=True)
             await compact(other, PARENT)
             await collect(other)
@@ -341,8 +343,8 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
 
 async def test_made_again_on_the_path_of_a_destroyed_one_it_is_clean(town: Town) -> None:
     async with admin(town) as opened:
-        for one in await opened.checkpoints.list():
-            await opened.checkpoints.delete(one.id, force=True)
+        for checkpoint in await opened.checkpoints.list():
+            await opened.checkpoints.delete(checkpoint.id, force=True)
         await opened.destroy()
     with pytest.raises(slate.InvalidError, match="destroyed"):
         await verified(town)
@@ -394,4 +396,4 @@ def test_a_sound_state_has_no_findings() -> None:
     ],
 )
 def test_each_contradiction_in_a_state_is_told(said: str, changes: dict[str, Any]) -> None:
-    assert any(said in one.what for one in check_state(replace(SOUND, **changes)))
+    assert any(said in finding.what for finding in check_state(replace(SOUND, **changes)))

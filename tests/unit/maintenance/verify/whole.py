@@ -68,7 +68,9 @@ async def ingest(town: Town, job_id: str, rows: dict[str, str]) -> None:
 async def collect(town: Town, name: str) -> None:
     """Everything that nothing needs goes, whatever its age."""
     settings = town.kind.settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
-    environment = slate.Environment(runtime=runtime(town.clock), stores={one: town.store(one) for one in town.objects})
+    environment = slate.Environment(
+        runtime=runtime(town.clock), stores={path: town.store(path) for path in town.objects}
+    )
     store = town.store(name)
     async with environment, environment.open_gc(store, name=name, settings=settings, periodic=False) as collector:
         for _ in range(3):

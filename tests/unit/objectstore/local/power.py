@@ -69,7 +69,7 @@ class ForgetfulDisk:
 
     def _note_folder(self, folder: Path) -> None:
         with os.scandir(folder) as entries:
-            named = {one.name: _identity(one.stat(follow_symlinks=False)) for one in entries}
+            named = {entry.name: _identity(entry.stat(follow_symlinks=False)) for entry in entries}
         self._folders[_identity(os.stat(folder))] = named
 
     def power_cut(self) -> Path:

@@ -79,7 +79,7 @@ def test_many_lookups_agree_with_single_ones() -> None:
     decoded = decode_filter(made([b"in%d" % i for i in range(500)], 6), object_name="o")
     assert decoded is not None
     hashes = key_hashes(pa.array([b"%d" % i for i in range(500)] + [b"in%d" % i for i in range(500)], pa.binary()))
-    assert decoded.may_contain_each(hashes).tolist() == [decoded.may_contain(one) for one in hashes.tolist()]
+    assert decoded.may_contain_each(hashes).tolist() == [decoded.may_contain(key_hash) for key_hash in hashes.tolist()]
 
 
 def test_large_filters_take_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,9 +278,11 @@ class Shelf:
 def names_of(inherited: Inherited) -> list[str]:
     """``epoch.id`` of each inherited object, its bytes checked to be of that very epoch and id."""
     names = []
-    for one in inherited.objects:
-        _, columns = decode_segment(one.data, object_name=one.key, database_id=DATABASE, log_id=one.id)
-        name = f"{one.header.writer_epoch}.{one.id}"
+    for recovered in inherited.objects:
+        _, columns = decode_segment(
+            recovered.data, object_name=recovered.key, database_id=DATABASE, log_id=recovered.id
+        )
+        name = f"{recovered.header.writer_epoch}.{recovered.id}"
         assert columns.keys.to_pylist() == [name.encode()]
         names.append(name)
     return names
@@ -306,5 +308,5 @@ async def taken_over(log: Log, claimed: ManifestState) -> Inherited:
     """What ``log`` takes over, with the bytes that it gave to its replay."""
     replay = Taken()
     inherited = await log.take_over(claimed, replay)
-    assert [replace(one, data=b"") for one in replay.objects] == list(inherited.objects)
+    assert [replace(recovered, data=b"") for recovered in replay.objects] == list(inherited.objects)
     return replace(inherited, objects=tuple(replay.objects))

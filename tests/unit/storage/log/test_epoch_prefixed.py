@@ -26,7 +26,9 @@ def shelf() -> Shelf:
 def held(shelf: Shelf, ranges: Sequence[tuple[int, int] | tuple[int, int, int]], last_written: int) -> WriterRegister:
     """The register as the last of ``ranges``' writers left it."""
     epoch = ranges[-1][0]
-    register = WriterRegister(epoch, f"token of epoch {epoch}", tuple(EpochRange(*one) for one in ranges), last_written)
+    register = WriterRegister(
+        epoch, f"token of epoch {epoch}", tuple(EpochRange(*epoch_range) for epoch_range in ranges), last_written
+    )
     shelf.register.place(register)
     return register
 

@@ -67,7 +67,7 @@ async def read(
 @pytest.mark.parametrize("size", [80, PART, 2 * PART - 1, 2 * PART, 2 * PART + 1, 10 * PART - 1, 64 * PART + 80])
 async def test_an_object_in_parts_is_the_object(size: int) -> None:
     store, found = await read([size])
-    assert [one.data for one in found if one is not None] == [bytes_of(1, size)]
+    assert [segment.data for segment in found if segment is not None] == [bytes_of(1, size)]
     assert found[0] is not None
     assert found[0].size == size
     assert len(store.gets) == max(1, size // PART)
@@ -76,7 +76,7 @@ async def test_an_object_in_parts_is_the_object(size: int) -> None:
 async def test_no_more_reads_are_under_way_than_allowed_however_large_the_objects() -> None:
     sizes = [5 * PART, 100, 300 * PART, 100] * 30
     store, found = await read(sizes)
-    assert [one.size for one in found if one is not None] == sizes
+    assert [segment.size for segment in found if segment is not None] == sizes
     assert store.most == READS_AT_ONCE
 
 

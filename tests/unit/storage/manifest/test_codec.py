@@ -87,7 +87,7 @@ def test_a_delta_costs_what_it_changes() -> None:
         (*LONG.runs[0].ssts[:400], sst(1001), sst(1002), *LONG.runs[0].ssts[403:]),
         LONG.runs[0].ssts[1:],
         (*LONG.runs[0].ssts, sst(1000)),
-        tuple(structs.replace(one, global_seq=5) if one.rows == 7 else one for one in LONG.runs[0].ssts),
+        tuple(structs.replace(sst, global_seq=5) if sst.rows == 7 else sst for sst in LONG.runs[0].ssts),
     ],
     ids=["inside", "first", "last", "an entry"],
 )

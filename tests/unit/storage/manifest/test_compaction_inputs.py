@@ -25,12 +25,12 @@ def state(l0: str, *runs: SortedRun) -> ManifestState:
 
 def run(number: int, *ssts: str, level: int = 0) -> SortedRun:
     """SSTs given as ``name:keys``."""
-    return SortedRun(number, tuple(sst(*one.split(":")) for one in ssts), level)
+    return SortedRun(number, tuple(sst(*drawn.split(":")) for drawn in ssts), level)
 
 
 def shape(after: ManifestState) -> tuple[str, list[tuple[int, str]]]:
     """L0 and the runs by the names of their SSTs."""
-    names = [(one.id, "".join(sst.object_id.decode() for sst in one.ssts)) for one in after.runs]
+    names = [(run.id, "".join(sst.object_id.decode() for sst in run.ssts)) for run in after.runs]
     return "".join(sst.object_id.decode() for sst in after.l0), names
 
 
@@ -58,7 +58,7 @@ def test_what_is_not_there_any_more(inputs: Inputs) -> None:
 def test_the_sources() -> None:
     found = Inputs((b"B", b"C"), (3, 2), (b"E", b"G", b"H")).find(BEFORE)
     assert found is not None
-    assert [[one.object_id for one in source] for source in found] == [[b"B"], [b"C"], [b"E"], [b"G", b"H"]]
+    assert [[sst.object_id for sst in source] for source in found] == [[b"B"], [b"C"], [b"E"], [b"G", b"H"]]
 
 
 def test_l0_becomes_a_run() -> None:

@@ -169,7 +169,7 @@ async def test_an_edit_goes_in_exactly_once(store: MemoryStore, mood: str) -> No
     state = await driver.load()
     assert state is not None
     added = await driver.commit(add(2, state))
-    assert [one.location for one in added.l0] == ["sst/2", "sst/1"]
+    assert [sst.location for sst in added.l0] == ["sst/2", "sst/1"]
     assert added.version == state.version + 1
     claimed = await driver_of(store, mood).commit(ClaimWriter("u", 1))
     assert claimed.writer_epoch == 2

@@ -52,7 +52,7 @@ def test_samples_stay_few_and_dense_at_the_end() -> None:
     for seq in range(1, 5 * MAX_SAMPLES):
         samples = sampled(replace(STATE, seq_times=samples), seq, seq)
         assert len(samples) <= MAX_SAMPLES
-    assert [one.seq for one in samples[-100:]] == list(range(5 * MAX_SAMPLES - 100, 5 * MAX_SAMPLES))
+    assert [sample.seq for sample in samples[-100:]] == list(range(5 * MAX_SAMPLES - 100, 5 * MAX_SAMPLES))
     assert samples[0].seq < MAX_SAMPLES
     assert sorted(samples, key=lambda one: one.seq) == list(samples)
 

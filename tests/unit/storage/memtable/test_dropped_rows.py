@@ -24,8 +24,8 @@ def test_rows_that_are_dropped_were_never_there(written: list[tuple[bytes, bytes
     kept = min(kept, len(written))
     table, expected = Memtable(), Memtable()
     for number, (key, value, deleted) in enumerate(written, 1):
-        for one in (table, expected) if number <= kept else (table,):
-            one.append(key, value, DELETE if deleted else PUT, number * 2, NO_EXPIRY, number)
+        for memtable in (table, expected) if number <= kept else (table,):
+            memtable.append(key, value, DELETE if deleted else PUT, number * 2, NO_EXPIRY, number)
     list(table.order_steps(seen * 2))
     table.drop_after(kept)
     assert (len(table), table.last_seq, table.nbytes) == (kept, expected.last_seq, expected.nbytes)

@@ -88,12 +88,12 @@ def test_lookups_fill_what_blocks_leave_free_and_go_first_beyond_their_share() -
     (block,) = blocks(1)
     cache = BlockCache(4 * block.nbytes)
     used, unused, more = (Made(block.nbytes) for _ in range(3))
-    for one in (used, unused, more):
-        cache.keep(one)
+    for lookup in (used, unused, more):
+        cache.keep(lookup)
     used.used = True
     for number in range(4):
         cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
-    assert [one.dropped for one in (used, unused, more)] == [False, True, False]
+    assert [lookup.dropped for lookup in (used, unused, more)] == [False, True, False]
     assert cache.get(b"o", 0, count_miss=False) is None
     assert [cache.get(b"o", number) is not None for number in (2, 3)] == [True, True]
     cache.forget(more)
@@ -106,21 +106,21 @@ def test_retired_lookups_go_before_blocks_and_others_bit_by_bit() -> None:
     (block,) = blocks(1)
     cache = BlockCache(4 * block.nbytes)
     old = [Made(block.nbytes // 4) for _ in range(4)]
-    for one in old:
-        cache.keep(one)
-    for one in old:
-        one.retired = True
-    cache.retire(sum(one.nbytes for one in old))
-    assert not any(one.dropped for one in old), "all at once would take long"
+    for lookup in old:
+        cache.keep(lookup)
+    for lookup in old:
+        lookup.retired = True
+    cache.retire(sum(lookup.nbytes for lookup in old))
+    assert not any(lookup.dropped for lookup in old), "all at once would take long"
     cache.keep(Made(block.nbytes // 4))
-    assert [one.dropped for one in old] == [True, False, False, False]
+    assert [lookup.dropped for lookup in old] == [True, False, False, False]
     for number in range(3):
         cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
     assert [cache.get(b"o", number) is not None for number in range(3)] == [True] * 3
     cache.forget(old[3])
     for number in range(3, 6):
         cache.put(b"o", number, block_of([R(b"k%03d" % number, b"v" * 1000)]))
-    assert [one.dropped for one in old] == [True, True, True, False]
+    assert [lookup.dropped for lookup in old] == [True, True, True, False]
     assert cache.stats().blocks == 3
 
 

@@ -138,7 +138,7 @@ def test_groups_say_what_the_block_says(
     for look in (made.first, made.last):
         made._looks, made._keeps = WORTH_LOOKS - 2, False
         said = [look(start, end, asked, MAX_SEQ, 0, False, edge, CACHE) for _ in range(2)]
-        (plain, _, plain_ended), (grouped, _, ended) = [one for one in said if one is not None]
+        (plain, _, plain_ended), (grouped, _, ended) = [rows for rows in said if rows is not None]
         assert grouped == plain
         assert plain_ended or not ended
 

@@ -116,4 +116,4 @@ def test_refresh_and_delete() -> None:
 
 def test_a_new_one_takes_the_place_of_others_in_one_step() -> None:
     state = commit(make(TWO, instead_of=(ONE, MISSING)), commit(make(ONE), STATE))
-    assert [one.id for one in state.checkpoints] == [TWO]
+    assert [checkpoint.id for checkpoint in state.checkpoints] == [TWO]

@@ -143,8 +143,8 @@ def test_a_registered_compaction_reserves_its_run() -> None:
         compaction(runs=(1,)),
         compaction(l0=(), runs=(2, 1), ssts=(b"?" * 16,)),
         compaction(log_end=12),
-        compaction(l0=tuple(one.object_id for one in L0), log_end=9),
-        compaction(l0=tuple(one.object_id for one in L0), runs=(1,), log_end=12),
+        compaction(l0=tuple(sst.object_id for sst in L0), log_end=9),
+        compaction(l0=tuple(sst.object_id for sst in L0), runs=(1,), log_end=12),
     ],
 )
 def test_inputs_that_are_not_there_or_no_neighbours_are_refused(wrong: Compaction) -> None:
@@ -204,7 +204,7 @@ def test_ranges_noted_before_and_brought_along_are_joined_in_key_order() -> None
     with pytest.raises(InternalError):
         CommitCompaction(4, ONE, (parts[0],)).apply(state)
     state = apply(CommitCompaction(4, ONE, (parts[1], parts[0], output(2, keyed(33)))), state)
-    assert [one.object_id for one in state.runs[0].ssts] == [keyed(30).object_id, keyed(32).object_id]
+    assert [sst.object_id for sst in state.runs[0].ssts] == [keyed(30).object_id, keyed(32).object_id]
 
 
 def test_a_compaction_whose_rows_all_went_makes_no_run() -> None:
@@ -232,7 +232,7 @@ def test_a_flush_and_a_new_writer_meanwhile_are_no_conflict() -> None:
     flush = AddL0(3, 10, 12, keyed(11), 119, 5, 3, 20)
     state = apply(ClaimWriter("writer", 1), apply(flush, REGISTERED))
     state = apply(COMMIT, state)
-    assert [one.object_id for one in state.l0] == [keyed(11).object_id, keyed(9).object_id]
+    assert [sst.object_id for sst in state.l0] == [keyed(11).object_id, keyed(9).object_id]
     assert flush.apply(replace(state, writer_epoch=3)) is None, "its mark is the log's start, not its SST"
 
 

@@ -46,7 +46,7 @@ def applied(edit: AdvanceGc, state: ManifestState = STATE) -> ManifestState:
 def test_expired_checkpoints_go_once_every_clock_agrees() -> None:
     state = replace(STATE, checkpoints=(checkpoint(1, 1_000), checkpoint(2, None), checkpoint(3, 1_200)))
     assert AdvanceGc(1_099, skew_ms=100).apply(state) is None
-    assert [one.id.int for one in applied(AdvanceGc(1_100, skew_ms=100), state).checkpoints] == [2, 3]
+    assert [checkpoint.id.int for checkpoint in applied(AdvanceGc(1_100, skew_ms=100), state).checkpoints] == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def committed(
 ) -> ManifestState:
     """``state`` with a job that is committed."""
     begun = applied(state, RegisterIngest(job_id, 100, 200))
-    ssts = tuple(sst(50 + number, one) for number, one in enumerate(keys or ("ab", "cd")))
+    ssts = tuple(sst(50 + number, bounds) for number, bounds in enumerate(keys or ("ab", "cd")))
     return applied(begun, CommitIngest(DATABASE, job_id, 1, ssts, 150, batch))
 
 
@@ -85,7 +85,7 @@ def test_a_committed_job_is_pending_and_no_part_of_the_database() -> None:
 
 def test_it_is_applied_under_one_number_above_everything() -> None:
     state = applied(committed(), apply_ingests("job"))
-    assert [(one.global_seq, one.min_seq, one.max_seq, one.global_create_ms) for one in state.l0] == [
+    assert [(sst.global_seq, sst.min_seq, sst.max_seq, sst.global_create_ms) for sst in state.l0] == [
         (11, 11, 11, 600)
     ] * 2
     assert (state.last_seq, state.ingest_seq, state.last_tick_ms, state.required_features) == (11, 11, 600, ("ingest",))
@@ -107,7 +107,7 @@ def test_its_owner_is_told_once_the_writer_shows_it() -> None:
 def test_the_flush_of_what_came_before_goes_along() -> None:
     flush = AddL0(3, 5, 7, sst(1, "az", seqs=(11, 20)), 20, 550, 3, 1, 550)
     state = applied(committed(), replace(apply_ingests("job", flush=flush), first_seq=21))
-    assert [one.max_seq for one in state.l0] == [21, 21, 20]
+    assert [sst.max_seq for sst in state.l0] == [21, 21, 20]
     assert (state.log_start, state.last_seq) == (8, 21)
 
 
@@ -125,7 +125,7 @@ def test_several_are_numbered_in_the_order_of_their_commits_and_an_aborted_one_t
     state = committed("c", "ab", state=committed("b", "ab", state=committed("a", "ab")))
     state = applied(state, AbortIngest("b", 300))
     state = apply_ingests("a", "b", "c").apply(state) or state
-    assert [one.global_seq for one in state.l0] == [12, 11]
+    assert [sst.global_seq for sst in state.l0] == [12, 11]
     assert {record.id: record.seq for record in state.ingest_records} == {"a": 11, "b": 0, "c": 12}
 
 
@@ -134,7 +134,7 @@ def test_without_a_wal_the_log_stands_in_l0_below_it() -> None:
     logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
     edit = replace(apply_ingests("job", log=LogIntoL0(5, 7, logged), log_floor=3), first_seq=15)
     new = applied(state, edit)
-    assert [one.max_seq for one in new.l0] == [15, 15, 14, 12]
+    assert [sst.max_seq for sst in new.l0] == [15, 15, 14, 12]
     assert (new.log_start, new.log_floor, new.log_last_seen) == (8, 3, 7)
     with pytest.raises(ConflictError, match="compacted"):
         edit.apply(replace(state, log_start=6))
@@ -145,7 +145,7 @@ def test_an_opening_lets_the_log_stand_in_l0() -> None:
     logged = (sst(8, "az", seqs=(13, 14)), sst(7, "az", seqs=(11, 12)))
     edit = TakeLogIntoL0("me", LogIntoL0(5, 70, logged), 600)
     new = applied(state, edit)
-    assert [one.max_seq for one in new.l0] == [14, 12, *(one.max_seq for one in state.l0)]
+    assert [sst.max_seq for sst in new.l0] == [14, 12, *(sst.max_seq for sst in state.l0)]
     assert (new.log_start, new.log_floor, new.log_last_seen, new.last_seq) == (71, 4, 70, 14)
     assert (new.seq_times[-1].seq, new.seq_times[-1].time_ms) == (14, 600)
     assert edit.apply(new) is None
@@ -305,7 +305,11 @@ def replacing(expire_ms: int = 200) -> RegisterIngest:
 
 
 def bases(state: ManifestState) -> list[tuple[UUID, int | None, int | None]]:
-    return [(one.id, one.log_end, one.expire_ms) for one in state.checkpoints if one.owner == "ingest"]
+    return [
+        (checkpoint.id, checkpoint.log_end, checkpoint.expire_ms)
+        for checkpoint in state.checkpoints
+        if checkpoint.owner == "ingest"
+    ]
 
 
 def test_a_job_that_replaces_begins_with_a_checkpoint() -> None:

@@ -89,7 +89,7 @@ UNFINISHED = replace(
 def test_a_clone_has_what_its_source_has_and_names_whose_it_is() -> None:
     copied = applied(CopyContents(CLONE, SOURCE_STATE, PINNED), UNFINISHED)
     assert not copied.initialized
-    assert [one.database_id for one in copied.ssts()] == [SOURCE, SOURCE, GRAND]
+    assert [sst.database_id for sst in copied.ssts()] == [SOURCE, SOURCE, GRAND]
     assert copied.parents == (Parent(SOURCE, "memory://parent", PIN), Parent(GRAND, "memory://grand"))
     assert (copied.writer_epoch, copied.writer_token, copied.checkpoints, copied.sst_floor) == (6, "", (), 0)
     assert (copied.log_start, copied.log_last_seen, copied.log_floor, copied.last_seq) == (30, 34, 4, 99)

@@ -54,7 +54,7 @@ def test_claim_refuses_what_cannot_be_opened(state: ManifestState) -> None:
 
 def test_add_moves_the_log_start_and_puts_the_newest_first() -> None:
     state = apply(add(2, 6, 9), apply(add(1, 1, 5), CLAIMED))
-    assert [one.location for one in state.l0] == ["sst/2", "sst/1"]
+    assert [sst.location for sst in state.l0] == ["sst/2", "sst/1"]
     assert (state.log_start, state.log_floor, state.last_seq, state.last_tick_ms) == (10, 1, 29, 200)
 
 
@@ -109,11 +109,11 @@ def pin(number: int, *, epoch: int = 1, owner: str = "writer") -> Checkpoint:
 
 
 def new_pin(number: int, *keep: int, **more: object) -> WriterPin:
-    return WriterPin(UUID(int=number), 50, frozenset(UUID(int=one) for one in keep), **more)  # type: ignore[arg-type]
+    return WriterPin(UUID(int=number), 50, frozenset(UUID(int=identity) for identity in keep), **more)  # type: ignore[arg-type]
 
 
 def pins_of(state: ManifestState) -> list[int]:
-    return [one.id.int for one in state.checkpoints]
+    return [checkpoint.id.int for checkpoint in state.checkpoints]
 
 
 def test_a_claim_leaves_one_writer_checkpoint_its_own() -> None:
