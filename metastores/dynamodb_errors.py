@@ -84,7 +84,7 @@ def translate(error: Exception, table: str) -> MetaStoreError | OutcomeUnknownEr
     if code in THROTTLED:
         return ThrottledError(f"DynamoDB table {table} is throttled: {code}")
     if code == WRITE_CONFLICT:
-        return WriteConflictError(f"DynamoDB table {table}: another region wrote at the same moment: {code}")
+        return WriteConflictError(f"DynamoDB table {table}: another region wrote the item concurrently: {code}")
     if is_expired(code, message):
         return MetaStoreUnavailableError(f"DynamoDB table {table}: the credentials have expired: {code}")
     if code == "ResourceNotFoundException":

@@ -159,7 +159,7 @@ class PutIfAbsentMetaStore:
         except OutcomeUnknownError as error:
             return await self._find_out(ref, payload, str(error))
         if etag is None:
-            return await self._find_out(ref, payload, "the version existed and is gone again")
+            return await self._find_out(ref, payload, "the version existed and was deleted since")
         return await self._confirm(ref, payload, etag, began)
 
     async def versions(self) -> list[VersionRef]:

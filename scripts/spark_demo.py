@@ -121,7 +121,7 @@ async def scanned(path: str, *, without_live: bool = False) -> tuple[Sum, float]
 
 
 async def write_for_ever(path: str) -> None:
-    """Acknowledged writes in small batches, told one a line; the last word is what was written."""
+    """Write small batches and print a line for each acknowledged one; the last line says what was written."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     written = 0

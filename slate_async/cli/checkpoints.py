@@ -1,6 +1,6 @@
 """``create-checkpoint``, ``refresh-checkpoint``, ``delete-checkpoint`` and ``list-checkpoints``.
 
-They work beside whoever writes and reads: no role is claimed."""
+They claim no role, so they work beside writers and readers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def delete_checkpoint(
     finish(context, delete(context.obj, checkpoint, force=force))
 
 
-@commands.command("list-checkpoints", help=f"Show all checkpoints, whoever's. {BESIDE}")
+@commands.command("list-checkpoints", help=f"Show all checkpoints: users', writers', readers' and clones'. {BESIDE}")
 def list_checkpoints(context: typer.Context) -> None:
     """See ``help``."""
     finish(context, listed(context.obj))

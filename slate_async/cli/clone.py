@@ -49,7 +49,7 @@ def destroy(
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="Its folder is gone with all objects: erase its metadata, which is kept elsewhere, for good."
+            "--lost", help="Its folder is lost with all objects: erase its metadata, which is kept elsewhere, for good."
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the database's path first.")] = False,
@@ -99,7 +99,9 @@ async def unmake(session: Session, *, soft: bool, fence: bool, lost: bool) -> in
         await admin.destroy(soft=soft, lost=lost)
     if session.output.as_json:
         session.output.json({"destroyed": True, "removed": not soft})
-    session.output.note("the database is closed; a garbage collector removes it" if soft else "the database is gone")
+    session.output.note(
+        "the database is closed; a garbage collector removes it" if soft else "the database is destroyed"
+    )
     return OK
 
 
@@ -122,7 +124,7 @@ async def _refuse_living(session: Session) -> None:
 
 
 def _ask(session: Session, lost: bool) -> None:
-    """Raise `InvalidError` unless whoever sits at the terminal types what is to be destroyed."""
+    """Raise `InvalidError` unless the user types the name of what is to be destroyed at the terminal."""
     path = session.database()
     if not sys.stdin.isatty():
         raise InvalidError("this deletes the database; say so with --yes, or on a terminal type its path when asked")

@@ -13,8 +13,8 @@ code    meaning
 7       the ingest is committed, and no writer has applied it in time (``IngestPendingError``)
 70      a bug, or an error of no known kind (``InternalError``)
 130     interrupted with Ctrl-C
-143     told to end (SIGTERM)
-141     whoever read the output went away (``slate scan | head``)
+143     terminated (SIGTERM)
+141     the reader of the output closed the pipe (``slate scan | head``)
 ======  ==================================================================================
 """
 

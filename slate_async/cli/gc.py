@@ -31,7 +31,7 @@ async def collect(session: Session, wanted: CollectRequest) -> int:
     """Collect once, or for as long as the process lives; all databases side by side.
 
     One that fails is reported and left; the others go on. The exit code is that of the first that failed, also when
-    the command is told to end after it."""
+    SIGTERM ends the command later."""
     if wanted.once == (wanted.interval is not None) and not wanted.dry_run:
         raise InvalidError("say either --once or --interval, such as --interval 5min; or look with --dry-run")
     if wanted.dry_run and wanted.interval is not None:
@@ -61,7 +61,7 @@ async def collect(session: Session, wanted: CollectRequest) -> int:
                 group.create_task(one(environment, path))
     except asyncio.CancelledError:
         if not codes:
-            raise  # else it was told to end after a failure, and whoever started it is to learn of that one
+            raise  # else a collector failed before the command was ended, and the exit code reports that failure
     return next(iter(codes), OK)
 
 
@@ -89,21 +89,21 @@ async def _follow(session: Session, path: str, one: GarbageCollector, dry_run: b
 
 def deeds(report: GcReport) -> list[str]:
     """What a round did, in words; nothing if there was nothing to do."""
-    told: list[str] = []
+    done: list[str] = []
     if report.objects or report.manifest_versions or report.expired_checkpoints:
-        told.append(
+        done.append(
             f"deleted {counted(len(report.objects), 'object')} of {report.deleted_bytes} bytes and"
             f" {counted(report.manifest_versions, 'manifest version')}"
         )
     if report.evicted:
-        told.append(f"gave up compactions that nobody went on with: {', '.join(map(str, report.evicted))}")
+        done.append(f"gave up compactions that nobody went on with: {', '.join(map(str, report.evicted))}")
     if report.abandoned:
-        told.append(f"removed clones that were never finished: {', '.join(report.abandoned)}")
+        done.append(f"removed clones that were never finished: {', '.join(report.abandoned)}")
     if report.detached:
-        told.append("detached from its parents")
+        done.append("detached from its parents")
     if report.removed:
-        told.append("removed for good, as it was destroyed")
-    return told
+        done.append("removed for good, as it was destroyed")
+    return done
 
 
 def _list_objects(session: Session, path: str, report: GcReport) -> None:

@@ -52,7 +52,7 @@ def ingest_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A .parquet, .arrow, .feather or .ipc file.")],
     job: Annotated[
-        str | None, typer.Option("--job", metavar="ID", help="The job's name; one that is known is gone on with.")
+        str | None, typer.Option("--job", metavar="ID", help="The job's name; a job that exists is resumed.")
     ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Sort the rows first, in memory.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until the writer has applied it.")] = True,

@@ -72,8 +72,8 @@ async def show_manifest(session: Session, encoding: Encoding) -> int:
     lists = {name: value for name, value in state.items() if isinstance(value, list)}
     counts = {name: len(value) for name, value in lists.items()}
     base = "none: it is a full version" if found.base is None else found.base.version
-    told = {"base": base, "versions": spans(ref.version for ref in found.versions), "marker": stored["marker"]}
-    output.fields("manifest", {**state, **counts, **told})
+    origin = {"base": base, "versions": spans(ref.version for ref in found.versions), "marker": stored["marker"]}
+    output.fields("manifest", {**state, **counts, **origin})
     for name in ("checkpoints", "compactions", "parents"):
         _list(output, name, lists[name])
     return OK

@@ -227,7 +227,7 @@ async def status(session: Session, *, metrics: bool) -> int:
         values = asdict(database.status())
         if metrics:
             values["metrics"] = dict(database.metrics())
-        if hasattr(database, "writer_life"):  # a writer, which a shell may have open, has told its own
+        if hasattr(database, "writer_life"):  # a writer, which a shell may have open, has reported its own life above
             values["writer"] = _writer(await database.writer_life())
     session.output.fields("status", values)
     return OK

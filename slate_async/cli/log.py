@@ -15,7 +15,7 @@ class Warnings(logging.Handler):
         self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one. Never fails: whoever warns goes on."""
+        """Show one record. Never fails, because a warning must not stop the code that logs it."""
         try:
             text = record.getMessage()
             if self._output.as_json:

@@ -1,6 +1,6 @@
 """``verify`` and ``mirror``: a database read whole, and copied. ``seq-to-time`` and ``time-to-seq``.
 
-They work beside whoever writes and reads: no role is claimed."""
+They claim no role, so they work beside writers and readers."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ async def check(session: Session) -> int:
         bar = progress.add_task("manifest", total=None)
 
         def tell(now: VerifyProgress) -> None:
-            told = f"{now.stage} {now.objects}/{now.objects_total}"
-            progress.update(bar, description=told, completed=now.nbytes, total=now.bytes_total)
+            description = f"{now.stage} {now.objects}/{now.objects_total}"
+            progress.update(bar, description=description, completed=now.nbytes, total=now.bytes_total)
 
         async with session.administering() as admin:
             report = await admin.verify(on_progress=tell)
@@ -144,8 +144,8 @@ async def copy(
         bar = progress.add_task("log", total=None)
 
         def tell(now: MirrorProgress) -> None:
-            told = f"SSTs {now.ssts}/{now.ssts_total}"
-            progress.update(bar, description=told, completed=now.nbytes, total=now.bytes_total)
+            description = f"SSTs {now.ssts}/{now.ssts_total}"
+            progress.update(bar, description=description, completed=now.nbytes, total=now.bytes_total)
 
         async with session.administering() as admin:
             report = await admin.mirror(checkpoint, target, metastore=target_metastore, prune=prune, on_progress=tell)

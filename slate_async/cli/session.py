@@ -139,7 +139,7 @@ class Session:
         )
 
     def ingesting(self, job_id: str | None, *, replace: bool) -> AbstractAsyncContextManager[slate_async.IngestJob]:
-        """A bulk ingest into the database, begun or gone on with."""
+        """A bulk ingest into the database, begun or resumed."""
         return slate_async.open_ingest(
             self.database(), job_id=job_id, metastore=self.metastore, settings=self.settings(), replace=replace
         )

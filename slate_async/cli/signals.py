@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Terminated(Exception):
-    """The process was told to end (SIGTERM)."""
+    """SIGTERM ended the process."""
 
 
 @contextlib.contextmanager
@@ -32,11 +32,11 @@ def interruptible() -> Iterator[None]:
 
 async def until_terminated(command: Coroutine[Any, Any, int]) -> int:
     """Run ``command`` in this task. Raises `Terminated` if it was broken off by SIGTERM."""
-    told: list[bool] = []
+    received: list[bool] = []
     task = asyncio.current_task()
 
     def stop() -> None:
-        told.append(True)
+        received.append(True)
         if task is not None:
             task.cancel()
 
@@ -44,7 +44,7 @@ async def until_terminated(command: Coroutine[Any, Any, int]) -> int:
         try:
             return await command
         except asyncio.CancelledError:
-            if not told:
+            if not received:
                 raise
     raise Terminated("terminated")
 

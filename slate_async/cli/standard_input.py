@@ -1,8 +1,8 @@
 """Standard input as a file of lines that can be slow to come.
 
-Reading a pipe waits for whoever writes it, so it happens on a worker thread while the database goes on flushing and
-polling. Ordering rule: a cancelled `pull` first ends the thread's wait and lets it finish; so nothing reads any more
-when `close` is called, and the process never hangs on its input.
+Reading a pipe waits for its writer. So it happens on a worker thread, while the database goes on flushing and polling.
+Ordering rule: a cancelled `pull` first ends the thread's wait and lets it finish; so nothing reads any more when
+`close` is called, and the process never hangs on its input.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WaitingInput:
             os.write(self._wake, b"!")
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # seen: the cancellation is what is told
+                task.exception()  # retrieved here, because the caller gets the cancellation
             raise
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ def _tell_broken_off(output: Output, counts: LoadCounts) -> None:
 
 
 class Bar:
-    """A progress bar that is told positions, not steps."""
+    """A progress bar that takes positions, not steps."""
 
     def __init__(self, progress: Progress, total: int, what: str) -> None:
         self._progress = progress

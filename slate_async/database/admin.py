@@ -120,8 +120,8 @@ class Admin(Handle):
         on_progress: called after each SST
 
         Each SST's checksum is compared before it is written; of the mirror, `verify` compares everything. Raises
-        `InvalidError` for a checkpoint that is gone, and for a place that holds something else, was written to, or
-        shows a later moment; `CorruptionError` for damage in this database; `UnavailableError`."""
+        `InvalidError` for a checkpoint that does not exist, and for a target that holds something else, was written to,
+        or is newer than the checkpoint; `CorruptionError` for damage in this database; `UnavailableError`."""
         self._check()
         place = own_path(path, "mirror")
         if not isinstance(checkpoint, UUID | str):
@@ -145,9 +145,9 @@ class Admin(Handle):
         checkpoint: id or name of the checkpoint to clone; ``None`` clones the database as it is now
         properties: kept with the clone; ``None`` takes this database's
 
-        A clone that was begun and not finished goes on; a finished one is left alone. Raises `InvalidError` for a
-        place that is taken or was begun otherwise, and for a checkpoint that is gone; `CorruptionError` for damage in
-        the log; `UnavailableError`."""
+        The call resumes a clone that was begun and not finished; it changes nothing at a finished one. Raises
+        `InvalidError` for a target that holds another database, or a clone begun with other arguments, and for a
+        checkpoint that does not exist; `CorruptionError` for damage in the log; `UnavailableError`."""
         self._check()
         place = own_path(path, "clone")
         check_clone_arguments(checkpoint, properties)
@@ -161,8 +161,8 @@ class Admin(Handle):
 
         soft: delete nothing yet. A garbage collector does, after `Settings.gc_destroy_grace_ms`, once no checkpoint
         holds it
-        lost: its objects are gone, with their place, and only its metadata is left, which is kept elsewhere: erase
-        that. Stop its writer first; it ends at its next commit. Refused where anything of a database is
+        lost: its objects and their place are lost, and only its metadata is left, which is kept elsewhere: erase that.
+        Stop its writer first; else it ends at its next commit. Refused where any object of a database is left
 
         Raises `InvalidError` if there is no database, or (unless ``soft``) a checkpoint that is alive: a user's, a
         reader's or a clone's; `UnavailableError`, after which it goes on when called again."""
@@ -173,15 +173,16 @@ class Admin(Handle):
             await (give_up_lost(database) if lost else destroy(database, self._open_stored, soft=soft))
 
     async def adopt_place(self) -> None:
-        """Say that the database is here: for one whose metadata is kept elsewhere and whose objects were moved, or that
-        was made before places had markers. Its place gets a new marker; any other place, and whoever writes there, is
-        the database's no more. A place that is the database's already is left as it is.
+        """Make this place the database's own: for a database whose metadata is kept elsewhere and whose objects were
+        moved, or that was created before places had markers.
 
-        Two calls for one place at once come out right. Of two for two places one raises `ConflictError`.
+        The place gets a new marker. Any other place stops being the database's, and a writer there is fenced. A place
+        that is the database's already stays as it is. Two concurrent calls for one place both succeed. Of two for two
+        places one raises `ConflictError`.
 
         Raises `InvalidError` if there is no database, its metadata is in the same store, nothing of it is here, or the
         place is another database's; `CorruptionError` if an object that it needs is not here, though others are;
-        `UnavailableError`, after which it goes on when called again."""
+        `UnavailableError`, after which a repeated call resumes."""
         self._check()
         async with self._open_stored(self._name) as database:
             await adopt(database)
@@ -220,7 +221,7 @@ class Admin(Handle):
         so many may share what is there of a range of sequence numbers
         ahead: what was found in SSTs besides, for the next call, which reads on behind ``until_seq`` of all keys
 
-        Raises `InvalidError` besides when the subscription is gone, or they were acknowledged."""
+        Raises `InvalidError` besides if the subscription does not exist, or the changes were acknowledged."""
         self._check()
         span = key_range(start, end, None)
         if ahead is not None and span != EVERY_KEY:

@@ -56,8 +56,8 @@ class Checkpoints:
         source: id or name of a checkpoint to keep as it is instead; nothing is flushed for that
         name: for people; several may have the same
 
-        Raises besides what a flush raises, and `InvalidError` for a source that is gone or has expired, and for a
-        destroyed database."""
+        Raises besides what a flush raises, and `InvalidError` for a source that does not exist or has expired, and for
+        a destroyed database."""
         self._guard.check()
         manage.check_request(scope, lifetime, source, name)
         driver, runtime = self._driver, self._runtime
@@ -68,7 +68,7 @@ class Checkpoints:
         return await self._guard.while_open(manage.create(driver, runtime, extent, lifetime=lifetime, name=name))
 
     async def refresh(self, checkpoint: UUID | str, lifetime: Duration | None = None) -> CheckpointInfo:
-        """Let a checkpoint live for ``lifetime`` from now. Raises `InvalidError` if it is gone or has expired.
+        """Let a checkpoint live for ``lifetime`` from now. Raises `InvalidError` if it does not exist or has expired.
 
         checkpoint: its id, or its name if no other has that"""
         self._guard.check()
@@ -81,7 +81,7 @@ class Checkpoints:
 
         checkpoint: its id, or its name if no other has that
         force: also one that a writer, a reader, a clone, or a change feed without a named subscription made for itself.
-        What that one still reads is then lost: for a clone that is gone and was never destroyed"""
+        What that one still reads is then lost. Use it for a clone that was deleted without `destroy`"""
         self._guard.check()
         await self._guard.while_open(manage.delete(self._driver, checkpoint, path=self._path, force=force))
 

@@ -21,10 +21,10 @@ from slate_async.engine.context import metadata_closers
 class DbCompactor(Handle):
     """Made by `slate_async.open_compactor` or `Environment.open_compactor`, never directly.
 
-    It claims the role when it is opened, goes on with what an earlier compactor left, and compacts for as long as it is
-    open. A store that does not answer is logged and waited out. It closes itself with the cause when another compactor
-    takes over, when the database is gone, or when stored bytes are wrong. What it is about when it closes is left to
-    the next one, which does no finished key range again."""
+    It claims the role when it is opened, resumes compactions that an earlier compactor left unfinished, and compacts
+    for as long as it is open. While the store does not answer it logs that and retries. It closes itself with the cause
+    when another compactor takes over, when the database was destroyed, or when stored bytes are wrong. The next
+    compactor resumes what this one leaves unfinished, and repeats no finished key range."""
 
     _noun = "compactor"
 
@@ -62,7 +62,7 @@ class DbCompactor(Handle):
         return await self._compactor.compact(Manual(full, first, last, level))
 
     def status(self) -> CompactorStatus:
-        """The compactor at this moment. Works after closing, too."""
+        """The compactor's state now. Works after closing, too."""
         return compactor_status(self._context, self._state, self._opened)
 
     def metrics(self) -> dict[str, int | float]:

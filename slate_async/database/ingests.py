@@ -12,7 +12,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 
 
 class Ingests:
-    """``admin.ingests``: bulk ingests, whoever began them. Errors of every method are those of `Admin`."""
+    """``admin.ingests``: the bulk ingests of all jobs. Errors of every method are those of `Admin`."""
 
     def __init__(self, context: DatabaseContext, driver: ManifestDriver, guard: LoopGuard) -> None:
         self._context = context

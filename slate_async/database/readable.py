@@ -32,7 +32,7 @@ class Readable(Protocol):
         """The value of ``key``, ``None`` if it is not there."""
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
-        """The values of ``keys``, in their order, all of one moment."""
+        """The values of ``keys``, in their order, all of one read point."""
 
     def get_row(self, key: BytesLike, *, durable: bool = False) -> Coroutine[Any, Any, Row | None]:
         """The value with its sequence number and times."""
@@ -80,7 +80,7 @@ class Reads(Generic[S]):
         return self._reads.get(key, durable)
 
     def get_many(self, keys: Sequence[BytesLike], *, durable: bool = False) -> Coroutine[Any, Any, list[bytes | None]]:
-        """The values of ``keys`` in their order, all of one moment; each block is read once."""
+        """The values of ``keys`` in their order, all of one read point; each block is read once."""
         # HOT: copy of arguments.sought_key; 60 ns, 2026-11-23
         own = [key if type(key) is bytes and 0 < len(key) <= MAX_KEY_BYTES else sought_key(key) for key in keys]
         return self._reads.get_many(own, durable)

@@ -31,8 +31,8 @@ class DbReader(OpenDatabase[FollowerReads]):
 
     Errors of every method: `ClosedError` after closing (``__cause__`` says why, if it closed itself: the database was
     destroyed, stored bytes are wrong), `InvalidError` for wrong arguments or another event loop, or a checkpoint that
-    is gone, `UnavailableError`, `CorruptionError`; of scans and snapshots `ConflictError`, when what they read was
-    removed under them: without checkpoints (``pin=False``), or after the reader's were lost."""
+    does not exist, `UnavailableError`, `CorruptionError`; of scans and snapshots `ConflictError`, when what they read
+    was removed under them: without checkpoints (``pin=False``), or after the reader's were lost."""
 
     _noun = "reader"
 
@@ -127,7 +127,7 @@ class DbReader(OpenDatabase[FollowerReads]):
     # ---- status
 
     def status(self) -> ReaderStatus:
-        """The reader at this moment. Works after closing, too."""
+        """The reader's state now. Works after closing, too."""
         return reader_status(
             self._context, self._state, self._source, 0 if self._polling is None else self._polling.failed_polls
         )

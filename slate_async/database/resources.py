@@ -32,8 +32,8 @@ BESIDE_THE_DATA = (None, "put-if-absent", "if-match")
 
 
 class Clients:
-    """``named``: store objects by the names they were opened with. Whoever takes a client says in which `Taken`, which
-    gives it back."""
+    """``named``: store objects by the names they were opened with. The caller that takes a client passes its `Taken`,
+    which gives the client back."""
 
     def __init__(self, runtime: Runtime, named: Mapping[str, ObjectStore]) -> None:
         self._runtime = runtime

@@ -17,7 +17,7 @@ from slate_async.objectstore.costs import MonthlyRequests
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A database at one moment.
+    """The state of an open database.
 
     path: its URL, without credentials
     state: ``"open"``, ``"degraded"`` (open, but its store or metadata do not answer), ``"closing"``, ``"closed"``,
@@ -79,13 +79,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
-    """A reader at one moment.
+    """The state of a reader.
 
     path: the database's URL, without credentials
     state: ``"open"``, ``"closing"``, ``"closed"`` or ``"failed"``
     following: whether it follows the database; else it reads one checkpoint
     checkpoint: the checkpoint it reads, or the newest that it made; ``None`` without one
-    checkpoints: how many that manifest version names, whoever's, expired ones that were not collected yet included
+    checkpoints: how many that manifest version names, of all owners, with expired ones that GC has not removed yet
     own_checkpoints: how many it made and holds, those of unfinished scans included
     manifest_version: the manifest version it reads
     log_start, log_end: first log position not in L0 or runs; last position replayed
@@ -123,7 +123,7 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True)
 class CompactorStatus:
-    """A compactor at one moment.
+    """The state of a compactor.
 
     path: the database's URL, without credentials
     state: ``"open"``, ``"closing"``, ``"closed"``, ``"fenced"`` or ``"failed"``

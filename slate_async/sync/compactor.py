@@ -24,7 +24,7 @@ class DbCompactor(Handle[engine.DbCompactor]):
         return self._loop.run(self._handle.compact, full=full, start=start, end=end, level=level)
 
     def status(self) -> CompactorStatus:
-        """The compactor at this moment. Works after closing, too."""
+        """The compactor's state now. Works after closing, too."""
         return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:

@@ -98,7 +98,7 @@ class Db(OpenDatabase[engine.Db]):
         self._loop.run(self._handle.confirm)
 
     def status(self) -> Status:
-        """The database at this moment. Works after closing, too."""
+        """The database's state now. Works after closing, too."""
         return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:

@@ -40,7 +40,7 @@ class DbReader(OpenDatabase[engine.DbReader]):
         return self._loop.run(self._handle.writer_life)
 
     def status(self) -> ReaderStatus:
-        """The reader at this moment. Works after closing, too."""
+        """The reader's state now. Works after closing, too."""
         return self._loop.call(self._handle.status)
 
     def metrics(self) -> dict[str, int | float]:

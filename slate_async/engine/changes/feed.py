@@ -37,8 +37,8 @@ class ChangeFeed:
     same way: it goes on with the next row. One task at a time. `aclose` it, or use ``async with``: else what its
     subscription retains stays until the feed is garbage, or the subscription expires.
 
-    Errors: `ClosedError` and `FencedError` of its database; `InvalidError` when what it was to deliver is not there, or
-    its subscription is gone; `UnavailableError`, after which it may be asked again; `CorruptionError`."""
+    Errors: `ClosedError` and `FencedError` of its database; `InvalidError` when the rows it was to deliver, or its
+    subscription, no longer exist; `UnavailableError`, after which the caller may ask again; `CorruptionError`."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class ChangeFeed:
 
     @property
     def snapshot_seq(self) -> int:
-        """Rows up to this sequence number are a snapshot: what was there at that moment, without deletes and what had
-        been overwritten. 0: everything is as it happened. Known once the feed has begun."""
+        """Rows up to this sequence number are a snapshot: the rows alive at that number, without deletes and
+        overwritten versions. 0: the feed delivers every version of every row. Known once the feed has begun."""
         return 0 if self._prefetcher is None else self._prefetcher.source.snapshot_seq
 
     @property
@@ -145,7 +145,7 @@ class ChangeFeed:
         """Retain what is not acknowledged for ``lifetime`` (seconds or a timedelta; ``None``: forever) after the last
         commit, in place of the ``subscription_lifetime`` this feed was opened with. Written down before this returns.
 
-        Raises `InvalidError` for a feed whose subscription has no name, and if that is gone; `UnavailableError`."""
+        Raises `InvalidError` for a feed whose subscription has no name or no longer exists; `UnavailableError`."""
         life_ms = lifetime_ms(lifetime)
         await (await self._named_subscription()).renew(life_ms)
 

@@ -1,8 +1,8 @@
 """What a feed delivers of the SSTs of one manifest state: rows that have left the log, or that it does not read there.
 
-Above the state's ``history_floor`` every version of every row is there, so a feed is exact. Below, older versions are
-gone, deletes with them; of that a feed gives a *snapshot*: the rows that were alive at the floor, in the order of their
-sequence numbers.
+Above the state's ``history_floor`` every version of every row is there, so a feed is exact. Below it, compaction has
+dropped older versions and deletes. There a feed gives a *snapshot*: the rows that were alive at the floor, in the order
+of their sequence numbers.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ READ_BYTES = 1 << 20
 
 class IngestedRows:
     """See the module docstring. ``ssts`` may hold rows of sequence number ``seq``, of which those are given whose keys
-    are in ``span``. A call that fails may be made again."""
+    are in ``span``. A failed call may be retried."""
 
     def __init__(
         self, seq: int, ssts: Sequence[SstRef], open_sst: Callable[[SstRef], SstReader], span: KeyRange = EVERY_KEY

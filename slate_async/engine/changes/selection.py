@@ -25,7 +25,7 @@ from slate_async.runtime.protocol import Runtime
 
 logger = logging.getLogger(__name__)
 MOST_OVER = 256 << 20
-"""Memory is filled so far over the room, or as far again, before it is made again."""
+"""Rows may exceed the room by so many bytes, or by as much as the room, before the selection is cut back to it."""
 SEEN_BYTES = 2 << 20
 """Rows are looked through so many bytes at a time, on a worker thread: few milliseconds of work."""
 

@@ -109,8 +109,8 @@ class ChangeSource:
     async def read(self, until: int) -> Piece:
         """The next rows, no more of SSTs than up to ``until`` unless that is kept; none if there are none yet.
 
-        Raises `InvalidError` (the subscription is gone, what is missing was compacted, the database was destroyed),
-        `CorruptionError`, `UnavailableError`; may be called again."""
+        Raises `InvalidError` (the subscription no longer exists, missing rows were compacted, the database was
+        destroyed), `CorruptionError`, `UnavailableError`; may be called again."""
         if self._ingest is None and not self.in_history:
             return await self._read_log()
         try:
@@ -159,7 +159,8 @@ class ChangeSource:
         return Piece(parts, self.seq, more=True)
 
     async def _look_past(self, missing: MissingError) -> None:
-        """An SST is gone. Go on from the head, if the checkpoint that retained it is gone, too."""
+        """After an SST is found missing: continue from the head, if the checkpoint that retained the SST was removed,
+        too."""
         head = await self._head()
         if self.subscription is not None and head.checkpoint(self.subscription.id) is not None:
             raise missing
@@ -276,8 +277,8 @@ class ChangeSource:
         return head
 
     async def _begin_anew(self, head: ManifestState) -> None:
-        """What was read from is gone, or not retained: read on from the SSTs of the newest state, if they have it
-        all."""
+        """The objects this feed read were deleted, or are not retained: read on from the SSTs of the newest state, if
+        they hold every change."""
         subscription = self.subscription
         if subscription is None:
             check_exact(head, self.seq)

@@ -141,8 +141,8 @@ class Subscription:
     # ---- commits
 
     async def commit(self) -> None:
-        """Let the manifest say what was acknowledged by the call. Raises `InvalidError` if the subscription is gone,
-        `UnavailableError`."""
+        """Commit what was acknowledged by the call to the manifest. Raises `InvalidError` if the subscription no longer
+        exists, `UnavailableError`."""
         async with self._lock:
             target, now = self._target, self._runtime.clock.now_ms()
             expire_ms = None if self._life_ms is None else now + self._life_ms
@@ -254,8 +254,8 @@ async def open_subscription(driver: ManifestDriver, edit: OpenSubscription) -> L
 
 
 async def load_subscription(driver: ManifestDriver, state: ManifestState, subscription_id: UUID) -> LoadedSubscription:
-    """The subscription of that id in the committed ``state``, with the state it names. Raises `InvalidError` if it is
-    gone."""
+    """The subscription of that id in the committed ``state``, with the state it names. Raises `InvalidError` if it does
+    not exist."""
     found = state.checkpoint(subscription_id)
     if found is None or found.feed is None:
         raise subscription_lost(None)
@@ -275,6 +275,6 @@ def subscription_lost(name: str | None) -> NotFoundError:
     """The error of a feed whose subscription is not there any more."""
     what = "this feed's subscription" if name is None else f"the subscription {name!r} of this feed"
     return NotFoundError(
-        f"{what} is gone: it expired and was collected, it was deleted, or another feed took it over; open a feed from"
-        " the last sequence number that was seen"
+        f"{what} no longer exists: it expired, it was deleted, or another feed took it over; open a feed after the last"
+        " sequence number that was processed"
     )

@@ -11,7 +11,7 @@ from slate_async.storage.manifest.state import Checkpoint, CheckpointOwner
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint: the database at one moment, kept readable.
+    """A checkpoint: one state of the database, kept readable.
 
     manifest_id: number of the manifest version it keeps
     create_time, expire_time: seconds since the Unix epoch; an ``expire_time`` of ``None`` is never
@@ -32,7 +32,7 @@ class CheckpointInfo:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
-        """What is told of ``checkpoint``."""
+        """The public view of ``checkpoint``."""
         return cls(
             checkpoint.id,
             checkpoint.ref.version,

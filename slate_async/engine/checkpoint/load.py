@@ -26,7 +26,7 @@ async def load_checkpoint(store: ObjectStore, driver: ManifestDriver, checkpoint
     """The state ``checkpoint`` names, and the log objects to replay on it (fences and zombies left out), in order;
     without a WAL only their headers are read.
 
-    Raises `InvalidError` if the checkpoint is gone, or is a writer's or reader's own, whose log has no end;
+    Raises `InvalidError` if the checkpoint does not exist, or is a writer's or reader's own, whose log has no end;
     `CorruptionError` for what is missing although the checkpoint is there; `UnavailableError`."""
     if checkpoint.log_end is None:
         raise InvalidError(

@@ -78,7 +78,8 @@ async def copy(
     lifetime: Duration | None,
     name: str | None,
 ) -> CheckpointInfo:
-    """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if that is gone."""
+    """A checkpoint of what checkpoint ``source``, an id or a name, keeps. Raises `InvalidError` if the source does not
+    exist."""
     now = runtime.clock.now_ms()
     head = await driver.existing(path)
     check_usable(head)
@@ -114,7 +115,7 @@ async def delete(driver: ManifestDriver, wanted: UUID | str, *, path: str, force
 
 
 async def listed(driver: ManifestDriver, path: str) -> list[CheckpointInfo]:
-    """All checkpoints, whoever's, expired ones that were not collected yet included; in the order they were made."""
+    """The checkpoints of all owners, with expired ones that GC has not removed yet, in the order they were made."""
     return [CheckpointInfo.of(checkpoint) for checkpoint in (await driver.existing(path)).checkpoints]
 
 

@@ -1,7 +1,8 @@
 """Adopting a place: an operator says that what lies here is the database, whatever its marker says.
 
-For a database that was moved, or that was made before places had markers. Whatever can be told is told first: the place
-must be nobody else's, the SSTs that the manifest names must be here, and the log without a gap as far as it is known.
+For a database that was moved, or that was made before places had markers. All checks come before the first write: the
+place must be no other database's, the SSTs that the manifest names must be here, and the log must have no gap up to its
+last known object.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 async def adopt(database: StoredDatabase) -> ManifestState:
-    """Mark the place of ``database`` as its own; whoever writes or compacts, here or elsewhere, is fenced, and
-    ingests that are not committed end. Nothing is changed if it is the database's already. Called again it goes on.
+    """Mark the place of ``database`` as its own.
+
+    Writers and compactors, here or elsewhere, are fenced, and ingests that are not committed end. Changes nothing if
+    the place is the database's already. A repeated call resumes.
 
     Raises `InvalidError` (no database; metadata in the same store; another database's place; nothing of it is here),
     `ConflictError` if another place is adopted at the same time, or the database keeps changing, `CorruptionError` for
@@ -60,7 +63,7 @@ async def _adopt(database: StoredDatabase, state: ManifestState) -> ManifestStat
 
 
 async def _check_objects(database: StoredDatabase, state: ManifestState) -> None:
-    """What the database is known to need is here: the log as far as it is known to have gone on, and the SSTs."""
+    """Check that what the database needs is here: the log up to its last known object, and the SSTs."""
     try:
         await _check_log(database, state)
         await check_ownership(database.store, state, database.driver.load)

@@ -109,7 +109,8 @@ async def remove_all(database: StoredDatabase, open_stored: OpenStored, database
 
 
 async def _remove_versions(database: StoredDatabase, tombstone: ManifestState) -> int:
-    """Remove all versions that the tombstone does not need, however young: whoever follows finds that all is gone."""
+    """Remove all versions that the tombstone does not need, however young: a reader that follows the database finds the
+    tombstone."""
     metastore, bases = database.driver.metastore, await _bases(database, tombstone)
     stored = await translated(metastore.versions())
     doomed = [ref for ref in stored if ref.version < tombstone.version and ref not in bases]

@@ -28,9 +28,9 @@ class EmbeddedGc:
     """Collects the database's garbage beside its writer, of which ``driver`` and ``register`` are.
 
     It looks at what the writer knows of the manifest, which costs nothing, and at the store only if something was made
-    garbage since its last round (`engine.gc.due`), or waits to be old enough, or compactions are registered and
-    may be nobody's by now. What goes wrong is logged and counted: it does not end the writer. A round that fails is
-    repeated; but damage, or an error that nobody expects, ends the collecting: what comes next may be wrong, too.
+    garbage since its last round (`engine.gc.due`), or waits to be old enough, or compactions are registered and may be
+    nobody's by now. A failed round is logged, counted and repeated; it does not end the writer. Damage, or an
+    unexpected error, ends GC, because what it would delete next may be wrong, too.
 
     ``gone`` is told why the database is not in its place any more, if a round met that, and the collecting ends:
     nobody could open what the writer goes on to acknowledge. Where the metadata is elsewhere, commits do not tell, and
@@ -42,7 +42,7 @@ class EmbeddedGc:
         driver: ManifestDriver,
         register: Register | None,
         supervisor: Supervisor,
-        gone: Callable[[BaseException], None],
+        on_lost: Callable[[BaseException], None],
     ) -> None:
         opened = OpenedGc.of(context, driver, register)
         self._name = context.name
@@ -88,14 +88,14 @@ class EmbeddedGc:
             except CorruptionError as error:
                 self.stats.failures += 1
                 logger.warning("%s: garbage is no longer collected: %s; run verify", self._name, error)
-                if (cause := await self._found_gone(error)) is not None:
-                    self._gone(cause)
+                if (cause := await self._found_lost(error)) is not None:
+                    self._on_lost(cause)
                 return
             except SlateError as error:
                 self.stats.failures += 1
                 logger.warning("%s: garbage was not collected: %s", self._name, error)
-                if isinstance(error, WrongPlaceError) and (cause := await self._found_gone(error)) is not None:
-                    return self._gone(cause)
+                if isinstance(error, WrongPlaceError) and (cause := await self._found_lost(error)) is not None:
+                    return self._on_lost(cause)
 
     async def _watch_place(self) -> None:
         """For ever, or until the place is found to be another's."""

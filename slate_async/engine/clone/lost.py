@@ -1,7 +1,7 @@
 """Giving up a database whose objects are lost, with their place: its metadata, kept elsewhere, is erased.
 
 Nothing is left of it, not even a tombstone: a database made anew under its name gets a place, and a marker, of its own,
-so neither the lost place, should it come back, nor whoever still writes there is taken for that one's.
+so neither the lost place, should it come back, nor a writer that still runs there is taken for that one's.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ called again with the same arguments:
 11. commit the clone as finished.
 
 Ordering rule: nothing is copied before it is pinned, and nothing is put before the clone's manifest says how far that
-may go. If the parent is destroyed, or the checkpoint is gone before it is pinned, what there is of the clone is
+may go. If the parent is destroyed, or the checkpoint is deleted before it is pinned, what exists of the clone is
 destroyed: its path keeps a tombstone.
 
 Rules 13 and 28: docs/design/protocol-rules.md
@@ -59,7 +59,7 @@ async def make_clone(
     properties: the clone's own; ``None`` takes the parent's
 
     Raises `InvalidError` (no parent, a place that is taken, other arguments than it was begun with, a parent or a
-    checkpoint that is gone), `CorruptionError`, `UnavailableError`."""
+    checkpoint that does not exist), `CorruptionError`, `UnavailableError`."""
     begun, origin = await _begin(parent, target, checkpoint, properties)
     if begun.initialized:
         return begun
@@ -208,8 +208,8 @@ async def _clean_up(
 ) -> ManifestState | None:
     """If the clone can never be finished, remove what there is of it, here and in the parent. Else leave it.
 
-    Its state if somebody else has finished it: it may have been detached since, and gone its own way. Raises
-    `InvalidError` if somebody has destroyed it: no wonder, then, that something of it was missing."""
+    Returns its state if another call has finished it; it may have been detached and written since. Raises
+    `InvalidError` if another call has destroyed it, because that explains the missing objects."""
     state = await target.head()
     try:
         check_unfinished(state, begun.database_id)

@@ -103,4 +103,4 @@ def test_destroy_asks_on_a_terminal_and_ctrl_c_ends_that(tmp_path: Path) -> None
     code, said = answer(sent=signal.SIGINT)
     assert (code, said.splitlines()[1:]) == (130, ["interrupted"])
     code, said = answer(path.encode())
-    assert (code, said.splitlines()[1:]) == (0, ["the database is gone"])
+    assert (code, said.splitlines()[1:]) == (0, ["the database is destroyed"])
