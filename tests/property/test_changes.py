@@ -236,7 +236,7 @@ class ChangesMachine(RuleBasedStateMachine):
     def lost(self, number: int, error: slate.InvalidError) -> None:
         """Only what nothing retained is lost: with a subscription it must have expired, without one it was
         compacted."""
-        assert "changes are kept from sequence number" in str(error) or "is gone" in str(error)
+        assert "changes are kept from sequence number" in str(error) or "no longer exists" in str(error)
         assert number != NAMED, "a subscription by name never expires here"
         assert number == FREE or self.clock.wall_ms - START_MS > 600_000
         self.run(self.feeds[number].aclose())

@@ -324,12 +324,12 @@ class Compactor:
             yield_budget = YieldBudget(self._runtime.clock)
             return await split(sources, self._context.open_sst, self._context.settings.sst_bytes, yield_budget)
         except ObjectNotFoundError as error:
-            raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
+            raise ConflictError(f"{error.key}, an input of the plan, was deleted", outcome="not_applied") from error
 
     def _sources(self, state: ManifestState, spec: CompactionSpec, inputs: Inputs, log: Sequence[LogSst]) -> Sources:
         found = inputs.find(state)
         if found is None:
-            raise ConflictError("an input that was planned on is gone", outcome="not_applied")
+            raise ConflictError("another commit removed an input of the plan", outcome="not_applied")
         end = spec.log_end
         logged = () if end is None else tuple((sst.ref,) for sst in log if sst.position <= end)
         return (*logged, *found)

@@ -69,7 +69,8 @@ class Job:
         self._kept_back: list[RangeOutput] = []
 
     async def run(self) -> bool:
-        """Do what is left of it; whether it was committed. If it can never be, because an input is gone, it is dropped.
+        """Run its unfinished key ranges and commit it; returns whether it was committed. Drops it if an input was
+        removed.
 
         Raises `FencedError` (another compactor took over), `UnavailableError` (it stays registered, to be run again),
         `CorruptionError`, `InternalError`."""
@@ -89,7 +90,7 @@ class Job:
         return True
 
     async def _inputs(self) -> tuple[Sources, LogTaken | None]:
-        """The sorted sources, newest first, and what it takes of the log. Raises `ConflictError` if any is gone."""
+        """The sorted sources, newest first, and what it takes of the log. Raises `ConflictError` if any was removed."""
         wanted, log_end = self.compaction, self.compaction.log_end
         ssts: Sources = ()
         taken: LogTaken | None = None
@@ -101,12 +102,12 @@ class Job:
             begin = (await self._state()).log_start
             look = await self._context.log.look(limit=max(0, log_end - begin + 1))
             if look.end != log_end or look.state.log_start != begin:
-                raise ConflictError(f"the log of compaction {wanted.id} is gone", outcome="not_applied")
+                raise ConflictError(f"the log that compaction {wanted.id} reads was removed", outcome="not_applied")
             state, taken = look.state, look.taken
             ssts = tuple((sst.ref,) for sst in reversed(look.ssts))
         found = Inputs.of(wanted).find(state)
         if found is None or not can_go_on(state, wanted):  # or a flush has taken what it was to take of the log
-            raise ConflictError(f"an input of compaction {wanted.id} is gone", outcome="not_applied")
+            raise ConflictError(f"an input of compaction {wanted.id} was removed", outcome="not_applied")
         return (*ssts, *found), taken
 
     async def _state(self) -> ManifestState:
@@ -160,7 +161,9 @@ class Job:
             result = await self._context.executor.run(task, merged)
         except ObjectNotFoundError as error:
             if not can_go_on(await self._state(), self.compaction):
-                raise ConflictError(f"{error.key} is gone", outcome="not_applied") from error
+                raise ConflictError(
+                    f"{error.key}, an input of compaction {self.compaction.id}, was deleted", outcome="not_applied"
+                ) from error
             raise CorruptionError("is missing, though the manifest names it", object_name=error.key) from error
         stats = self._context.stats
         stats.ranges += 1

@@ -85,8 +85,8 @@ class LogSource:
     async def look(self, *, limit: int) -> LogLook:
         """Up to ``limit`` positions from the log's start on.
 
-        Raises `CorruptionError` for an object that is missing or is no SST, `InvalidError` if the database is gone, or
-        if this is its place no more, `UnavailableError`."""
+        Raises `CorruptionError` for an object that is missing or is no SST, `InvalidError` if the database was
+        destroyed or has left this place, `UnavailableError`."""
         try:
             return await self._look(limit)
         except CorruptionError:

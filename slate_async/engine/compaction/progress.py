@@ -19,8 +19,8 @@ class CompactionEvent:
     """Something that happened to one compaction.
 
     kind: ``"begun"`` and ``"resumed"`` (after a crash, by another process) start one, ``"committed"`` and ``"dropped"``
-    (an input was gone) end it; ``"range"``: one more key range is finished for good; ``"progress"``: some more rows are
-    merged; ``"failed"``: it is tried again later; ``"moved"``: SSTs went to another run as they are
+    (an input was removed) end it; ``"range"``: one more key range is finished for good; ``"progress"``: some more rows
+    are merged; ``"failed"``: it is tried again later; ``"moved"``: SSTs went to another run as they are
     id: ``None`` for moves
     level: level of its output
     rows_done, rows_total: rows merged so far, of all rows of its inputs

@@ -90,7 +90,7 @@ class Follower:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One at a time, until `close` ends it, whoever's task it runs in."""
+        """Hold the lock for one turn, which `close` cancels in whichever task it runs."""
         async with self._lock:
             with anyio.CancelScope() as self._turn_scope:
                 yield

@@ -98,9 +98,9 @@ class ReaderPins:
             made_id = self._runtime.ids.uuid()
             now = self._runtime.clock.now_ms()
             self._release([pin for pin in self._older if not pin.read_from])
-            gone = tuple(self._unwanted)
+            unwanted = tuple(self._unwanted)
             self._unwanted[made_id] = None
-            edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=gone)
+            edit = CreateCheckpoint(made_id, "reader", now, now + self._lifetime_ms, instead_of=unwanted)
             state = await self._driver.commit(edit)
             self._unwanted = {made_id: None}
             made = state.checkpoint(made_id)

@@ -51,7 +51,7 @@ class FollowerPolling:
         """In a row."""
 
     def start(self, interval_s: float, on_failure: Callable[[BaseException], None]) -> None:
-        """Poll every ``interval_s``; ``on_failure`` is told what ends the polling."""
+        """Poll every ``interval_s``; calls ``on_failure`` with the error that ends the polling."""
         self._poll = self._polls.register(interval_s, self.poll_due, on_failure)
 
     def stop(self) -> None:

@@ -71,7 +71,7 @@ class ReaderState:
 
     table_bytes: a memtable that has reached it is followed by another one
     ssts: opens the SSTs that a state names
-    on_view: told each new view, in the step that makes it the one reads get
+    on_view: called with each new view, in the step that makes it the one reads get
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class ReaderState:
     async def replay(self, objects: Sequence[LogObject], end: Position) -> None:
         """Add log objects that follow the position one after another; ``end`` is behind them.
 
-        May be cancelled, and called again with what follows the position then. Raises `CorruptionError`,
-        `MissingError` for a log object that is an SST and is gone, `UnavailableError`."""
+        May be cancelled, and called again with what follows the position then. Raises `CorruptionError`, `MissingError`
+        for a log object that is an SST and was deleted, `UnavailableError`."""
         if self.manifest.wal_enabled:
             for logged in objects:
                 await self._load(logged)

@@ -50,7 +50,8 @@ class Gap:
     reach: int | None = None
 
     def lost(self, state: ManifestState) -> bool:
-        """Whether it is gone for good, by a state read after it was missed and whose log still needs it."""
+        """Whether it is lost, judged by a state that was read after the object was missed and whose log still needs
+        it."""
         return self.reach is None or self.reach >= state.fence_width
 
 

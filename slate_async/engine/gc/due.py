@@ -25,13 +25,13 @@ def made_garbage(before: ManifestState, after: ManifestState) -> bool:
         or after.last_run_id != before.last_run_id
         or len(after.l0) < len(before.l0)
         or _shape(after.runs) != _shape(before.runs)
-        or _gone(
+        or _removed(
             (checkpoint.id for checkpoint in before.checkpoints), (checkpoint.id for checkpoint in after.checkpoints)
         )
-        or _gone(
+        or _removed(
             (compaction.id for compaction in before.compactions), (compaction.id for compaction in after.compactions)
         )
-        or _gone((ingest.id for ingest in before.ingests), (ingest.id for ingest in after.ingests))
+        or _removed((ingest.id for ingest in before.ingests), (ingest.id for ingest in after.ingests))
     )
 
 
@@ -39,7 +39,7 @@ def _shape(runs: Sequence[SortedRun]) -> list[tuple[int, int]]:
     return [(run.id, len(run.ssts)) for run in runs]
 
 
-def _gone(before: Iterable[object], after: Iterable[object]) -> bool:
+def _removed(before: Iterable[object], after: Iterable[object]) -> bool:
     return not set(before).issubset(after)
 
 

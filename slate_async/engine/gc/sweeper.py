@@ -47,7 +47,8 @@ OVERTAKEN_LIMIT = 5
 """How often a round whose state was overtaken by another collector is begun anew."""
 NOTES_PREFIX = "gc/"
 PROBED_MS = 600_000
-"""A probe object may be in use for so long; one that is gone under its probe makes a sound store look broken."""
+"""A probe may use its object for so long. If GC deleted it earlier, the probe would take a sound store for a broken
+one."""
 UNNAMED = "no manifest version that stays names it, nor does a compaction"
 LEFT_OVER = "left by a creation that did not come to its end"
 
@@ -163,13 +164,13 @@ class Sweeper:
             await self._check_place(head)
             try:
                 return await self._judge_by(head, dry_run)
-            except VersionGoneError as gone:
+            except VersionGoneError as missing:
                 newest = await self._driver.load()
-                if newest is not None and gone.ref in [
+                if newest is not None and missing.ref in [
                     newest.ref,
                     *(checkpoint.ref for checkpoint in newest.checkpoints),
                 ]:
-                    raise gone.as_corruption() from gone
+                    raise missing.as_corruption() from missing
         raise UnavailableError("other collectors overtook every attempt of this one; try again later")
 
     async def _judge_by(self, head: ManifestState, dry_run: bool) -> _Judged:
@@ -189,8 +190,8 @@ class Sweeper:
         return _Judged(now_ms, head, state, await self._reach.of(state), unnamed, notes)
 
     def _stalled(self, head: ManifestState, notes: Sequence[str], now_ms: int) -> str:
-        """The mark of the registered compactions if nobody was at work on them for too long, else nothing. What was
-        released is not waited for longer than for other work: whoever would resume it is not there."""
+        """The mark of the registered compactions if no compactor worked on them for too long, else "". A released
+        compactor role shortens the wait to ``min_age_ms``, because no compactor is there to resume them."""
         mark = work_mark(head)
         patience_ms = self._limits.stalled_ms
         if not head.compactor_token:
@@ -261,8 +262,8 @@ class Sweeper:
         stalls = revise_stalls(_stalls(judged.notes), work_mark(judged.state), now_ms, limits.skew_ms)
         for key in (*(sighting.key for sighting in heads.add), *stalls.add):
             await self._store.put(key, b"")
-        if gone := [*(sighting.key for sighting in heads.remove), *stalls.remove]:
-            await self._store.delete(gone)
+        if outdated := [*(sighting.key for sighting in heads.remove), *stalls.remove]:
+            await self._store.delete(outdated)
 
     async def _listed(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """The objects of a folder, with a turn for others now and then."""

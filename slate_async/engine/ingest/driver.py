@@ -1,7 +1,7 @@
 """`JobDriver`: commits an ingest, waits until it is applied, and keeps it alive until then.
 
-A job is committed once, whoever drives it: what another driver of it committed is the answer of this one, too. Where
-nobody applies what is committed, the driver becomes the writer for as long as that takes.
+A job is committed once, by whichever of its drivers comes first; the others return what that one committed. Where no
+writer applies a committed job, the driver becomes the writer until it is applied.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ class JobDriver:
             raise
 
     async def _among_first(self, timeout_s: float) -> IngestInfo:
-        """Nobody had ever opened the database to write when the job began, so perhaps nobody will apply it. Others may
-        be in the same place: whoever is the writer for a moment may not have seen this job, so all take turns."""
+        """No writer had ever opened the database when the job began, so perhaps none will apply it. Drivers of several
+        first jobs take turns as the writer, because each of them may become the writer before it has seen this job."""
         deadline = self._clock.monotonic() + timeout_s
         while True:
             left_s = max(0.0, deadline - self._clock.monotonic())
@@ -274,7 +274,7 @@ class JobDriver:
                 await asyncio.wait([room])
 
     async def _make_room(self, db: JobWriter) -> None:
-        """Compact where L0 is full, for perhaps nobody else does; else leave that to whoever compacts."""
+        """Compact if L0 is full, because no compactor may be running; else leave that to the compactor."""
         while db.status().state == "open":
             if db.status().l0_stall is not None:
                 try:

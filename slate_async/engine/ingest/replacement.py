@@ -1,9 +1,10 @@
 """What a replacing ingest deletes: the keys a database had when the job began, but for those that it brings.
 
 Its checkpoint keeps what was there then. A task answers for the range from its first key to its last: the old keys in
-there become tombstones between its rows, as the new rows lie on a merge's top. What lies between the ranges of tasks,
-before the first and after the last belongs to whoever commits. So all SSTs of the job are one sorted sequence, applied
-under one sequence number, and for readers, time travel and the change feed the replacement is an ingest like any other.
+there become tombstones between its rows, as the new rows lie on a merge's top. The driver, which commits, answers for
+the keys between the ranges of tasks, before the first and after the last. So all SSTs of the job are one sorted
+sequence, applied under one sequence number, and for readers, time travel and the change feed the replacement is an
+ingest like any other.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from slate_async.errors import SlateError
 
 @contextmanager
 def about_a_read() -> Iterator[None]:
-    """Errors of the body are told without ``outcome``: a read may adopt a manifest or renew a checkpoint on its way."""
+    """Remove ``outcome`` from errors of the body: it would speak of a manifest or checkpoint commit that the read made
+    on its way, not of a write of the caller."""
     try:
         yield
     except SlateError as error:

@@ -31,8 +31,8 @@ async def find_many(
     yield_budget: YieldBudget,
     read: Callable[[bytes], None] = lambda key: None,
 ) -> dict[bytes, RowHit]:
-    """The newest version of each of ``keys`` up to ``max_seq``, tombstones included, in ``levels``.
-    ``read`` is told each key that was found in memory."""
+    """The newest version of each of ``keys`` up to ``max_seq``, tombstones included, in ``levels``. Calls ``read`` with
+    each key that was found in memory."""
     found: dict[bytes, RowHit] = {}
     pending: list[tuple[bytes, int, int]] = []
     unloaded: dict[int, TableSource] = {}

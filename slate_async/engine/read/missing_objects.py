@@ -5,8 +5,8 @@ reads the manifest's head, once for each such read. If another writer took over,
 the state moved on without the object (compacted, then collected), the read goes on in the view of that state. Only if
 the head still names the object it is lost (`CorruptionError`).
 
-A read of *now* may look at the newer view as it is. One of a fixed moment - a scan, a snapshot - may do so only if the
-newer view shows that moment exactly (`check_same_moment`): compaction keeps just the newest version of a key.
+A point read may use the newer view as it is. A scan or a snapshot, whose read point is fixed, may use it only if it
+shows that read point exactly (`check_same_moment`): compaction keeps just the newest version of a key.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def check_same_moment(old: ReadView, max_seq: int, covered_seq: int, missing: Mi
     what ``old`` does: nothing newer may have hidden a row of it, nor may a row have expired since."""
     if covered_seq > max_seq or old.may_expire:
         raise ConflictError(
-            f"{missing.object_name} was compacted and removed under this read, and what took its place shows a later"
-            " moment; scan again, or take another snapshot"
+            f"{missing.object_name} was compacted and removed under this read, and its replacement shows only a later"
+            " read point; scan again, or take another snapshot"
         ) from missing
 
 

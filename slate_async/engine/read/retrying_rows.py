@@ -69,7 +69,7 @@ class RetryingRows:
         raise retries_exhausted(last)
 
     def _adopt(self, point: ReadPoint) -> None:
-        """Go on with ``point``, of the same moment, behind the last batch."""
+        """Continue in ``point``, which shows the same rows, behind the last batch."""
         if self._behind is not None and self._reverse:
             self._ahead = KeyRange(self._ahead.start, key_at(self._behind, 0))
         elif self._behind is not None:

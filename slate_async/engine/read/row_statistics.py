@@ -31,7 +31,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """Of the rows of a range, as of one moment.
+    """Statistics of the rows of a range, as of one read point.
 
     versions: all that SSTs hold, until a compaction drops the older ones; of rows in memory the newest of each key
     keys: distinct ones among them

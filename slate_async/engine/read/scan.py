@@ -26,7 +26,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 PREFETCH_ROWS = 4096
-"""Whoever asks for batches of so many rows wants them soon: see `slate_async.storage.sst.scan.BlockScan.prefetch`."""
+"""A caller that asks for batches of so many rows wants them soon: see
+`slate_async.storage.sst.scan.BlockScan.prefetch`."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 2 << 20

@@ -1,6 +1,6 @@
 """`ScanSteps`: what a scan gives next, and whether it still may: the state machine of `engine.read.scan`.
 
-| state | the next step gives | told by |
+| state | the next step gives | stored as |
 |---|---|---|
 | first pages | a page of rows from memory and the block cache (`engine.read.first_pages`) | `_pages` is not empty |
 | streams | rows of columns, from `RetryingRows` | `_pages` is empty |

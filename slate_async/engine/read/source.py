@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 
 class ReadSource(ABC):
-    """``begun`` counts the reads; whoever begins one that is no `get`, `hit` or `get_many` counts it there."""
+    """``begun`` counts the reads. `get`, `hit` and `get_many` count themselves; the caller that begins any other read
+    counts it."""
 
     def __init__(self, clock: Clock, yield_budget: YieldBudget) -> None:
         self.clock = clock

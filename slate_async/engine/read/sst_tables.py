@@ -72,9 +72,9 @@ class SstTables:
         """What ``state`` names; nothing is read. Raises `CorruptionError` for an SST in L0 of an unknown parent."""
         known = {sst.object_id: (sst, table) for sst, table in self._l0}
         there = {id(run) for run in state.runs}
-        for name, (_, gone) in self._runs.items():
+        for name, (_, run) in self._runs.items():
             if name not in there:
-                known.update((sst.object_id, (sst, table)) for sst, table in gone.made)
+                known.update((sst.object_id, (sst, table)) for sst, table in run.made)
         self._l0 = [(sst, self._table(sst, known, state.parents)) for sst in state.l0]
         self._runs = {
             id(run): self._runs.get(id(run)) or (run, self._run(run, known, state.parents)) for run in state.runs

@@ -98,7 +98,8 @@ def check_seq(seq: int) -> None:
 
 
 def _known_from(state: ManifestState) -> SeqTime | None:
-    """The oldest sample. Once there is a ``history_floor`` older ones are gone; before that nothing is older."""
+    """The oldest sample. Once there is a ``history_floor``, older samples were dropped; before that nothing is
+    older."""
     return state.seq_times[0] if state.seq_times else None
 
 

@@ -1,8 +1,8 @@
 """`ReadView`: an immutable picture of what a read looks at, newest source first.
 
-Sources: memtables, then L0 SSTs, then sorted runs. The list never changes; the newest memtable may grow, and a
-read takes from it only rows that were there when the read began. A read stops at the first source that knows the
-key. Whoever keeps reading holds a `Pin`: as long as a view is pinned, its SSTs must not be deleted.
+Sources: memtables, then L0 SSTs, then sorted runs. The list never changes; the newest memtable may grow, and a read
+takes from it only rows that were there when the read began. A read stops at the first source that knows the key. A read
+that spans several steps holds a `Pin`: as long as a view is pinned, its SSTs must not be deleted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ KEYS_PER_STEP = 256
 
 
 class Pin:
-    """Keeps a view's sources readable as long as anybody holds it. Whoever reads does, and drops it when done; all who
-    read at one time share it."""
+    """Keeps a view's sources readable as long as any read holds it. Concurrent reads share one pin, and each drops it
+    when it is done."""
 
     __slots__ = ("__weakref__",)
 
@@ -236,7 +236,7 @@ class ReadView:
             del pin
 
     async def get_many(self, keys: Sequence[bytes], now_ms: int, max_seq: int | None = None) -> list[bytes | None]:
-        """The live value or ``None`` for each of ``keys``, in their order, all of one moment. Each block is read
+        """The live value or ``None`` for each of ``keys``, in their order, all of one read point. Each block is read
         once."""
         seen = self.max_seq if max_seq is None else max_seq
         pin = self.pin()
@@ -291,7 +291,7 @@ class ReadView:
         prefetch: bool = False,
     ) -> LiveRows:
         """The live rows of ``span`` as they are at this call, in batches. Does nothing until iterated. ``prefetch``:
-        whoever asks wants all of them soon.
+        the caller wants all of them soon.
 
         The caller holds a pin meanwhile, and closes the stream.
         """

@@ -21,7 +21,7 @@ SLOWEST_S = 1.0
 too many, up to this. They do not stop, for then a write that waits to be durable could wait for ever."""
 
 REMIND_AFTER_S = 30.0
-"""A stall that lasts so long is logged again, each time: its compactor may be gone."""
+"""The writer logs a stall again each time it has lasted so long: no compactor may be running."""
 
 
 class L0(Protocol):

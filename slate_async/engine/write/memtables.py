@@ -192,10 +192,10 @@ class MemtableList:
 
     def drop_below(self, log_start: int) -> list[MemtableEntry]:
         """Remove frozen tables whose rows are all below ``log_start``, and return them (rule 20)."""
-        gone = [entry for entry in self.frozen if entry.queued_segments == 0 and entry.log_end < log_start]
-        if gone:
-            self.frozen = [entry for entry in self.frozen if entry not in gone]
-        return gone
+        stored = [entry for entry in self.frozen if entry.queued_segments == 0 and entry.log_end < log_start]
+        if stored:
+            self.frozen = [entry for entry in self.frozen if entry not in stored]
+        return stored
 
     def newest_first(self) -> list[Memtable]:
         """All tables with rows, for a read view."""

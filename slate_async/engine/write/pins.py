@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 10.0
 """Closing waits no longer for the pins to be removed; the next writer removes them."""
 PIN_ATTEMPTS = 16
-"""How often a state that somebody changed in the same moment as it was pinned is pinned anew."""
+"""How often the writer pins anew when another commit changed the state while it was being pinned."""
 
 
 class WriterPins:
@@ -74,8 +74,8 @@ class WriterPins:
             return
         self._current, self._ssts = pin, SstNames(state)
         there = [checkpoint.id for checkpoint in self._own(state)]
-        for gone in [held for held in self._held if held not in there]:
-            self._held.setdefault(pin, []).extend(self._held.pop(gone))  # the new pin stands in for it
+        for replaced in [held for held in self._held if held not in there]:
+            self._held.setdefault(pin, []).extend(self._held.pop(replaced))  # the new pin stands in for it
 
     def kept(self) -> frozenset[UUID]:
         """Pins that views need, or may: a read that begins now reads under the current one."""

@@ -96,7 +96,7 @@ class HeadPolling:
         if head is None and self._reopening.outage is not None:
             raise UnavailableError("the manifest is not there: the store is empty, or another one")
         if head is None or not self._reopening.is_own(head):
-            cause = DestroyedError("its manifest is gone") if head is None else fenced(head, self.writer.epoch)
+            cause = DestroyedError("its manifest was removed") if head is None else fenced(head, self.writer.epoch)
             self._fail(cause)
             raise cause
         if self._guard.open and self._reopening.outage is None:

@@ -266,8 +266,8 @@ class Sequencer:
         return max(0, self._leased.limit - self._leased.nbytes)
 
     def end_lease(self) -> None:
-        """A cut comes, or rows wait: the next row needs another lease. Nor is the table referred to any more, which may
-        be gone long before there is one."""
+        """End the lease before a cut, or when rows wait: the next row needs another one. Drops the reference to the
+        table, which may be flushed long before the next lease."""
         left = self._lease
         self._leased.limit = 0
         self._leased = self._nothing_leased

@@ -72,18 +72,18 @@ class WriterState:
         """Install a newer manifest state, which a pin keeps. Rule 20: in one step, rows below its ``log_start`` leave
         memory.
 
-        Rows that it covers are durable, acknowledged or not: without a WAL a landed object may be compacted first,
-        and then older versions of its keys are gone, without which a durable read below it would find nothing."""
+        Rows that it covers are durable, acknowledged or not: without a WAL, a landed object may be compacted first.
+        Then older versions of its keys are dropped, and a durable read below it would find nothing."""
         if manifest.version <= self.manifest.version:
             return
         self.manifest = manifest
         self.durable_seq = max(self.durable_seq, manifest.last_seq)
-        gone = self.memtables.drop_below(manifest.log_start)
+        stored = self.memtables.drop_below(manifest.log_start)
         self.log_ssts = [(log_id, table) for log_id, table in self.log_ssts if log_id >= manifest.log_start]
         self._log_times = {log_id: time for log_id, time in self._log_times.items() if log_id >= manifest.log_start}
         self.show()
         self._pins.adopted(manifest)
-        for entry in gone:
+        for entry in stored:
             self._stored(entry)
         self._signals.adopted()
 

@@ -149,7 +149,7 @@ async def test_without_the_subscription_there_is_no_part() -> None:
     async with open_db(store) as db:
         await db.put(b"k", b"v")
         async with db.changes(subscription="other") as feed:
-            with pytest.raises(slate.InvalidError, match="the subscription 'copy' of this feed is gone"):
+            with pytest.raises(slate.InvalidError, match="the subscription 'copy' of this feed no longer exists"):
                 await read_range(store, feed.position, 1)
 
 

@@ -86,7 +86,7 @@ async def test_who_opens_a_subscription_takes_it_over() -> None:
             assert [change.seq for change in await taken(after, 2)] == [1, 2]
             await db.put(b"a", b"3")
             await taken(before, 1)  # read before
-            with pytest.raises(slate.InvalidError, match=r"'copy'.*is gone.*another feed"):
+            with pytest.raises(slate.InvalidError, match=r"'copy'.*no longer exists.*another feed"):
                 await taken(before, 1)
             with pytest.raises(slate.InvalidError, match="no longer exists"):
                 await before.acknowledge(2, now=True)
