@@ -49,7 +49,7 @@ class ObjectChangedError(ConflictError):
     """`Match` lost: the object has another etag or was deleted; nothing was written."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the object at {key!r} changed or is gone", outcome="not_applied")
+        super().__init__(f"the object at {key!r} changed or was deleted", outcome="not_applied")
         self.key = key
 
 

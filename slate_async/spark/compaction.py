@@ -100,7 +100,7 @@ class SparkExecutor:
 
 
 class _Job:
-    """One key range as a job of Spark. `run` blocks one thread; `cancel` ends it from another one, at any moment."""
+    """One key range as a job of Spark. `run` blocks one thread; `cancel` ends it from another one, at any time."""
 
     def __init__(self, context: SparkContext, path: str, merge: RangeFunction) -> None:
         self._context = context

@@ -50,8 +50,8 @@ async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
 async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> AsyncGenerator[None, None]:
     """Lengthen the checkpoint inside the block, when it is time and nobody else did.
 
-    What is due already happens before the block, so that short tasks do their part, too; those of the first quarter ask
-    and commit nothing. One that cannot lengthen it says so in the log and tries again; if the checkpoint is gone, the
+    A renewal that is due happens before the block, so that short tasks renew, too; tasks in the first quarter of the
+    lifetime commit nothing. A task that cannot renew logs a warning and tries again; if the checkpoint was deleted, the
     read itself fails."""
     clock, quarter_s = environment.runtime.clock, lease.lifetime_s / 4
 

@@ -1,7 +1,8 @@
 """Bulk loads: tasks make SSTs of ranges of keys, and the driver lets all of them in with one commit.
 
-The driver registers the job, so that collectors spare what its tasks upload; runs them; commits. Killed at any moment,
-it leaves the database as it was, or loaded: called again with the same job id it finds out, and does what is left.
+The driver registers the job, so that collectors spare what its tasks upload; runs them; commits. A driver killed at any
+time leaves the database as it was, or loaded. A repeated call with the same job id finds out which, and finishes the
+load.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ def bulk_load(
     mode: ``"ingest"``: beside the live writer, which lets the rows in as if it wrote them then; ``"exclusive"``:
     without one, or fencing it
     replace: delete every key that is there when the load begins and that ``df`` lacks; the tasks read all of it
-    job_id: a name for this load: asked twice, by whomever, it is loaded once. By default a new one, or ``batch``'s
+    job_id: a name for this load: calls with the same name load once. By default a new one, or ``batch``'s
     batch: ``(app id, number)``: a batch of a stream, of rising numbers; one that is in already is not loaded again
     wait: until it is applied; else it may be ``"pending"`` still
     timeout: seconds or a timedelta to wait
     lifetime: seconds or a timedelta after which the job of a driver that died has ended
     metastore, settings: as of `slate_async.open`; the database's settings for SSTs are not known here
-    create: make the database if it is missing. Nobody writes to a new one, so who waits becomes its writer for a moment
+    create: make the database if it is missing. A new one has no writer, so the call becomes its writer while it waits
     progress: called with a `LoadProgress` every half a second while Spark works, on a thread of its own, and at its end
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be

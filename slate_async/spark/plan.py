@@ -44,7 +44,7 @@ class KeyPartition(InputPartition):
 
 
 async def plan_partitions(options: ReadOptions, span: KeyRange, environment: slate.Environment) -> list[KeyPartition]:
-    """Fix the moment that is read, by a checkpoint if none is given, and cut ``span`` by bytes."""
+    """Fix the read point, by a new checkpoint if none is given, and cut ``span`` by bytes."""
     if options.checkpoint is not None:
         checkpoint = await checkpoint_id(options.checkpoint, options, environment)
         return await _cut(ReadPlan(options, checkpoint, None), span)
@@ -85,7 +85,7 @@ async def open_partition(
 
 @asynccontextmanager
 async def _open_seen(plan: ReadPlan) -> AsyncGenerator[slate.Snapshot, None]:
-    """What the plan's reader shows at the moment that is asked for."""
+    """What the plan's reader shows at the read point of its options."""
     seq, time = plan.options.at_seq, plan.options.at_time
     async with this_worker().reader(plan.reader_name) as reader:
         async with reader.snapshot() if seq is None and time is None else reader.as_of(seq=seq, time=time) as snapshot:

@@ -1,6 +1,7 @@
 """How far the Spark jobs of a block have come, reported to a callback.
 
-Spark counts tasks by job group: the block's own, so its jobs are told apart from all others; the caller's is put back.
+Spark counts tasks by job group. The block gets a group of its own, which separates its jobs from all others; the
+caller's group is restored at its end.
 """
 
 from __future__ import annotations

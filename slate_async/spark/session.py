@@ -44,7 +44,7 @@ async def spark_session(
         try:
             await asyncio.to_thread(spark.stop)
         except Exception:
-            logger.debug("Spark had stopped before", exc_info=True)  # its JVM was told to end, too
+            logger.debug("Spark had stopped before", exc_info=True)  # its JVM got the signal, too
 
 
 def _cause(error: Exception) -> str:

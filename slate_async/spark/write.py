@@ -3,9 +3,9 @@
 A writer cannot ask Spark to spread or sort rows. Each task sorts what it gets, unless it comes sorted; that partitions
 are ranges of keys is the caller's part, and a commit whose ranges overlap is refused.
 
-Spark calls ``write``, ``commit`` and ``abort`` in processes of their own, on writers made anew for each in a stream.
-So a job is found by its name alone: whoever comes first begins it, and the tasks keep it alive. ``abort`` may be
-called for a commit that succeeded: it deletes nothing, nor undoes what is committed.
+Spark calls ``write``, ``commit`` and ``abort`` in processes of their own, on writers made anew for each in a stream. So
+a job is found by its name alone: the first writer that asks for it begins it, and the tasks keep it alive. ``abort``
+may be called for a commit that succeeded: it deletes nothing, nor undoes what is committed.
 """
 
 from __future__ import annotations

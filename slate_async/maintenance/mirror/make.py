@@ -54,8 +54,8 @@ async def make_mirror(
     ssts: what finds the SSTs of a database that is at ``source``
     prune: then delete what the mirror needs no more
 
-    Raises `InvalidError` (no such checkpoint; a target that holds something else, was written to, or shows a later
-    moment), `CorruptionError` for damage in the source, `UnavailableError`."""
+    Raises `InvalidError` (no such checkpoint; a target that holds something else, was written to, or is newer),
+    `CorruptionError` for damage in the source, `UnavailableError`."""
     if source.name == target.name:
         raise InvalidError(f"{target.name} cannot be a mirror of itself; choose another path")
     head = await source.proved_head()

@@ -56,5 +56,5 @@ def _why_lost(head: ManifestState | None, parent: Parent) -> str | None:
     if head.database_id != parent.database_id:
         return "another database is there now"
     if parent.checkpoint_id is not None and head.checkpoint(parent.checkpoint_id) is None:
-        return "it is gone, and collectors of the parent delete what it held"
+        return "it does not exist, so collectors of the parent delete what it held"
     return None

@@ -36,7 +36,8 @@ REGISTER = "writer register"
 
 @dataclass(slots=True)
 class CheckedObject:
-    """One log object. ``header`` is ``None`` if it is gone by now, or unreadable; ``seqs``: its rows'."""
+    """One log object. ``header`` is ``None`` if the object was deleted meanwhile, or is unreadable; ``seqs``: its
+    rows'."""
 
     info: ObjectInfo
     name: LogName

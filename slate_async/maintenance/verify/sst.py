@@ -199,7 +199,7 @@ class _Contents:
             self._unfiltered += int((~self._meta.filter.may_contain_each(key_hashes(columns.keys))).sum())
 
     def finish(self, tail: bytes, header: ObjectHeader) -> None:
-        """Compare with what the sections in ``tail`` and the header say. A damaged block is not told twice."""
+        """Compare with what the sections in ``tail`` and the header say. A damaged block is not reported twice."""
         meta, at = self._meta, self._meta.footer.meta_offset
         if self._unfiltered:
             self._say(at, f"the filter does not know {self._unfiltered} of the keys")

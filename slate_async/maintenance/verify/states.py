@@ -84,7 +84,7 @@ def _wrong_checkpoints(state: ManifestState) -> Iterator[str]:
     there = {checkpoint.id for checkpoint in state.checkpoints}
     for job in state.ingests:
         if job.replaces is not None and not job.pending and job.replaces not in there:
-            yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which is gone: abort it"
+            yield f"ingest {job.id!r} replaces what checkpoint {job.replaces} held, which does not exist: abort it"
     for kind, name, base in (
         *(("compaction", str(compaction.id), compaction.base_version) for compaction in state.compactions),
         *(("ingest", ingest.id, ingest.base_version) for ingest in state.ingests if not ingest.pending),

@@ -156,7 +156,7 @@ class Verifier:
         return await self._offload.run(lambda: _named(head, states))
 
     async def _living(self, head: ManifestState) -> list[ManifestState]:
-        """The states of the head and its checkpoints; those that cannot be read are told."""
+        """The states of the head and its checkpoints; those that cannot be read become findings."""
         for ref in living_versions(head):
             if ref in self._versions:
                 continue
@@ -265,14 +265,14 @@ class Verifier:
         results = await map_bounded(check, places, SSTS_IN_PARALLEL) if places else []
         for checked in results:
             self._findings += checked.findings
-        gone = [place for place, checked in zip(places, results, strict=True) if checked.missing]
-        if gone:
+        missing = [place for place, checked in zip(places, results, strict=True) if checked.missing]
+        if missing:
             newest = await self._database.head()
             states = await self._living(newest)
             still = await self._offload.run(lambda: _named(newest, states))
             self._findings += [
                 Finding(key, None, "is missing, though the manifest names it")
-                for database_id, key in gone
+                for database_id, key in missing
                 if (database_id, key) in still.refs
             ]
         return [result for result in results if not result.missing]

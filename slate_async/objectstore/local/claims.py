@@ -43,7 +43,7 @@ class Verdict(Enum):
     DONE = "the file is replaced"
     CHANGED = "the file does not carry the etag"
     BUSY = "another writer claims the version; wait, or break its claim"
-    BROKEN = "another writer broke this claim; nothing was written, the temporary file is gone"
+    BROKEN = "another writer broke this claim; nothing was written, the temporary file was removed"
 
 
 class Claims:

@@ -6,7 +6,7 @@ their parents before the first name in them counts. A refused put, and a read, c
 folder is synced before them, too (`unsynced`).
 
 Invariant: a folder that objects were seen in is never created anew. If it is missing, or empty, it was moved away or
-its disk is not mounted, and what is missed there says nothing of the objects: `FolderGoneError`. This owner's place in
+its disk is not mounted, and what is missed there says nothing of the objects: `FolderLostError`. This owner's place in
 it is taken again once objects are found in it again.
 """
 
@@ -23,8 +23,8 @@ from typing import TypeVar
 from slate_async.objectstore.keys import resolve_range
 from slate_async.objectstore.local.claims import Claims, Verdict, current_etag
 from slate_async.objectstore.local.file import FileInfo, WrittenFile, read_exactly, read_info, sync_folder
-from slate_async.objectstore.local.gone import FolderGoneError
 from slate_async.objectstore.local.layout import path_of, walk
+from slate_async.objectstore.local.lost_folder import FolderLostError
 from slate_async.objectstore.local.modes import OWNER_ALONE, Modes
 from slate_async.objectstore.local.open_files import OpenFile
 from slate_async.objectstore.local.temps import Temporaries, remove
@@ -67,7 +67,7 @@ class Folder:
     def open_for_writing(self, owner: str) -> None:
         """Make the folder, unless objects were seen in it, and this owner's place for temporary files; clear up after
         crashed owners. Called again it takes a new place."""
-        self._refuse_gone()
+        self._refuse_lost()
         if not self._seen:
             make_synced(self._root, self._modes)
         before, self._temporaries = self._temporaries, Temporaries(self._root, owner, self._modes)
@@ -77,8 +77,8 @@ class Folder:
             before.close()
         self._claims.remove_settled()
 
-    def _refuse_gone(self) -> None:
-        """Raise `FolderGoneError` if the folder is missing, or empty, though objects were seen in it."""
+    def _refuse_lost(self) -> None:
+        """Raise `FolderLostError` if the folder is missing, or empty, though objects were seen in it."""
         if not self._seen:
             return
         try:
@@ -86,8 +86,8 @@ class Folder:
                 if next(entries, None) is not None:
                     return
         except FileNotFoundError:
-            raise FolderGoneError(errno.ENOENT, "was moved away or removed", str(self._root)) from None
-        raise FolderGoneError(errno.ENOENT, "is empty: it is not the one that was open", str(self._root))
+            raise FolderLostError(errno.ENOENT, "was moved away or removed", str(self._root)) from None
+        raise FolderLostError(errno.ENOENT, "is empty: it is not the one that was open", str(self._root))
 
     def _met(self) -> None:
         """An object is here."""
@@ -226,7 +226,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError) as error:
             if isinstance(error, NotADirectoryError) and not os.path.isdir(self._root):
                 raise
-            self._refuse_gone()
+            self._refuse_lost()
             raise ObjectNotFoundError(key) from error
         self._met()
         try:
@@ -251,7 +251,7 @@ class Folder:
                 continue
             found.append(ObjectInfo(key, info.size, info.etag, info.last_modified_ms))
         if not names:
-            self._refuse_gone()
+            self._refuse_lost()
         return found, len(names) == count
 
     def remove(self, keys: Sequence[str]) -> None:

@@ -109,7 +109,7 @@ class OpenFiles:
         self.most = min(MOST_FILES, _limit(SHARE_OF_FILES))
         self._room = room
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
-        self._gone: list[OpenFile] = []
+        self._stale: list[OpenFile] = []
         self._next: Iterator[str] = iter(())
         self._room_to_read = memoryview(bytearray(SYNC_READ_BYTES))
         if _NOWAIT is None:
@@ -133,7 +133,7 @@ class OpenFiles:
         if file is None or length > SYNC_READ_BYTES:
             return None
         if file.size != size:
-            self._gone.append(self._take_out(key))
+            self._stale.append(self._take_out(key))
             return None
         self._files.move_to_end(key)
         room = self._room_to_read[:length]
@@ -158,8 +158,8 @@ class OpenFiles:
                 self._take_out(key)
 
     def look(self) -> list[OpenFile]:
-        """Let go of what is gone among the next `LOOKED_AT` files. Returns these, and those that `read_sync` found
-        to be gone, to be dropped on a worker thread."""
+        """Check the next `LOOKED_AT` files and release those that were replaced or deleted. Returns these, and those
+        that `read_sync` released, to be closed on a worker thread."""
         looked_at = list(islice(self._next, LOOKED_AT))
         if not looked_at:
             self._next = iter(tuple(self._files))
@@ -167,9 +167,9 @@ class OpenFiles:
         for key in looked_at:
             file = self._files.get(key)
             if file is not None and not file.stands():
-                self._gone.append(self._take_out(key))
-        gone, self._gone = self._gone, []
-        return gone
+                self._stale.append(self._take_out(key))
+        stale, self._stale = self._stale, []
+        return stale
 
     def clear(self) -> None:
         """Let go of all."""

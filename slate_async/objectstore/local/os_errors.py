@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from slate_async.errors import ConfigError, Outcome, SlateError, UnavailableError
-from slate_async.objectstore.local.gone import FolderGoneError
+from slate_async.objectstore.local.lost_folder import FolderLostError
 
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM)
@@ -34,7 +34,7 @@ _HINTS: dict[int, str] = {
 def translated(error: OSError, root: Path, outcome: Outcome | None, *, opening: bool = False) -> SlateError:
     """The error to raise for ``error`` of the store at ``root``; ``opening`` while its folder is being made."""
     text = f"{error.strerror or error}: {error.filename or root}"
-    if isinstance(error, FolderGoneError):
+    if isinstance(error, FolderLostError):
         return UnavailableError(f"the folder {root} {error.strerror}; is its disk mounted?", outcome=outcome)
     if error.errno == errno.ENOENT and opening:
         return ConfigError(f"the folder {root} cannot be made: {text}", outcome=outcome)

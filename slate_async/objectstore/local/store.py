@@ -77,18 +77,18 @@ class LocalStore:
         """Run work that waits for a disk, or does not; file system errors become ours."""
         if self._closed and not closing:
             raise ClosedError(f"{self!r} is closed", outcome="not_applied")
-        gone = self._open_files.look()
+        stale = self._open_files.look()
         offload = self._runtime.offload if computing else self._runtime.blocking
         try:
-            return await offload.run(partial(self._translating, gone, work, outcome, opening))
+            return await offload.run(partial(self._translating, stale, work, outcome, opening))
         except UnavailableError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
                 self._open_files.clear()  # somebody needs them more
             raise
 
-    def _translating(self, gone: list[OpenFile], work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
-        """On a worker thread: close the files that are ``gone``, then do the work."""
-        gone.clear()
+    def _translating(self, stale: list[OpenFile], work: Callable[[], T], outcome: Outcome | None, opening: bool) -> T:
+        """On a worker thread: close the ``stale`` files, then do the work."""
+        stale.clear()
         try:
             return work()
         except NotWrittenError as error:

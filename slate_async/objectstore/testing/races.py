@@ -80,10 +80,10 @@ class RaceTests(ConformanceBase):
                 assert (await store.get(key)).data == b"overwritten", replaced
 
     async def test_replace_beside_delete(self) -> None:
-        """Whichever comes first, the object is gone."""
+        """The object is deleted, whichever comes first."""
         async with self.opened_twice() as (store, peer):
             for number in range(min(20, self.rounds)):
-                key = f"gone/{number}"
+                key = f"deleted/{number}"
                 etag = await store.put(key, b"old")
                 replaced, _ = await asyncio.gather(
                     outcome_of(store.put(key, b"replaced", mode=Match(etag))), peer.delete([key])

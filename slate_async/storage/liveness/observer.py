@@ -1,11 +1,11 @@
 """`WriterLiveness`: watches whether a database's writer lives, without a claim of its own.
 
 A writer that closes gives its checkpoint in the manifest back; of one that died it stays. So a head without one says at
-once that nobody writes. Else the beats in ``writer/alive`` decide: the writer counts as ``gone`` when they stood still
+once that nobody writes. Else the beats in ``writer/alive`` decide: the writer counts as ``dead`` when they stood still
 for `MISSED_BEATS` intervals of the observer's own monotonic clock, all that time under its eyes. No two machines'
 clocks are compared, and an observer that slept, or that the store did not answer, begins to count anew.
 
-A writer that is only frozen counts as ``gone``, too. This decides whom to ask and when to try; fencing decides safety.
+A frozen writer counts as ``dead``, too. The state only decides when a standby tries a takeover; fencing decides safety.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slate_async.storage.manifest.state import ManifestState
 MISSED_BEATS = 3
 LOOKS_PER_BEAT = 3
 """How often an observer looks, so that it sees each beat, and may miss a look without counting anew."""
-LifeState = Literal["never", "closed", "alive", "gone", "unknown"]
+LifeState = Literal["never", "closed", "alive", "dead", "unknown"]
 logger = logging.getLogger(__name__)
 
 
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 class WriterLife:
     """What an observer knows of a database's writer.
 
-    state: ``"never"``: there was none; ``"closed"``: the last one closed; ``"alive"``: its beats come;
-    ``"gone"``: they stood still for three intervals; ``"unknown"``: not watched for long enough, or it does not beat
+    state: ``"never"``: there was none; ``"closed"``: the last one closed; ``"alive"``: its beats come; ``"dead"``: they
+    stood still for three intervals; ``"unknown"``: not watched for long enough, or it does not beat
     epoch: the newest writer's; 0 if there was none
     interval_ms: how often it beats; ``None`` if it does not
     seen_ms: wall clock of its last sign of life: its newest beat, by the store's clock, or its claim or last change of
@@ -55,13 +55,13 @@ class WriterLife:
     @property
     def free(self) -> bool:
         """Whether the database may be taken over without fencing a writer that is known, or thought, to live."""
-        return self.state in ("never", "closed", "gone")
+        return self.state in ("never", "closed", "dead")
 
     def guess(self, now_ms: int) -> LifeState:
         """As ``state``; where that is not known yet, what the wall clocks say, if they agree."""
         if self.state != "unknown" or self.interval_ms is None or self.seen_ms is None:
             return self.state
-        return "alive" if now_ms - self.seen_ms < MISSED_BEATS * self.interval_ms else "gone"
+        return "alive" if now_ms - self.seen_ms < MISSED_BEATS * self.interval_ms else "dead"
 
 
 class WriterLiveness:
@@ -113,7 +113,7 @@ class WriterLiveness:
     def _judge(self, now: float, interval_s: float) -> LifeState:
         if now - self._still_since >= MISSED_BEATS * interval_s:
             self._alive = False
-            return "gone"
+            return "dead"
         return "alive" if self._alive else "unknown"
 
     async def _read(self, head: ManifestState) -> tuple[Beat, int] | None:

@@ -314,8 +314,8 @@ class ManifestState:
 
     initialized: false while a clone, or a mirror's first state, is being made
     destroyed_at_ms: when it was destroyed; nobody opens it from then on
-    removed: destroyed, and its contents given up: this version is what stays of it, and what a database that is made
-    again on the same path continues from
+    removed: destroyed, and its contents given up: this version is its tombstone. A database recreated on the same path
+    continues from it
     ingest_seq: the highest sequence number under which an ingest was applied
     skipped: numbers above ``history_floor`` that no row has, ascending; ``None``: none
     heartbeat_interval_ms: how often the newest writer says that it lives; ``None``: it does not

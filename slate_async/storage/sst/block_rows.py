@@ -207,8 +207,8 @@ class BlockRows:
     def _newest(
         self, keys: list[bytes], low: int, max_seq: int, now_ms: int, whole: bool, ended: bool
     ) -> RowPage | None:
-        """Of each of ``keys``, those of the rows from ``low``, its newest version up to ``max_seq``. ``None`` if that
-        cannot be told from these rows.
+        """Of each of ``keys``, those of the rows from ``low``, its newest version up to ``max_seq``. ``None`` if these
+        rows do not decide that.
 
         Older versions of the last key may follow after them. Either one of these counts, or the key is left out and
         the page ends before it, and is asked for again."""

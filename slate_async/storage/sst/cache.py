@@ -31,7 +31,7 @@ LOOKUP_SHARE = 2
 INDEX_SHARE = 0.75
 """So much of the capacity indexes may hold."""
 BLOCKS_PER_INDEX = 64
-"""After so many blocks have gone, the hand of the indexes moves by one."""
+"""After so many evicted blocks the clock hand of the indexes moves by one."""
 
 
 class Lookup(Kept, Hashable, Protocol):
@@ -56,7 +56,7 @@ class KeptIndex(Kept, Hashable, Protocol):
 @dataclass(frozen=True, slots=True)
 class CacheStats:
     """hits, misses, evictions: counts of blocks since the start; bytes: what is kept now, of it blocks: the number of
-    blocks, index_bytes: the bytes of indexes and filters; index_evictions: how many of these have gone."""
+    blocks, index_bytes: the bytes of indexes and filters; index_evictions: how many of these were evicted."""
 
     hits: int
     misses: int
@@ -104,7 +104,7 @@ class BlockCache:
         return block
 
     def miss(self) -> None:
-        """Count a miss that `get` was told not to count."""
+        """Count a miss that a `get` with ``count_miss=False`` left out."""
         self._misses += 1
 
     def put(self, owner: bytes, number: int, block: LoadedBlock) -> None:

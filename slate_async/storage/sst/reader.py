@@ -175,8 +175,8 @@ class SstReader:
         return None
 
     def around(self, key: bytes, most_rows: int) -> Around | None:
-        """The keys around ``key`` whose versions are all in one block, and the block if it is cached; ``None`` if that
-        cannot be told, or versions of ``key`` are in several blocks. Never suspends.
+        """The keys around ``key`` whose versions are all in one block, and the block if it is cached; ``None`` if the
+        cached index does not decide that, or versions of ``key`` are in several blocks. Never suspends.
 
         They are of at most ``most_rows`` rows of the block, unless one key has more."""
         meta = self._meta

@@ -260,8 +260,8 @@ class _Reads:
     """The reads of a scan in their order, some of them under way before they are asked for. ``load`` gives the rows of
     the blocks of one, in scan order.
 
-    Unless told to `look_ahead`, nothing is read ahead before the second read: a scan that stops early pays for no more
-    than it used. ``planned``: the last one is under way or done; ``done``: reads that came."""
+    Without `look_ahead`, nothing is read ahead before the second read: a scan that stops early pays for no more than it
+    used. ``planned``: the last one is under way or done; ``done``: reads that came."""
 
     def __init__(self, load: _Load, plan: Iterator[list[int]], most_ahead: Callable[[], int]) -> None:
         self._load = load

@@ -127,7 +127,7 @@ def subscription_with_id(state: ManifestState, subscription_id: UUID) -> Checkpo
     `InvalidError`."""
     found = state.checkpoint(subscription_id)
     if found is None:
-        raise NotFoundError("the feed's subscription is gone")
+        raise NotFoundError("the feed's subscription no longer exists")
     return found
 
 

@@ -186,7 +186,7 @@ async def test_a_clones_hold_that_is_gone_is_told() -> None:
         await opened.checkpoints.delete(parent.checkpoint_id, force=True)
     assert (await report_of(town, PARENT)).findings == ()
     [finding] = (await report_of(town, CLONE)).findings
-    assert (str(parent.checkpoint_id) in finding.object_name, "it is gone" in finding.what) == (True, True)
+    assert (str(parent.checkpoint_id) in finding.object_name, "it does not exist" in finding.what) == (True, True)
     town.objects[PARENT] = type(town.objects[PARENT])()
     whats = [finding.what for finding in (await report_of(town, CLONE)).findings]
     assert any("no database" in what for what in whats)

@@ -83,7 +83,7 @@ async def test_beats_that_go_on_are_a_life_and_three_missed_ones_its_end() -> No
     await scene.beat(2)
     assert await scene.states(5) == ["alive"]
     assert await scene.states(9, 9, 9) == ["alive"] * 3
-    assert await scene.states(2.9, 0.1) == ["alive", "gone"]
+    assert await scene.states(2.9, 0.1) == ["alive", "dead"]
     assert (await scene.liveness.look(scene.head)).free
     await scene.beat(3)
     assert await scene.states(1) == ["alive"]
@@ -91,13 +91,13 @@ async def test_beats_that_go_on_are_a_life_and_three_missed_ones_its_end() -> No
 
 async def test_a_writer_that_died_before_its_first_beat_is_gone_after_three() -> None:
     scene = Scene(claimed())
-    assert await scene.states(0, 10, 10, 9.9, 0.1) == ["unknown"] * 4 + ["gone"]
+    assert await scene.states(0, 10, 10, 9.9, 0.1) == ["unknown"] * 4 + ["dead"]
 
 
 async def test_another_epoch_is_watched_anew() -> None:
     scene = Scene(claimed())
     await scene.beat(1)
-    assert (await scene.states(0, 10, 10, 10))[-1] == "gone"
+    assert (await scene.states(0, 10, 10, 10))[-1] == "dead"
     scene.head = claimed(scene.head, token="two")
     assert await scene.states(0) == ["unknown"]
 
@@ -110,7 +110,7 @@ async def test_beats_of_zombies_of_other_databases_and_damaged_ones_do_not_count
     await scene.beat(9, database_id=UUID(int=2))
     assert await scene.states(0.5) == ["unknown"]
     await scene.store.put(ALIVE_KEY, b"something else")
-    assert await scene.states(0.5) == ["gone"]
+    assert await scene.states(0.5) == ["dead"]
 
 
 async def test_time_in_which_nobody_looked_does_not_count() -> None:
@@ -118,7 +118,7 @@ async def test_time_in_which_nobody_looked_does_not_count() -> None:
     scene = Scene(claimed())
     await scene.beat(1)
     assert await scene.states(0, 1_000, 10, 10) == ["unknown"] * 4
-    assert await scene.states(10) == ["gone"]
+    assert await scene.states(10) == ["dead"]
 
 
 async def test_a_store_that_does_not_answer_is_no_sign_of_death(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ async def test_one_look_may_be_judged_by_the_wall_clock() -> None:
     life = await scene.liveness.look(scene.head)
     assert life.seen_ms == PIN.now_ms
     assert life.guess(PIN.now_ms + 29_999) == "alive"
-    assert life.guess(PIN.now_ms + 30_000) == "gone"
+    assert life.guess(PIN.now_ms + 30_000) == "dead"
     await scene.beat(1)
     life = await scene.liveness.look(scene.head)
     assert life.seen_ms == (await scene.store.head(ALIVE_KEY)).last_modified_ms
@@ -170,7 +170,7 @@ async def test_a_look_that_was_on_its_way_while_the_machine_slept_is_a_gap(monke
         sleeping.setattr(scene.store, "get", asleep)
         assert await scene.states(5) == ["unknown"]
     assert await scene.states(1, 10, 10) == ["unknown"] * 3
-    assert await scene.states(10) == ["gone"]
+    assert await scene.states(10) == ["dead"]
 
 
 async def test_a_beat_tells_a_month_of_the_writers_requests() -> None:

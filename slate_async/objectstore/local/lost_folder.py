@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class FolderGoneError(OSError):
+class FolderLostError(OSError):
     """The folder is not there any more, or it is empty, though objects were seen in it. Their absence says nothing."""
