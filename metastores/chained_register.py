@@ -1,11 +1,11 @@
 """A register whose every value names the writes before it, over any cell that can be written conditionally.
 
 Purpose: say *certainly* what became of a conditional write although an answer was lost or a layer below sent the
-request twice. A value carries its own number and token and the last `LINKS` before it. So from any later value
-one sees who succeeded the value a write had expected:
+request twice. A value carries its own number and token and the last `LINKS` before it. So any later value shows which
+write succeeded the value that a write had expected:
 
-* it was me: the write is in (perhaps superseded since), whatever the answer said;
-* it was another: the write is not in and never will be, because tags never repeat;
+* this write: it is in (perhaps superseded since), whatever the answer said;
+* another one: this write is not in and never will be, because tags never repeat;
 * the expected value still stands: the write may yet land;
 * too much happened since: not known.
 

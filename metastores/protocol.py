@@ -105,8 +105,9 @@ class MetaStore(Protocol):
         (32 lower-case hex digits)."""
 
     async def versions(self) -> list[VersionRef]:
-        """Committed versions still stored, ascending; the last one is the head. A register-backed store leaves
-        out those behind a gap of more deleted versions than it keeps history of (20): who retains them names them."""
+        """Committed versions still stored, ascending; the last one is the head. A register-backed store leaves out
+        those behind a gap of more deleted versions than it keeps history of (20): callers that retain such versions
+        know their names."""
 
     async def delete(self, refs: Sequence[VersionRef]) -> None:
         """Delete versions below the head. Raises a durable boundary first, so that a committer asleep since

@@ -1,6 +1,6 @@
 """`DbCompactor`: compacts one database from a process of its own. Wiring only; see `slate_async.engine.compaction`.
 
-One compactor of a database lives: who opens another takes the role over, and the older one closes with `FencedError`.
+A database has one live compactor: opening another takes the role over, and the older one closes with `FencedError`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DbCompactor(Handle):
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
-        ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+        ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         opened = self._opened
         return {**opened.stats.metrics(), **shared_counters(self._context, opened.driver, opened.register)}
 

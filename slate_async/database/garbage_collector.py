@@ -52,7 +52,7 @@ class GarbageCollector(Handle):
         return await self._guard.while_open(work)
 
     async def rounds(self) -> AsyncIterator[GcReport]:
-        """The report of each round that ends from now on, until the collector is closed; who is slow misses some.
+        """The report of each round that ends from now on, until the collector is closed. A slow caller misses some.
 
         Raises what the collector closed itself with."""
         self._check()
@@ -68,7 +68,7 @@ class GarbageCollector(Handle):
     def metrics(self) -> dict[str, int | float]:
         """Counters since opening, by dotted name. Byte counts end in ``_bytes``.
 
-        ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket."""
+        ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket."""
         opened = self._opened
         return {**opened.sweeper.stats.metrics(), **shared_counters(self._context, opened.driver, opened.register)}
 

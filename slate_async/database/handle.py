@@ -191,7 +191,7 @@ class Handle:
         closing = self._closing
         await asyncio.wait([closing])
         if closing.cancelled():
-            self._stop()  # by somebody who cancels every task: it may not even have begun
+            self._stop()  # by code that cancels every task: it may not even have begun
         await self._closed.wait()
         if self._close_reported:
             return

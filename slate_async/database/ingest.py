@@ -125,15 +125,15 @@ class IngestJob(Handle):
         is in the database or waits to be, nothing happens (``state`` is ``"duplicate"``)
         wait: until the live writer has applied it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
-        exclusive: become the writer, which fences one that lives, apply, and give up. So does who waits, without
-        fencing anybody, if nobody had ever opened the database to write when the job began. If the job replaces what
-        was there, nothing may have been written since it began, so that its rows are all there is
+        exclusive: become the writer, which fences a live one, apply the job, and give up the role. A call that waits
+        does the same, without fencing, if the database had never had a writer when the job began. A replacing job
+        requires that nothing was written since it began, so that its rows are all there is
 
-        Asked again, by whomever, the same job is the same: the first answer stands. Raises `IngestPendingError` when no
-        writer has applied it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was
-        aborted; or if it was committed as another batch, or as none; or if something was written that it would have
-        to replace, too, and ``exclusive``. `FencedError` if that one lost the writer's role before its commit.
-        `InvalidError` if SSTs overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again."""
+        Any later call for the same job returns the first answer. Raises `IngestPendingError` when no writer has applied
+        it in time; it stays pending. `ConflictError` if the job has ended: it expired, or was aborted; or if it was
+        committed as another batch, or as none; or if something was written that it would have to replace, too, and
+        ``exclusive``. `FencedError` if that one lost the writer's role before its commit. `InvalidError` if SSTs
+        overlap, are another job's, or are not there. `UnavailableError`: unknown; ask again."""
         self._check()
         manage.check_job(self.job_id, batch)
         limit = seconds(timeout, "timeout")

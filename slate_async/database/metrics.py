@@ -16,8 +16,8 @@ from slate_async.storage.manifest.driver import ManifestDriver
 def shared_counters(
     context: DatabaseContext, driver: ManifestDriver, register: Register | None
 ) -> dict[str, int | float]:
-    """By dotted name. ``cache.*`` and ``store.*`` count for all who share the `Environment` and the bucket, ``loop.*``
-    for all of the `Environment`."""
+    """By dotted name. ``cache.*`` and ``store.*`` count for all databases that share the `Environment` and the bucket,
+    ``loop.*`` for the whole `Environment`."""
     commits, manifest, cache, store = driver.commits.stats, driver.stats, context.cache.stats(), context.store_stats
     return {
         "manifest.commits": commits.commits,

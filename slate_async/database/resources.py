@@ -42,7 +42,7 @@ class Clients:
         self._factories = Shared[MetaStoreFactory](lambda factory: factory.close())
 
     def factory(self, metastore: str | MetaStoreFactory | None, settings: Settings, taken: Taken) -> MetaStoreFactory:
-        """The metastore's factory; one that a name stands for is shared, with its clients, by all who name it."""
+        """The metastore's factory. All handles that name a metastore share its factory and clients."""
         if metastore is not None and not isinstance(metastore, str):
             return metastore
         with translating():

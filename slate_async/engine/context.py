@@ -53,7 +53,8 @@ class DatabaseContext:
         return Ground(self.store, self.name, kept_elsewhere(self.metadata))
 
     def month_of_requests(self) -> MonthlyRequests | None:
-        """What a month costs that goes on as it did since the store's client was opened, by all who share that."""
+        """A month's requests and their cost, extrapolated from all requests since the store's client was opened, by
+        every database that shares it."""
         return of_a_month(self.store_stats.requests, self._counted_seconds())
 
     def sent(self) -> Sent:

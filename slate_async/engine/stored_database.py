@@ -60,7 +60,7 @@ class StoredDatabase:
         return await proved_head(self.ground, self.driver)
 
     async def settled_head(self) -> ManifestState:
-        """As `proved_head`, for who puts something there: a place that is not marked yet is marked."""
+        """As `proved_head`, for callers that put objects there: a place that is not marked yet is marked."""
         head, found = await head_and_marker(self.ground, self.driver)
         if head is None:
             head = await self.head()

@@ -5,8 +5,8 @@ Guarantees every backend must give (and `slate_async.objectstore.testing` checks
 * **Atomic.** A reader sees an object's old bytes and metadata or the new ones, never a mixture.
 * **Strongly consistent.** After a write returned, every `get`, `head` and `list` started later sees it.
 * **Exclusive.** Of any number of racing `put(mode=CREATE)` on a missing key, or `put(mode=Match(etag))`
-  on the same etag, exactly one succeeds. Two contents never share an etag at different times unless their
-  bytes are equal; who compares-and-sets puts a nonce into the bytes.
+  on the same etag, exactly one succeeds. Two contents never share an etag at different times unless their bytes are
+  equal; a caller that compares and sets puts a nonce into the bytes.
 * **Sent once.** A conditional put sends one request; no layer repeats it. So `ObjectExistsError` and
   `ObjectChangedError` are definite: this call changed nothing.
 * **Outcome.** Any other error of `put` carries ``outcome``: ``"not_applied"`` if the request certainly

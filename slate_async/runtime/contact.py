@@ -1,4 +1,4 @@
-"""`Contact`: whether what a database sends is answered, for people who watch it. Nothing is decided by it."""
+"""`Contact`: whether the store answers a database's requests. Operators read it; no code decides by it."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class PollScheduler:
                 poll.lost(error)
 
     def _failed(self, cause: BaseException) -> None:
-        """The timer ended: so does everybody who relied on it. Who registers later gets another one."""
+        """The timer ended, so all its polls end. Later registrations get another timer."""
         self._supervisor = Supervisor("slate", self._failed)
         polls, self._heap = [poll for _, _, poll in self._heap], []
         for poll in polls:

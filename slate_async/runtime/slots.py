@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 SLOW_S = 1.0
-"""What has run for so long waits for somebody who does not answer."""
+"""Work that has run for so long waits for a server that does not answer."""
 
 
 class FairSlots:

@@ -37,7 +37,7 @@ class YieldBudget:
         self._looks = 0
         self._waiting = 0
         self.every = CALLS_PER_LOOK
-        """How often `spent` looks at the clock; for who counts calls by itself, and then asks `exhausted`."""
+        """How often `spent` looks at the clock, for callers that count calls themselves and then ask `exhausted`."""
         self._since = clock.monotonic()
 
     def spent(self) -> bool:

@@ -26,7 +26,7 @@ class OperationSettings(BaseSettings):
         what="How often a writer says that it lives, by overwriting one object; 0: never. A standby takes over when it"
         " has been silent for three times as long, and at once when it closed.",
         why="A dead writer is replaced within two minutes, for 0.43 dollars a month of PUTs on S3. It decides when a"
-        " standby tries, never who may write.",
+        " standby tries a takeover, never which writer may write.",
         ge=0,
         le=DAY_MS,
     )

@@ -156,7 +156,7 @@ def _ended(job: slate.IngestJob, name: str | None) -> Iterator[None]:
             with suppress(slate.SlateError):
                 this_worker().run(lambda _: job.abort(unless_committed=True))
         else:
-            logger.info("job %s stays registered, for who goes on with it, until it expires", name)
+            logger.info("job %s stays registered until it expires; a load with the same job id resumes it", name)
         raise
 
 

@@ -17,7 +17,7 @@ from slate_async.types import MAX_SEQ
 DEFAULT_LIFETIME_S = 86_400.0
 DEFAULT_TIMEOUT_S = 60.0
 LEAST_SST_BYTES = 64 << 10
-"""Who asks for fewer means another unit; a load of so small SSTs makes thousands of them."""
+"""A smaller number probably means another unit; a load of such small SSTs makes thousands of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class CheckpointInfo:
     manifest_id: number of the manifest version it keeps
     create_time, expire_time: seconds since the Unix epoch; an ``expire_time`` of ``None`` is never
     name: the user's; several may have the same
-    owner: ``"user"``, or who made it for itself: ``"writer"``, ``"reader"``, ``"clone"``, ``"feed"``,
+    owner: ``"user"``, or the role that made it for itself: ``"writer"``, ``"reader"``, ``"clone"``, ``"feed"``,
     ``"ingest"``
     log_start, log_end: the log positions it keeps, inclusive; a ``log_end`` of ``None`` is open
     """

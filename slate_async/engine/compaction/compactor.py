@@ -357,7 +357,7 @@ class Compactor:
         for compaction_id in [job_id for job_id, task in self._jobs.items() if task.done()]:
             task = self._jobs.pop(compaction_id)
             if task.cancelled():
-                continue  # by somebody who cancels every task; the round that follows runs it again
+                continue  # by code that cancels every task; the next round runs it again
             try:
                 committed = task.result()
             except UnavailableError as error:

@@ -2,7 +2,7 @@
 
 It claims the role when there is something to do and nobody seems to do it: at once if the role is free or was left by
 an earlier writer's process, which is dead; else after `PATIENCE_S` in which the other compactor changed nothing. Epochs
-make either safe; this only spares two living compactors a fight. Who asks for a compaction gets the role at once.
+make either safe; this only spares two living compactors a fight. A requested compaction claims the role at once.
 """
 
 from __future__ import annotations

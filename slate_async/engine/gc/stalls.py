@@ -1,10 +1,10 @@
 """Stalls: since when the registered compactions stand as they do, kept as the name of an empty object under
 ``gc/compactors/``.
 
-A compaction whose compactor died holds ``sst_floor`` down, and nothing in the store tells a dead compactor from one
-that is at work; but who is at work finishes a key range now and then. So a collector notes the `work_mark` of what is
-registered, as ``gc/compactors/{mark}.{wall clock ms:015}``, and by the time of the oldest such note it knows for how
-long nothing was put down, however often collectors are started anew.
+A compaction whose compactor died holds ``sst_floor`` down, and nothing in the store tells a dead compactor from a live
+one; but a live one finishes a key range now and then. So a collector notes the `work_mark` of what is registered, as
+``gc/compactors/{mark}.{wall clock ms:015}``, and by the time of the oldest such note it knows for how long nothing was
+put down, however often collectors are started anew.
 
 Nothing rests on it for safety: a wrong clock makes a compactor begin again, or garbage wait.
 """

@@ -250,8 +250,8 @@ class JobDriver:
     async def _as_writer(
         self, timeout_s: float, *, first: Callable[[JobWriter], Awaitable[None]] | None = None
     ) -> IngestInfo:
-        """Become the writer until the job is applied; ``first`` is done before. Who fences this one applies what is
-        committed, too."""
+        """Become the writer until the job is applied; ``first`` is done before. A writer that fences this one applies
+        committed jobs, too."""
         try:
             return await self._in_a_writer(timeout_s, first=first)
         except FencedError as fenced:

@@ -170,7 +170,8 @@ class HotRanges:
         one.keys = []
 
     def retire(self) -> None:
-        """The database has other levels now. Who still reads these may go on, but the memory is due."""
+        """The database has other levels now. Reads under way may go on with these, but their memory may be
+        reclaimed."""
         self.retired = True
         if self._cache is not None:
             self._cache.retire(self._nbytes)

@@ -108,7 +108,8 @@ class Chunks(Protocol[T_co]):
     """What iterates a scan by rows, as one that asks for the rows that are made together."""
 
     async def more(self) -> Iterator[T_co] | None:
-        """The next items, at least one, ``None`` after the last one. Who takes them iterates by nothing else."""
+        """The next items, at least one, ``None`` after the last one. A caller that takes them must not iterate in
+        another way."""
 
 
 class _Pairs(AsyncIterator[Pair]):

@@ -122,7 +122,7 @@ class ScanSteps:
 
     @property
     def over(self) -> bool:
-        """Whether every row was given to who makes items of them."""
+        """Whether every row was handed out."""
         return self._all_fetched and self._rest is None and self._refusal is None
 
     def begin(self, items: Items) -> None:

@@ -114,7 +114,7 @@ class ReadView:
         return self._look_up_stored(key, max_seq) if self._levels else None
 
     def look_below(self, key: bytes) -> bytes | RowHit | NeedsIO | None:
-        """As `look_up` for a reader of now who knows that ``key`` is not in `latest`."""
+        """As `look_up` at the newest read point, for a caller that knows that ``key`` is not in `latest`."""
         for table in self._older_memtables:
             found = table.find(key, MAX_SEQ)
             if found is not None:

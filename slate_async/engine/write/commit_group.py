@@ -86,7 +86,7 @@ class CommitGroup:
             self._reported.add(write)
 
     def resolve(self, completions: CompletionQueue | None = None) -> None:
-        """The rows are durable. Those who wait hear of it now, or in their turn among ``wakes``."""
+        """The rows are durable. Completes the waiting writes now, or in their turn among ``completions``."""
         self.durable = True
         waiters, self._waiters = self._waiters, []
         if completions is not None:

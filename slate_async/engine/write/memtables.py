@@ -175,7 +175,7 @@ class MemtableList:
         return [*(segment.group for segment in self.queue), self.group]
 
     def drop_unsent(self) -> None:
-        """Undo every row that has no log id, for all who read. Nothing is written any more afterwards."""
+        """Undo every row that has no log id, for all readers. Nothing is written afterwards."""
         sent = {id(entry): entry.cut_rows for entry in self.entries()}
         for segment in reversed(self.queue):
             sent[id(segment.entry)] = segment.start
@@ -186,7 +186,7 @@ class MemtableList:
             entry.cut_rows, entry.queued_segments = sent[id(entry)], 0
 
     def drop_above(self, seq: int) -> None:
-        """Undo every row above sequence number ``seq``, for all who read."""
+        """Undo every row above sequence number ``seq``, for all readers."""
         for entry in self.entries():
             entry.table.drop_after(entry.table.row_after(seq))
 

@@ -1,7 +1,7 @@
 """`WriterSignals`: the news that the parts of a writer have for one another.
 
-A part raises a signal and does not know who listens. `Writer` connects all of them in one place, so that the whole web
-can be read there, order included.
+A part raises a signal and does not know its listeners. `Writer` connects all of them in one place, so that the whole
+web can be read there, order included.
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ class LogCheck:
         return frozenset(wanted)
 
     def _wanted(self, present: frozenset[str]) -> tuple[dict[str, str], list[Finding]]:
-        """Keys that are not ``present``, with who needs them; and positions that nobody owns."""
+        """Keys that are not ``present``, with the head or checkpoint that needs them; and positions without an owning
+        epoch."""
         state, wanted, findings = self._state, dict[str, str](), list[Finding]()
         end, owners = self._end(present)
         spans: list[tuple[str, int, int, Sequence[tuple[int, int]]]] = [("the head", state.log_start, end, owners)]
@@ -187,7 +188,8 @@ class LogCheck:
         return wanted, findings
 
     def _end(self, present: frozenset[str]) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """The last position that must be there, and who owns positions. The manifest knows of some that were there."""
+        """The last position that must be there, and the epochs that own positions. The manifest names some that were
+        there."""
         state = self._state
         if state.log_protocol == "epoch_prefixed":
             register = EMPTY if self._register is None else self._register

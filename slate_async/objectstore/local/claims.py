@@ -5,10 +5,10 @@ link ``%cas/{E}.{n}`` that points to T, where n is one above every claim on E th
 etag with E, and if it is E renames T over the file. A writer that finds an older claim on E either waits for it or
 breaks it by removing its T: the rename of the broken claim's owner then fails, at whatever time it wakes up.
 
-Why it is exclusive. A version is left only by a rename under a claim on its etag or by `remove_file`. A claim is
-made only after the temporary files of all older claims on E are removed; so at most the newest claim can still rename,
-and what it compared still holds when it does. A claim on E is removed only by one who has seen that the file no
-longer carries E; etags never come back, so numbers of claims that matter never repeat.
+Why it is exclusive. A version is left only by a rename under a claim on its etag or by `remove_file`. A claim is made
+only after the temporary files of all older claims on E are removed; so at most the newest claim can still rename, and
+what it compared still holds when it does. A writer removes a claim on E only after it has seen that the file no longer
+carries E; etags never come back, so numbers of claims that matter never repeat.
 
 `remove_file` first takes the file away, then breaks the claims on what it took, then looks again: a writer that had
 compared before is broken or has renamed already, and then the removal is done again; one that compares later sees

@@ -3,8 +3,9 @@
 ``preadv`` with ``RWF_NOWAIT`` (Linux) reads what is in the page cache and nothing else, so the event loop may call it.
 Where the system or the file system cannot do that, no file is kept.
 
-Invariant: what is read is of the file that was at the object's name when it was opened. Who reads objects that are
-written once reads what is there, or was; to look the name up again would cost as much as the reading.
+Invariant: a read returns bytes of the file that was at the object's name when it was opened. For objects that are
+written once these are the object's bytes, even if it was deleted since. To look the name up again would cost as much as
+the read.
 
 A file that is removed occupies the disk until it is closed. So files are let go as soon as this store removes them; and
 of those that others remove, a few are looked for whenever the store does anything else. These are closed by a worker

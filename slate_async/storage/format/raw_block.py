@@ -96,7 +96,7 @@ class RawBlock:
         end = at + value_bytes + (-value_bytes % 8)
         if end != raw_bytes:
             raise BadBlockError(f"block columns do not {'fit' if end > raw_bytes else 'fill'} its length")
-        self.data: bytes = data  # type: ignore[assignment]  # only who cuts columns may have another buffer
+        self.data: bytes = data  # type: ignore[assignment]  # only code that cuts columns may have another buffer
         self.raw_bytes = raw_bytes
         self.rows = rows
         view = memoryview(data)

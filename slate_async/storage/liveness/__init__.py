@@ -1,1 +1,2 @@
-"""Whether a database's writer lives: it says so itself, observers judge. It decides whom to ask and when to try."""
+"""Whether a database's writer lives: the writer beats, observers judge. The result only decides when a standby tries a
+takeover."""

@@ -21,9 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Beats of the writer of ``epoch``, every ``interval_ms``, the first one after that: who only writes a little and
-    closes costs nothing. ``epoch`` may be set anew by a writer that claims once more. Each beat tells what
-    ``sent`` says."""
+    """Beats of the writer of ``epoch``, every ``interval_ms``, the first one after the first interval, so a writer that
+    closes soon sends none. A writer that claims again may set ``epoch``. Each beat stores what ``sent`` returns."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class WriterLife:
 
 
 class WriterLiveness:
-    """See the module docstring. ``store`` is the database's folder. Belongs to one caller, who looks at least once in
+    """See the module docstring. ``store`` is the database's folder. Belongs to one caller, which looks at least once in
     each interval of the writer's: else what it saw before does not count."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:

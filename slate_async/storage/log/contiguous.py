@@ -128,7 +128,7 @@ class ContiguousLog:
                     if verdict is Verdict.VALID and found.header.kind is not ObjectKind.FENCE:
                         await replay.add(found)
                         objects.append(found.without_data())
-            await replay.drain()  # who cannot read the log does not fence it
+            await replay.drain()  # an opening that cannot read the log must not fence it
             if walk.next_id <= state.log_last_seen:
                 known_end = state.log_last_seen
                 raise LogMovedError(f"is missing, though the log went on to {known_end}", walk.next_id, known_end)

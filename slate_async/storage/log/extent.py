@@ -1,4 +1,4 @@
-"""Where the log ends, to one who is not its writer: everything acknowledged before the look lies up to there.
+"""Where the log ends, found without being its writer: everything acknowledged before the look lies up to there.
 
 Rule 13: what was concluded from names holds iff a head read afterwards still has ``log_start`` at or below the lowest
 of them; else the look is dropped and starts anew from that head.

@@ -64,7 +64,7 @@ class Replay(Protocol):
 
 
 class NoReplay:
-    """For who only fences."""
+    """Ignores the log's objects, for callers that only fence."""
 
     def begin(self, state: ManifestState) -> None:
         """See `Replay`."""

@@ -78,7 +78,7 @@ class LogReader:
     def read_ahead(
         self, wanted: AsyncGenerator[tuple[int, str, int]]
     ) -> AsyncGenerator[tuple[int, str, LogObject | None]]:
-        """``(id, key, object)`` of each of ``wanted``, in order and ahead of who takes them, with bounded memory.
+        """``(id, key, object)`` of each of ``wanted``, in order and ahead of the caller, with bounded memory.
 
         wanted: ids, keys, and sizes of what is stored"""
 

@@ -173,7 +173,7 @@ class ManifestDriver:
 
     def _see_full(self, full: Base) -> ManifestState:
         """Note ``full`` as the base of later deltas, unless a newer one was seen: a poll that was overtaken by commits
-        must not take the base back to a version that a collector, who knows newer heads, has deleted."""
+        must not take the base back to a version that a collector, which knows newer heads, has deleted."""
         if self._base is None or full.state.version > self._base.state.version:
             self._base = full
         return full.state

@@ -40,8 +40,8 @@ ATTEMPTS = 8
 async def settle_place(
     ground: Ground, driver: ManifestDriver, state: ManifestState, found: FoundMarker | None, new_id: Callable[[], UUID]
 ) -> ManifestState:
-    """The head, with a place that is proved to be this one; marked now if it is not yet. For all who are to put
-    anything there. ``found``: the marker as it was read beside ``state``; ``new_id`` draws store ids.
+    """The head, with a place that is proved to be this one; marked now if it is not yet. For callers that will put
+    objects there. ``found``: the marker as it was read beside ``state``; ``new_id`` draws store ids.
 
     Raises `InvalidError` if it is another place, `CorruptionError`, `UnavailableError`."""
     for _ in range(ATTEMPTS):
@@ -145,7 +145,7 @@ async def adopt_place(
             newest = await driver.existing(ground.name)
             if newest.store_id not in met and not is_of((await _marker_or_damaged(ground))[0], newest):
                 raise
-            state, ended_ms = newest, None  # another process adopted this place, and ended those who were to end
+            state, ended_ms = newest, None  # another process adopted this place, and fenced the others
     raise UnavailableError(f"{ground.name}: its marker could not be put; adopt it again")
 
 

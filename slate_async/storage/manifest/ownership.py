@@ -55,8 +55,8 @@ async def existing_head(ground: Ground, driver: ManifestDriver, found: FoundMark
 
 
 async def proved_head(ground: Ground, driver: ManifestDriver) -> ManifestState:
-    """The newest state, found to be of this place: head and marker are read at once. For all who put nothing there that
-    the manifest is to name later; see `slate_async.storage.manifest.marking.settle_place` for the others.
+    """The newest state, found to be of this place: head and marker are read at once. For callers that put no object
+    there that the manifest will name; see `slate_async.storage.manifest.marking.settle_place` for the others.
 
     Raises `InvalidError` if there is no database; and as `prove_place`."""
     state, found = await head_and_marker(ground, driver)

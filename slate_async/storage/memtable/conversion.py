@@ -68,8 +68,8 @@ async def _convert_joined(table: Memtable, stop: int, offload: Offload) -> list[
 def sorted_columns(table: Memtable, offload: Offload) -> AsyncGenerator[Columns, None]:
     """All rows that are in ``table`` now, every version, ordered by key ascending, then sequence number descending.
 
-    Yields pieces of some megabytes, each made on demand; to be closed by who stops before the end. For a while the rows
-    are in memory twice, unless the table is larger than `COPIED_BYTES`."""
+    Yields pieces of some megabytes, each made on demand; a caller that stops before the end closes it. For a while the
+    rows are in memory twice, unless the table is larger than `COPIED_BYTES`."""
     return _sorted_rows(table, offload) if table.nbytes > COPIED_BYTES else _sorted_copy(table, offload)
 
 

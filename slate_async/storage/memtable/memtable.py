@@ -234,7 +234,7 @@ class Memtable:
         raise InternalError(f"sequence number {seq} is not above {self.last_seq}")
 
     def drop_after(self, rows: int) -> None:
-        """Undo every row after the first ``rows``, for all who read now or later, and freeze.
+        """Undo every row after the first ``rows``, for all present and later reads, and freeze.
 
         Takes time for the rows that stay, so it is for what happens once in an outage."""
         self.freeze()

@@ -1,7 +1,7 @@
 """`RowsByKey`: the rows each key of a memtable has, newest first.
 
-Most reads want a key's newest value and nothing else; `Memtable.latest` has that. Who wants an older version, or all of
-a row, looks here: rows are added when somebody asks, in steps, and a table that nobody asks pays nothing.
+Most reads want a key's newest value and nothing else; `Memtable.latest` has that. Reads of an older version, or of a
+whole row, look here. Rows are added at the first such read, in steps, so a table without one pays nothing.
 """
 
 from __future__ import annotations

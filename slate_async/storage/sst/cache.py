@@ -46,8 +46,8 @@ class Lookup(Kept, Hashable, Protocol):
 
 
 class KeptIndex(Kept, Hashable, Protocol):
-    """Who has an index and a filter in memory, known by its identity. ``nbytes`` is what they occupy; it changes only
-    while it is not kept."""
+    """An owner of an index and a filter in memory, compared by identity. ``nbytes`` is what they occupy; it changes
+    only while the cache does not keep it."""
 
     def drop_index(self) -> None:
         """There is no room for them any more."""

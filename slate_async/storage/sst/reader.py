@@ -117,7 +117,8 @@ class SstReader:
         self.used = False
 
     def drop_index(self) -> None:
-        """See `slate_async.storage.sst.cache.KeptIndex`. Who reads now has it still, and so have others meanwhile."""
+        """See `slate_async.storage.sst.cache.KeptIndex`. Reads under way keep it, and so do reads that begin before it
+        is collected."""
         self._dropped = None if self._meta is None else ref(self._meta)
         self._meta = None
 
@@ -299,7 +300,7 @@ class SstReader:
         return await self._load_joined(numbers, cut)
 
     async def load_joined(self, numbers: Sequence[int]) -> list[Columns]:
-        """As `load_pieces`, in as few batches as may be, of which nobody knows who sees them."""
+        """As `load_pieces`, in as few batches as possible, which the caller may share."""
         return await self._load_joined(numbers, list)
 
     async def _load_joined(
@@ -342,7 +343,7 @@ class SstReader:
     def _block_sync(self, meta: SstMeta, number: int) -> LoadedBlock | None:
         """The block, now cached, if the store reads it without waiting and it is not large."""
         if not self._cache.capacity_bytes:
-            return None  # then those who wait for a block together at least share it
+            return None  # concurrent reads of a block then at least share one fetch
         data = self._read_sync(self.key, meta.index.offsets[number], meta.index.stored_bytes[number], self.size)
         if data is None or stored_raw_bytes(data) > SYNC_READ_BYTES:
             return None
@@ -352,7 +353,7 @@ class SstReader:
         return block
 
     async def _once(self, name: int | None, fetch: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Fetch block ``name``, or the metadata (``None``), once for all who ask for it meanwhile."""
+        """Fetch block ``name``, or the metadata (``None``), once for all concurrent callers."""
         if self._flights is None:
             self._flights = SingleFlight()
         return await self._flights.run(name, fetch)

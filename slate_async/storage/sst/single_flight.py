@@ -1,7 +1,7 @@
 """One task per thing being fetched, however many callers wait for it.
 
-Invariant: the task lives while somebody waits. A cancelled waiter leaves; the last one to leave cancels the task.
-A failure reaches everybody who waited and is not remembered: the next caller tries again.
+Invariant: the task lives while any caller waits. A cancelled waiter leaves; the last one to leave cancels the task. A
+failure reaches all waiters and is not remembered: the next caller tries again.
 """
 
 from __future__ import annotations

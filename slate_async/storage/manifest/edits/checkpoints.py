@@ -21,8 +21,8 @@ class CreateCheckpoint:
     """Keep the database as it is, or what checkpoint ``source`` keeps, readable as checkpoint ``id``.
 
     now_ms: the caller's clock; ``expire_ms`` of the new one, ``None`` for never
-    log_end, log_ranges: of a new state: the last position of the log that belongs to it (``None``: all to come) and
-    who owns its positions; a source's are taken from the source
+    log_end, log_ranges: of a new state: the last position of the log that belongs to it (``None``: all to come) and the
+    epochs that own its positions; a source's are taken from the source
     instead_of: checkpoints that go in the same step, whether they are there or not
     of: the database and the store id of the place whose log ends there; ``None``: no log was looked at
     """
@@ -40,7 +40,7 @@ class CreateCheckpoint:
 
     def apply(self, state: ManifestState) -> ManifestState | None:
         """Applies to a usable state that has the source, alive, of the database and the place that were looked at: the
-        log of another one does not go so far, and who opened it would miss the rest. Its mark is its id."""
+        log of another one does not go so far, and a reader that opened it would miss the rest. Its mark is its id."""
         if state.checkpoint(self.id) is not None:
             return None
         check_usable(state)

@@ -109,9 +109,9 @@ def merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestReco
 
 @dataclass(frozen=True, slots=True)
 class RegisterIngest:
-    """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. One that is on its way is
-    lengthened once half of such a life is over, for who goes on with it may come late. A job that was aborted, or has
-    expired, may begin anew; one that is applied stays so.
+    """Begin job ``id``: from here on its SSTs are spared, until ``expire_ms`` or its end. A registered job is
+    lengthened once half of such a life is over, because the driver that resumes it may come late. A job that was
+    aborted, or has expired, may begin anew; one that is applied stays so.
 
     replaces: the checkpoint to make of what the job is to replace; of one that is on its way, the first one stays.
     Nothing may wait to be applied then: it would be no part of the checkpoint, and come in before the job"""

@@ -29,9 +29,9 @@ class AdoptPlace:
     """As `MarkPlace`, whatever place was the database's before.
 
     looked_at: the state whose objects were looked for in the place
-    ended_ms: when those who work there, perhaps in another place, are to end: writer and compactor are fenced, jobs
-    that are registered end, and no SST that was begun before is taken any more, for it may be in the other place;
-    ``None``: nobody is
+    ended_ms: when processes that work on the database, perhaps in another place, end: writer and compactor are fenced,
+    registered jobs end, and no SST that was begun before is taken any more, because it may be in the other place;
+    ``None``: no process ends
     """
 
     store_id: UUID

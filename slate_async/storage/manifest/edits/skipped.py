@@ -8,7 +8,8 @@ from slate_async.storage.manifest.edits.protocol import check_writer
 from slate_async.storage.manifest.state import ManifestState, SkippedSeqs
 
 SEQ_GAPS = "seq_gaps"
-"""The required feature of a database in which numbers were skipped: who does not know it would miss their rows."""
+"""The required feature of a database in which numbers were skipped: a program that does not know it would miss their
+rows."""
 
 
 @dataclass(frozen=True, slots=True)

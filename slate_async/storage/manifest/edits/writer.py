@@ -75,7 +75,7 @@ class ClaimWriter:
     log_end: int = 0
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to any usable state. Raises `FencedError` if it is not to fence who was first."""
+        """Applies to any usable state. Raises `FencedError` if it must not fence a writer that claimed first."""
         if state.writer_token == self.token:
             return None
         if self.own and not self.is_own(state):
