@@ -300,7 +300,7 @@ class SstReader:
         return await self._load_joined(numbers, cut)
 
     async def load_joined(self, numbers: Sequence[int]) -> list[Columns]:
-        """As `load_pieces`, in as few batches as possible, which the caller may share."""
+        """As `load_pieces`, but joined into as few batches as possible in place of cut for scans."""
         return await self._load_joined(numbers, list)
 
     async def _load_joined(
