@@ -223,7 +223,9 @@ class DynamoBodies:
                 with reading(f"writing {names.ELSEWHERE}"):
                     await self._objects.put(names.ELSEWHERE, note)
         if not await self._check_note():
-            raise MetaStoreUnavailableError(f"{names.ELSEWHERE} could not be written")
+            raise MetaStoreUnavailableError(
+                f"{names.ELSEWHERE}, which says where the manifest is, could not be written"
+            )
 
     async def _check_note(self) -> bool:
         """Whether there is a note; raises `MetaStoreInvalidError` if it names another place than this one."""

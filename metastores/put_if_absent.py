@@ -186,7 +186,9 @@ class PutIfAbsentMetaStore:
         for ref in refs:
             names.check_ref(ref)
             if ref.version >= head:
-                raise MetaStoreInvalidError(f"version {ref.version} is not below the head ({head}); it stays")
+                raise MetaStoreInvalidError(
+                    f"manifest version {ref.version} is not below the head ({head}), so it is not deleted"
+                )
         await self._remove([ref.version for ref in refs], listing.boundary)
 
     async def collect(
@@ -254,7 +256,9 @@ class PutIfAbsentMetaStore:
                 await self._runtime.back_off(attempt)
             if await self._read_boundary() >= version:
                 return
-        raise MetaStoreUnavailableError(f"{key}: the deletion boundary could not be raised; nothing was deleted")
+        raise MetaStoreUnavailableError(
+            f"{key}: the deletion boundary could not be raised, so nothing was deleted; try again"
+        )
 
     # Their parts.
 

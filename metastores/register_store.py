@@ -79,9 +79,11 @@ class RegisterMetaStore:
                 return record
             again = await self._read_head()
             if again is not None and again.ref == head.ref:
-                raise MetaStoreCorruptionError("the head's body is not there", object_name=names.body_key(head.ref))
+                raise MetaStoreCorruptionError(
+                    "is missing, though the head names it", object_name=names.body_key(head.ref)
+                )
         raise MetaStoreCorruptionError(
-            f"the head moved away under each of {READ_ATTEMPTS} readings", object_name=names.CURRENT
+            f"the head changed during each of {READ_ATTEMPTS} reads", object_name=names.CURRENT
         )
 
     async def unchanged(self, ref: VersionRef) -> bool:
@@ -154,7 +156,9 @@ class RegisterMetaStore:
         for ref in refs:
             names.check_ref(ref)
             if head is None or ref.version >= head.ref.version:
-                raise MetaStoreInvalidError(f"version {ref.version} is not below the head; it stays")
+                raise MetaStoreInvalidError(
+                    f"manifest version {ref.version} is not below the head, so it is not deleted"
+                )
         await self._bodies.delete(sorted(set(refs)))
 
     async def collect(

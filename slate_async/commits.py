@@ -118,7 +118,10 @@ class CommitLoop(Generic[S]):
                 except UnavailableError as error:
                     cause = error
                 await self._pause(attempt, began, deadline, cause)
-        raise UnavailableError(f"creating the {self._what} kept failing", outcome="unknown")
+        raise UnavailableError(
+            f"creating the {self._what} failed {MAX_ATTEMPTS} times; it may exist by now, so look before you repeat it",
+            outcome="unknown",
+        )
 
     async def _commit(self, edit: Edit[S]) -> S:
         async with self._turn() as deadline:
@@ -134,7 +137,10 @@ class CommitLoop(Generic[S]):
                     cause = error  # whatever was written, or could not be read: the edit's mark will tell
                 known = None
                 await self._pause(attempt, began, deadline, cause)
-        raise UnavailableError(f"a {self._what} commit kept losing", outcome="unknown")
+        raise UnavailableError(
+            f"a commit to the {self._what} lost against other commits {MAX_ATTEMPTS} times; try again later",
+            outcome="unknown",
+        )
 
     async def _judge_and_write(self, edit: Edit[S], known: S | None) -> Committed[S] | None:
         """Apply ``edit`` to ``known``, or to the real head, and try to write it; ``None`` if that must be repeated."""
@@ -179,7 +185,9 @@ class CommitLoop(Generic[S]):
                 await self._lock.acquire()
         except TimeoutError as error:
             raise UnavailableError(
-                f"a {self._what} commit waited for {self.deadline_ms} ms for those before it", outcome="not_applied"
+                f"a commit to the {self._what} waited for {self.deadline_ms} ms for earlier ones of this process, and"
+                " was not sent; try again later",
+                outcome="not_applied",
             ) from error
         try:
             yield deadline
@@ -196,7 +204,8 @@ class CommitLoop(Generic[S]):
         if now >= deadline:
             said = f": {cause}" if cause is not None and str(cause) else ""
             raise UnavailableError(
-                f"a {self._what} commit did not get through within {self.deadline_ms} ms{said}", outcome="unknown"
+                f"a commit to the {self._what} was not confirmed within {self.deadline_ms} ms, and may be in{said}",
+                outcome="unknown",
             ) from cause
         if attempt == 0:
             return  # at once: the head that was known was old

@@ -107,7 +107,7 @@ async def commit_elsewhere(store: ObjectStore, edit: Edit) -> None:
     """Commit ``edit`` as another process would."""
     supervisor = Supervisor("elsewhere", lambda cause: None)
     metastore = PutIfAbsentMetaStore(MetaObjects(store))
-    driver = ManifestDriver(metastore, runtime(), supervisor, full_every=4, deadline_ms=1000)
+    driver = ManifestDriver(metastore, runtime(), supervisor, name="test", full_every=4, deadline_ms=1000)
     assert await driver.load() is not None
     await driver.commit(edit)
 

@@ -42,7 +42,7 @@ async def live_set(store: ObjectStore, metadata: MetaStoreFactory, name: str, ru
     objects = MetaObjects(store)
     metastore = metadata.manifest(objects, name)
     driver = ManifestDriver(
-        metastore, runtime, Supervisor("live set", lambda cause: None), full_every=1, deadline_ms=1_000
+        metastore, runtime, Supervisor("live set", lambda cause: None), name="live set", full_every=1, deadline_ms=1_000
     )
     try:
         head = await driver.load()

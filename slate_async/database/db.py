@@ -258,7 +258,7 @@ class Db(OpenDatabase[WriterReads]):
         advise(self._name, cause)
         self._head.stop()
         self._writer.fail(cause)
-        self._compaction.compactor.close(lambda: closed_failure(cause, "not_applied"))
+        self._compaction.compactor.close(lambda: closed_failure(self._name, cause, "not_applied"))
         self._updates.notify()
 
     async def _finish(self) -> None:
@@ -276,7 +276,7 @@ class Db(OpenDatabase[WriterReads]):
         return metadata_closers(self._driver, self._register)
 
     def _closed_failure(self, outcome: Outcome | None = None) -> SlateError:
-        return closed_failure(self._cause, outcome)
+        return closed_failure(self._name, self._cause, outcome)
 
     def _left_open(self) -> str:
         lost = self._sequencer.last_seq - self._writer.state.durable_seq

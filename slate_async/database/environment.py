@@ -120,7 +120,7 @@ class Environment(Opener):
     ) -> H:
         self._require_own_loop()
         if self._closed:
-            raise InvalidError("this Environment is closed")
+            raise InvalidError("this Environment is closed; make another one")
         settings = Settings() if settings is None else settings
         entry = _Entry(self._handles)
         taken = entry.taken

@@ -103,12 +103,12 @@ class Handle:
         """The error of a call on it once it has closed."""
         error: SlateError
         if self._cause is None:
-            error = ClosedError(f"the {self._noun} is closed; open it again", outcome=outcome)
+            error = ClosedError(f"the {self._noun} of {self._name} is closed; open it again", outcome=outcome)
         elif isinstance(self._cause, FencedError):
-            said = f"the {self._noun} was fenced: {self._cause}; stop, or open it again to take over"
+            said = f"the {self._noun} of {self._name} was fenced: {self._cause}; stop, or open it again to take over"
             error = FencedError(said, outcome=outcome)
         else:
-            error = ClosedError(f"the {self._noun} closed itself: {self._cause}", outcome=outcome)
+            error = ClosedError(f"the {self._noun} of {self._name} closed itself: {self._cause}", outcome=outcome)
         error.__cause__ = self._cause
         return error
 
@@ -123,7 +123,7 @@ class Handle:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            said = f"a {self._noun} is used from coroutines of the event loop that opened it"
+            said = f"call this {self._noun} from coroutines of the event loop that opened it"
             raise InvalidError(said, outcome=outcome) from None
         if loop is not self._loop:
             said = f"this {self._noun} was opened on another event loop; open one for each loop and process"
@@ -185,7 +185,7 @@ class Handle:
         Raises what finishing raised, once; it is closed either way, and a call after that returns quietly. May be
         cancelled: the closing goes on, and another call waits for it."""
         if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError(f"a {self._noun} is closed on the event loop that opened it")
+            raise InvalidError(f"close this {self._noun} on the event loop that opened it")
         if self._closing is None:
             self._closing = self._loop.create_task(self._close(), name=f"{self._name}/close")
         closing = self._closing
@@ -229,7 +229,7 @@ class Handle:
         """Wait until it is closed; raise the cause at once if it closes itself: `FencedError` when its role was taken
         over, else `ClosedError`. So a service learns of it without a request. `close` then waits for the rest."""
         if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError(f"a {self._noun} is waited for on the event loop that opened it")
+            raise InvalidError(f"wait for this {self._noun} on the event loop that opened it")
         await self._ends.wait()
         if self._cause is not None:
             raise self._closed_failure()
@@ -273,7 +273,7 @@ async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: floa
                 async with slots.slot(store):
                     await handle.close()
                 return
-            logger.warning("%s: not closed within %g s; it is stopped", handle._name, deadline_s)
+            logger.warning("%s: did not close within %g s; its tasks are cancelled", handle._name, deadline_s)
             handle._stop()
             await handle.close()
         except Exception as error:  # noqa: BLE001 - raised at the end

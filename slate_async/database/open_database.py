@@ -64,7 +64,7 @@ class OpenDatabase(Handle, Reads[S]):
         Raises `InvalidError` here, or when the feed begins: for what is not here yet, or was compacted (the lowest
         number there is, is named; the setting ``retention_ms`` says how long changes are kept)."""
         if self._feeds is None:
-            raise InvalidError("a reader on a checkpoint shows what never changes; open one that follows the database")
+            raise InvalidError("a reader on a checkpoint sees no changes; open one that follows the database")
         options = FeedOptions(
             from_seq,
             until_seq,

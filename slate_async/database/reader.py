@@ -44,7 +44,7 @@ class DbReader(OpenDatabase[FollowerReads]):
         self._follower = opened.source if isinstance(opened.source, Follower) else None
         self._driver = opened.driver
         self._register = opened.register
-        self._liveness = WriterLiveness(context.store, context.runtime.clock)
+        self._liveness = WriterLiveness(context.name, context.store, context.runtime.clock)
         self._polling: FollowerPolling | None = None
         if self._follower is not None:
             self._polling = FollowerPolling(
@@ -121,7 +121,10 @@ class DbReader(OpenDatabase[FollowerReads]):
         if last_seq >= seq:
             return
         if self._polling is None:
-            raise InvalidError(f"this reader stays at sequence number {last_seq}; {seq} will never be here")
+            raise InvalidError(
+                f"this reader stays at sequence number {last_seq}; to wait for {seq}, open a reader that follows the"
+                " database"
+            )
         await self._polling.wait_for(seq)
 
     # ---- status

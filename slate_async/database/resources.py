@@ -76,7 +76,10 @@ class Clients:
         policy = RetryPolicy.of(settings)
         if not isinstance(path, str | os.PathLike):
             if name is None and metastore not in BESIDE_THE_DATA:
-                raise InvalidError("a store object with metadata kept elsewhere needs name=, which finds it again")
+                raise InvalidError(
+                    "a store object needs name= if its metadata is kept elsewhere: the metastore finds the"
+                    " database by that name"
+                )
             retrying = RetryingStore(path, self._runtime.clock, self._runtime.rng, policy)
             return retrying, retrying.stats, name or f"store:{id(path):x}"
         if name is not None:

@@ -73,6 +73,7 @@ class DatabaseContext:
             metastore,
             self.runtime,
             supervisor,
+            name=self.name,
             full_every=settings.manifest_full_every,
             deadline_ms=settings.retry_deadline_ms if deadline_ms is None else deadline_ms,
         )

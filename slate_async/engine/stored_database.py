@@ -96,7 +96,9 @@ async def open_stored(
     """The database ``name`` in ``store``. ``metadata`` is of the kind its metadata is kept in."""
     with translating():
         metastore = metadata.manifest(MetaObjects(store), name)
-    driver = ManifestDriver(metastore, runtime, supervisor, full_every=1, deadline_ms=settings.takeover_deadline_ms)
+    driver = ManifestDriver(
+        metastore, runtime, supervisor, name=name, full_every=1, deadline_ms=settings.takeover_deadline_ms
+    )
     try:
         yield StoredDatabase(name, store, metadata, driver, runtime, settings)
     finally:

@@ -91,7 +91,7 @@ def refused(
     if status in (304, 409, 412):
         return _condition(status, code, said, key, mode)
     if status == 416:
-        return InvalidError(f"{key!r}: nothing can be read at that offset")
+        return InvalidError(f"{key!r} has no byte at the offset that was read")
     if code.startswith(_TRY_AGAIN) or status == 429:
         return UnavailableError(said, outcome=not_applied)
     if status == 408 or (status >= 500 and status not in (501, 505)):
@@ -127,7 +127,9 @@ def _condition(status: int, code: str, said: str, key: str, mode: PutMode | None
         return ObjectExistsError(key)
     if isinstance(mode, Match) and not holds_no_verdict:
         return ObjectChangedError(key)
-    return UnavailableError(f"{said}; another request was in the way", outcome="not_applied")
+    return UnavailableError(
+        f"{said}; a concurrent request for this key was in progress; try again", outcome="not_applied"
+    )
 
 
 def no_answer(text: str, *, key: str, mode: PutMode | None, sent: bool, place: str = "the store") -> UnavailableError:

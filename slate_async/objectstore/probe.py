@@ -69,7 +69,9 @@ async def _until_answered(
             return await step(store, key, ids)
         except _UnansweredError as error:
             silence = error.__cause__
-    raise UnavailableError(f"{store!r} did not decide the probe in {ROUNDS} rounds: {silence}") from silence
+    raise UnavailableError(
+        f"{store!r} did not decide the probe of conditional writes in {ROUNDS} rounds: {silence}"
+    ) from silence
 
 
 async def _probe_create(store: ObjectStore, key: str, ids: Ids) -> None:

@@ -171,7 +171,11 @@ class RetryingStore:
             raise error
         if budget.failures == WARN_AFTER_FAILURES:
             logger.warning(
-                "%s failed %d times, trying on for %.0f s: %s", operation, budget.failures, budget.left(), error
+                "%s failed %d times and is retried for %.0f s more: %s",
+                operation,
+                budget.failures,
+                budget.left(),
+                error,
             )
         self.stats.retries += 1
         await self._clock.sleep(pause)

@@ -112,7 +112,9 @@ class LoopThread:
         if os.getpid() != self._process:
             raise InvalidError("this was opened in another process (fork); open it in this one")
         if threading.get_ident() == self._thread.ident:
-            raise InvalidError("a callback runs in the thread that does the work, so it cannot wait for more of it")
+            raise InvalidError(
+                "a callback runs on the event loop's thread and must not call slate_async.sync; start a thread for that"
+            )
         if self._ended:
             raise ClosedError("the interpreter is ending; nothing is open any more")
 
@@ -184,7 +186,7 @@ class LoopThread:
             try:
                 await closer()
             except Exception:  # the others are closed all the same
-                logger.exception("closing at the interpreter's end failed")
+                logger.exception("closing databases at the interpreter's end failed")
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -22,7 +22,7 @@ class Shared(Generic[T]):
     def take(self, key: Hashable, make: Callable[[], T]) -> tuple[T, Callable[[], Awaitable[None]]]:
         """The client of ``key`` and how to give it back, once. Raises `ClosedError` once it has ended."""
         if self._over:
-            raise ClosedError("this Environment is closed; no client is made any more", outcome="not_applied")
+            raise ClosedError("this Environment is closed; make another one", outcome="not_applied")
         client, users = self._users[key] if key in self._users else (make(), 0)
         self._users[key] = (client, users + 1)
 
@@ -51,7 +51,7 @@ class Taken:
     def take(self, shared: Shared[T], key: Hashable, make: Callable[[], T]) -> T:
         """See `Shared.take`."""
         if self._over:
-            raise ClosedError("it is closed; no client is made for it any more", outcome="not_applied")
+            raise ClosedError("the store or metastore is closed; open the database again", outcome="not_applied")
         client, give_back = shared.take(key, make)
         self._give_backs.append(give_back)
         return client

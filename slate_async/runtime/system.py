@@ -69,7 +69,9 @@ class ThreadOffload:
         """Run ``function`` in a worker thread; in the caller's once the interpreter ends. Raises `ClosedError` after
         `close`."""
         if self._closed:
-            raise ClosedError("its worker threads have ended", outcome="not_applied")
+            raise ClosedError(
+                "the worker threads of this Runtime have ended; open the database again", outcome="not_applied"
+            )
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
         try:

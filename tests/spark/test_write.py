@@ -97,7 +97,7 @@ async def test_to_replace_exclusively_takes_all_or_nothing(spark: SparkSession, 
         asyncio.run(made(tmp_path))
         yield from batches
 
-    with pytest.raises(slate.ConflictError, match="was to replace everything, and began at"):
+    with pytest.raises(slate.ConflictError, match="replaces all rows as of"):
         await load(rows.mapInArrow(put_meanwhile, rows.schema), tmp_path, replace=True, mode="exclusive")
     assert await contents(tmp_path) == [(b"before", b"1")]
     assert [job.state for job in await jobs(tmp_path)] == ["aborted"]

@@ -38,7 +38,7 @@ async def manifest_of(store: ObjectStore) -> AsyncIterator[ManifestDriver]:
     """A driver of another process."""
     supervisor = Supervisor("another process", lambda cause: None)
     metastore = PutIfAbsentFactory().manifest(MetaObjects(store), "memory://test")
-    driver = ManifestDriver(metastore, RUNTIME, supervisor, full_every=4, deadline_ms=5_000)
+    driver = ManifestDriver(metastore, RUNTIME, supervisor, name="test", full_every=4, deadline_ms=5_000)
     assert await driver.load() is not None
     yield driver
     await driver.close()

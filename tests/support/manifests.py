@@ -29,7 +29,7 @@ def driver_of(store: ObjectStore) -> ManifestDriver:
     """Another process's view of the manifest, kept beside the data."""
     supervisor = Supervisor("by hand", lambda cause: None)
     metastore = PutIfAbsentMetaStore(MetaObjects(store))
-    return ManifestDriver(metastore, runtime(), supervisor, full_every=4, deadline_ms=30_000)
+    return ManifestDriver(metastore, runtime(), supervisor, name="test", full_every=4, deadline_ms=30_000)
 
 
 async def head(store: ObjectStore) -> ManifestState:

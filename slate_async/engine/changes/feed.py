@@ -94,7 +94,7 @@ class ChangeFeed:
 
         Raises `InvalidError` for a feed that has not begun, or retains nothing."""
         if self._subscription is None:
-            raise InvalidError("a feed has a position once it has begun, and if it retains what it reads")
+            raise InvalidError("this feed has no position: it has not begun, or it reads without a subscription")
         return self._subscription.position_of(self.seq)
 
     @property
@@ -221,7 +221,7 @@ class ChangeFeed:
 
     def _ask(self) -> None:
         if self._closed:
-            raise ClosedError("the change feed is closed")
+            raise ClosedError("the change feed is closed; open another one with changes()")
         self._context.guard.check()
 
     async def _alone(self, step: Callable[[], Awaitable[T]]) -> T:

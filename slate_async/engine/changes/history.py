@@ -99,7 +99,7 @@ class History:
             try:
                 found = Selected(await rest.next(), rest.after)
             except (OSError, CorruptionError) as error:
-                logger.warning("changes that were put in order are read again, for they cannot be read back: %s", error)
+                logger.warning("a change feed sorts its rows again, because a spill file cannot be read: %s", error)
             else:
                 if rest.over:
                     self._rest = None

@@ -111,7 +111,7 @@ class Feeds:
         durable = await self._updates.durable_seq()
         asked = durable if options.from_seq == "now" else options.from_seq
         if asked is not None and asked > durable:
-            raise InvalidError(f"sequence number {asked} is not here yet, the newest that is durable is {durable}")
+            raise InvalidError(f"sequence number {asked} is not durable yet, the newest durable one is {durable}")
         until = options.until_seq
         if not options.follow:
             until = durable if until is None else min(durable, until)

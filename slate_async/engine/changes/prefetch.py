@@ -110,7 +110,7 @@ class Prefetcher:
         self._task = None
         if task.cancelled():
             self._context.guard.check()
-            raise ClosedError("the change feed is closed")
+            raise ClosedError("the change feed is closed; open another one with changes()")
         return task.result()
 
     def _begin(self, max_rows: int) -> asyncio.Task[_Read]:

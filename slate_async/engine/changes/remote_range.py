@@ -64,7 +64,7 @@ async def read_range(
     if after.seq < made.checkpoint.feed.seq:
         raise NotFoundError(
             f"the subscription {made.checkpoint.name!r} was acknowledged up to sequence number"
-            f" {made.checkpoint.feed.seq}, so what comes after {after.seq} is not retained any more"
+            f" {made.checkpoint.feed.seq}, so changes after {after.seq} are not retained any more"
         )
     mark = FeedMark(after.seq, after.log_seq, after.log_position, after.log_floor)
     source = ChangeSource(reading, made.state, mark, after.seq, borrowed(made, reading, runtime))
@@ -76,7 +76,10 @@ async def read_range(
         if not piece.more and source.seq < until:
             looks += 1
             if looks > LOOKS:
-                raise UnavailableError(f"{reading.path}: changes are there up to {source.seq}, and not up to {until}")
+                raise UnavailableError(
+                    f"{reading.path}: changes are durable up to sequence number {source.seq}, not up to {until};"
+                    " try again later"
+                )
             await runtime.clock.sleep(PAUSE_S)
 
 

@@ -73,7 +73,9 @@ async def select(
         except OSError as error:
             if not spill_limit:
                 raise
-            logger.warning("changes are put in order without a disk, so they are read again and again: %s", error)
+            logger.warning(
+                "a change feed sorts without spill files, so it reads rows several times; the disk failed: %s", error
+            )
             spill_limit = 0
             continue
         if found is not None:

@@ -205,7 +205,7 @@ class ChangeSource:
         if nowhere or (chunk.gap is not None and chunk.gap.lost(head)):
             gap = chunk.gap or Gap(first, f"log position {first}")
             if not await self._reading.tail.there(gap) and self._safe_from(await self._head()) <= gap.id:
-                raise CorruptionError("is missing, and a change feed needs it", object_name=gap.key)
+                raise CorruptionError("is missing, though a change feed still needs it", object_name=gap.key)
         return True
 
     def _safe_from(self, head: ManifestState) -> int:
@@ -269,10 +269,12 @@ class ChangeSource:
     async def _head(self) -> ManifestState:
         head = await self._reading.driver.load()
         if head is None:
-            raise NotFoundError("there is no database here any more")
+            raise NotFoundError(f"there is no database at {self._reading.path} any more")
         check_usable(head)
         if head.database_id != self._state.database_id:
-            raise NotFoundError("the database was destroyed, and another one made in its place; open a feed of that")
+            raise NotFoundError(
+                f"{self._reading.path} was destroyed, and another database made in its place; open a feed of that"
+            )
         self._log_start = head.log_start
         return head
 
@@ -287,8 +289,8 @@ class ChangeSource:
             raise subscription_lost(subscription.name)
         else:
             logger.warning(
-                "%s: what a change feed's subscription retained is not there any more; it begins again from"
-                " the newest state",
+                "%s: the log that a change feed's subscription retained was deleted; the feed continues from the"
+                " newest state",
                 self._reading.path,
             )
             state, mark = await subscription.anew(self.seq)

@@ -77,5 +77,7 @@ def _by_epoch(present: Sequence[LogObject], wanted: Sequence[tuple[int, str]]) -
     for logged, (_, key) in zip(present, wanted, strict=True):
         named = parse_epoch_prefixed(key)[0]
         if logged.header.writer_epoch != named:
-            raise CorruptionError(f"made by epoch {logged.header.writer_epoch}", object_name=key)
+            raise CorruptionError(
+                f"was written by epoch {logged.header.writer_epoch}, not by its position's owner", object_name=key
+            )
     return list(present)

@@ -29,9 +29,9 @@ async def remove_abandoned(database: StoredDatabase, open_stored: OpenStored, st
     try:
         await remove_unfinished(database, open_stored, state.database_id)
     except (FencedError, ConflictError) as error:
-        logger.info("%s is not removed: %s", database.name, error)
+        logger.info("%s: this unfinished clone is not removed: %s", database.name, error)
         return False
-    logger.info("%s was begun as a clone long ago and never finished: removed", database.name)
+    logger.info("%s: removed this clone, which was begun long ago and never finished", database.name)
     return True
 
 

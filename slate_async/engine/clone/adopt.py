@@ -88,7 +88,9 @@ async def _check_ssts(database: StoredDatabase, state: ManifestState) -> None:
         if lost := [key for key in missing if key in named]:
             others = f", and so are {len(lost) - 1} others" if len(lost) > 1 else ""
             raise CorruptionError(f"is missing, though the manifest names it{others}", object_name=lost[0])
-    raise UnavailableError(f"{database.name}: what it is made of changed during each of {LOOKS} looks at it; try again")
+    raise UnavailableError(
+        f"{database.name}: its manifest changed during each of {LOOKS} looks at its objects; try again"
+    )
 
 
 def _own_keys(state: ManifestState) -> list[str]:

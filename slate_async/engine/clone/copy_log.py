@@ -73,7 +73,7 @@ async def _put(target: StoredDatabase, state: ManifestState, key: str, buffers: 
         except ObjectExistsError as error:
             if (await target.store.get(key, Span(0, HEADER_BYTES))).data != header:
                 raise CorruptionError(
-                    f"another object is in the place of a copied one in {target.name}", object_name=key
+                    f"{target.name} holds another object under the name of a copied one", object_name=key
                 ) from error
         except UnavailableError as error:
             await backoff.wait(error)

@@ -70,10 +70,13 @@ async def destroy(database: StoredDatabase, open_stored: OpenStored, *, soft: bo
         try:
             state = await (_mark(database, state, soft) if state.initialized else _mark_unfinished(database, state))
         except FencedError as error:
-            logger.info("%s: destroying it again: %s", database.name, error)
+            logger.info("%s: another attempt to destroy it, because a commit failed: %s", database.name, error)
             state = await database.head()
     else:
-        raise UnavailableError(f"{database.name}: each of {ATTEMPTS} times another writer took over; try again")
+        raise UnavailableError(
+            f"{database.name}: another writer took over during each of {ATTEMPTS} attempts; stop the writers, then"
+            " try again"
+        )
     if not soft:
         await remove_all(database, open_stored, database_id)
         state = await database.head()
@@ -149,7 +152,7 @@ async def _fence(database: StoredDatabase, claimed: ManifestState) -> int:
         try:
             return (await log.take_over(claimed)).next_id - 1
         except CorruptionError as error:
-            logger.warning("%s: its log is damaged, and is destroyed like that: %s", database.name, error)
+            logger.warning("%s: the log is damaged, and is destroyed nevertheless: %s", database.name, error)
     positions = [position async for position in _positions(database, claimed)]
     return max(positions, default=claimed.log_start) + claimed.fence_width
 

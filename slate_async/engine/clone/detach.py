@@ -69,5 +69,5 @@ async def release_parents(database: StoredDatabase, open_stored: OpenStored, sta
             if head is not None and head.database_id == parent.database_id:
                 await other.driver.commit(DeleteCheckpoints(frozenset({parent.checkpoint_id})))
         state = await database.driver.commit(ForgetParent(state.database_id, parent.checkpoint_id))
-        logger.info("%s is detached from %s", database.name, parent.path)
+        logger.info("%s: detached from its parent %s", database.name, parent.path)
     return state

@@ -70,7 +70,7 @@ class EmbeddedGc:
     def _failed(self, cause: BaseException) -> None:
         """The task ended as it never should. Garbage costs space only, so that is no reason to end the writer."""
         self.stats.failures += 1
-        logger.error("%s: garbage is no longer collected until it is opened again", self._name, exc_info=cause)
+        logger.error("%s: GC stopped until the database is opened again; report this error", self._name, exc_info=cause)
 
     async def _run(self) -> None:
         """For ever, or until something is found damaged."""
@@ -87,13 +87,15 @@ class EmbeddedGc:
                 await self._collect()
             except CorruptionError as error:
                 self.stats.failures += 1
-                logger.warning("%s: garbage is no longer collected: %s; run verify", self._name, error)
+                logger.warning(
+                    "%s: GC stopped, because stored bytes are wrong; run `slate verify`: %s", self._name, error
+                )
                 if (cause := await self._found_lost(error)) is not None:
                     self._on_lost(cause)
                 return
             except SlateError as error:
                 self.stats.failures += 1
-                logger.warning("%s: garbage was not collected: %s", self._name, error)
+                logger.warning("%s: a GC round failed, the next one tries again: %s", self._name, error)
                 if isinstance(error, WrongPlaceError) and (cause := await self._found_lost(error)) is not None:
                     return self._on_lost(cause)
 
@@ -136,7 +138,7 @@ class EmbeddedGc:
         except (CorruptionError, WrongPlaceError) as error:
             return error
         except SlateError as error:
-            logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+            logger.info("%s: whether this is still the database's place could not be checked: %s", self._name, error)
         return None
 
     def _due(self) -> bool:

@@ -49,7 +49,7 @@ class GcSchedule:
                 more = (await self.collect()).truncated
             except (UnavailableError, InvalidError) as error:
                 self._stats.failures += 1
-                logger.warning("%s: garbage was not collected: %s", self._name, error)
+                logger.warning("%s: a GC round failed, the next one tries again: %s", self._name, error)
                 more = False
             if not more:
                 await self._clock.sleep(self._interval_s * self._rng.uniform(1 - SPREAD, 1))

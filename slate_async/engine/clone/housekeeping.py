@@ -49,7 +49,7 @@ class GcRounds:
             async with self._open_stored(self._name) as database:
                 return (self._name,) if await remove_abandoned(database, self._open_stored, state) else ()
         except CorruptionError as error:
-            logger.warning("%s: an unfinished clone could not be removed: %s", self._name, error)
+            logger.warning("%s: this unfinished clone could not be removed; destroy it by hand: %s", self._name, error)
             return ()
 
     def _graced_ms(self) -> int:
@@ -72,7 +72,7 @@ class GcRounds:
                 return await self._ended(report, state)
             return report if report.dry_run else await self._detached(report)
         except CorruptionError as error:  # what lives here was read by the round: it is a parent that is damaged
-            logger.warning("%s: a parent cannot be read, and keeps what it holds for this clone: %s", self._name, error)
+            logger.warning("%s: a parent cannot be read, so its checkpoint for this clone stays: %s", self._name, error)
             return report
 
     async def _ended(self, report: GcReport, state: ManifestState) -> GcReport:
@@ -87,7 +87,11 @@ class GcRounds:
             async with self._open_stored(self._name) as database:
                 return replace(report, detached=await detach_if_free(database, self._open_stored))
         except (UnavailableError, InvalidError) as error:
-            logger.warning("%s: could not be detached from its parents: %s", self._name, error)
+            logger.warning(
+                "%s: this clone could not be detached from its parents; the next round tries again: %s",
+                self._name,
+                error,
+            )
             return report
 
     def _is_due(self, state: ManifestState) -> bool:

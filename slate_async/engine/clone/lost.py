@@ -24,7 +24,9 @@ async def give_up_lost(database: StoredDatabase) -> None:
     Raises `InvalidError` if there is no database, its metadata is in the same store, or anything of a database is in
     the place; `UnavailableError`."""
     if not database.ground.elsewhere or not isinstance(database.metadata, ErasesMetadata):
-        raise InvalidError(f"{database.name} keeps its metadata with its objects: if those are lost, so is that")
+        raise InvalidError(
+            f"{database.name} keeps its metadata with its objects: if those are lost, nothing is left to erase"
+        )
     for folder in (MARKER, *FOLDERS):
         async for info in database.store.list(folder):
             raise ConfigError(

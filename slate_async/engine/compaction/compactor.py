@@ -189,7 +189,7 @@ class Compactor:
                 try:
                     again = await self._round()
                 except UnavailableError as error:
-                    logger.warning("%s: no compaction is planned: %s", self._name, error)
+                    logger.warning("%s: no compaction could be planned, trying again: %s", self._name, error)
                     again = False
                 if not again:
                     with anyio.move_on_after(self._interval_s):  # None: no limit
@@ -214,7 +214,7 @@ class Compactor:
         self._reap()
         state = await self._host.head()
         if state is None:
-            raise NotFoundError("there is no database here any more")
+            raise NotFoundError(f"there is no database at {self._name} any more")
         if state.compactor_epoch != self.epoch:
             raise self._fenced(state)
         check_usable(state)
@@ -262,7 +262,9 @@ class Compactor:
             except ConflictError as conflict:
                 self._conflicts += 1
                 if self._conflicts % CONFLICTS == 0:
-                    raise UnavailableError(f"{CONFLICTS} plans in a row came too late: {conflict}") from conflict
+                    raise UnavailableError(
+                        f"other commits overtook {CONFLICTS} compaction plans in a row, the last one: {conflict}"
+                    ) from conflict
                 logger.info("%s: planning again: %s", self._name, conflict)
                 return True
             started, self._conflicts = True, 0
@@ -372,5 +374,5 @@ class Compactor:
         pause = min(LONGEST_PAUSE_S, 2.0 ** min(times - 1, 16))
         self._failures[compaction_id] = _Failure(times, self._runtime.clock.monotonic() + pause)
         self._context.stats.failed += 1
-        logger.warning("%s: compaction %s is tried again in %.1f s: %s", self._name, compaction_id, pause, error)
+        logger.warning("%s: compaction %s failed and is retried in %.1f s: %s", self._name, compaction_id, pause, error)
         self._context.emit(CompactionEvent("failed", compaction_id, 0, message=str(error)))

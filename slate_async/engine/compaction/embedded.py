@@ -129,10 +129,10 @@ class EmbeddedCompactor:
                 await self._compactor.run(while_asked=not self._role.auto_compaction)
                 await self._compactor.release()
             except FencedError as fenced:
-                logger.info("%s: standing by: %s", self._name, fenced)
+                logger.info("%s: the embedded compactor stands by: %s", self._name, fenced)
                 self._compactor.refuse(lambda cause=fenced: FencedError(str(cause)))  # type: ignore[misc]
             except UnavailableError as error:
-                logger.warning("%s: the role of the compactor could not be claimed: %s", self._name, error)
+                logger.warning("%s: the compactor role could not be claimed, trying again: %s", self._name, error)
                 await self._clock.sleep(CLAIM_PAUSE_S)
             except SlateError as error:
                 logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)

@@ -113,7 +113,7 @@ class Job:
     async def _state(self) -> ManifestState:
         state = await self._context.driver.load()
         if state is None:
-            raise ConflictError("there is no database here any more", outcome="not_applied")
+            raise ConflictError(f"there is no database at {self._context.driver.name} any more", outcome="not_applied")
         return state
 
     async def _merge(self, sources: Sources) -> None:
@@ -180,7 +180,7 @@ class Job:
     async def _drop(self, reason: str) -> None:
         await self._context.driver.commit(DropCompaction(self.compaction.epoch, self.compaction.id))
         self._context.stats.dropped += 1
-        logger.info("compaction %s was dropped: %s", self.compaction.id, reason)
+        logger.info("%s: compaction %s was dropped: %s", self._context.driver.name, self.compaction.id, reason)
         self._emit("dropped", reason)
 
     def _emit(self, kind: EventKind, message: str = "") -> None:

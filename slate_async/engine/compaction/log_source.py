@@ -104,12 +104,12 @@ class LogSource:
             if head.log_start == state.log_start:
                 return self._judge(head, wanted)
             logger.debug("the log's start moved from %d to %d under a look", state.log_start, head.log_start)
-        raise UnavailableError(f"the log's start moved under each of {LOOKS} looks at it")
+        raise UnavailableError(f"the log's start moved during each of {LOOKS} looks at it; try again")
 
     async def _head(self) -> ManifestState:
         head = await self._load_head()
         if head is None:
-            raise NotFoundError("there is no database here any more")
+            raise NotFoundError("the database has no manifest any more")
         return head
 
     async def _learn(self, wanted: list[tuple[int, str]]) -> None:
@@ -145,11 +145,11 @@ class LogSource:
                 raise CorruptionError("is missing, though it is part of the log", object_name=key)
             epoch = known.header.writer_epoch
             if state.log_protocol == "epoch_prefixed" and key != epoch_key(epoch, position):
-                raise CorruptionError(f"made by epoch {epoch}", object_name=key)
+                raise CorruptionError(f"was written by epoch {epoch}, not by its position's owner", object_name=key)
             if walk.offer(position, epoch) is not Verdict.VALID or known.header.kind is ObjectKind.FENCE:
                 continue
             if known.ref is None:
-                raise CorruptionError(f"a {known.header.kind.name} where an SST belongs", object_name=key, offset=10)
+                raise CorruptionError(f"is a {known.header.kind.name}, not an SST", object_name=key, offset=10)
             ssts.append(LogSst(position, known.ref))
             tick = max(tick, known.last_tick_ms)
         last_seq = max((sst.ref.max_seq for sst in ssts), default=0)

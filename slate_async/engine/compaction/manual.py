@@ -32,7 +32,7 @@ class Manual:
     def __post_init__(self) -> None:
         ranged = self.start is not None or self.end is not None
         if self.full + ranged + (self.level is not None) > 1:
-            raise InvalidError("compact takes one of full, a range, and a level")
+            raise InvalidError("compact takes one of full, a key range and a level")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise InvalidError("a range to compact ends behind its start")
 

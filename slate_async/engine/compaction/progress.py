@@ -66,7 +66,7 @@ class Listeners:
             try:
                 sink(event)
             except Exception:
-                logger.exception("a listener to compactions failed")
+                logger.exception("a compaction listener raised on the event %r of compaction %s", event.kind, event.id)
 
 
 @dataclass(slots=True)

@@ -143,10 +143,12 @@ class Follower:
     async def _head(self) -> ManifestState:
         head = await self._driver.load()
         if head is None:
-            raise NotFoundError("there is no database here any more")
+            raise NotFoundError(f"there is no database at {self._driver.name} any more")
         check_usable(head)
         if head.database_id != self.reader_state.manifest.database_id:
-            raise NotFoundError("the database was destroyed, and another one made in its place; open a reader on that")
+            raise NotFoundError(
+                f"{self._driver.name} was destroyed, and another database made in its place; open a reader on that"
+            )
         return head
 
     async def _refuse_hole(self, chunk: Chunk, head: ManifestState) -> None:
@@ -164,7 +166,7 @@ class Follower:
             head = await self._head()
             if head.log_start <= gap.id and gap.lost(head):
                 await self._check_place(head)
-                raise CorruptionError("a log object is missing", object_name=gap.key)
+                raise CorruptionError("is missing, though the log went on behind it", object_name=gap.key)
 
     async def _replay(self, chunk: Chunk) -> bool:
         """Replay what was found; ``False`` if it went meanwhile, which a reader without checkpoints may meet."""

@@ -112,7 +112,10 @@ class ReaderPins:
                 self.made += 1
                 return state
             # its outcome was unknown at first, and the head that showed it in is newer than what it names
-        raise UnavailableError(f"{self._name}: a checkpoint of the newest state could not be made; it changes too fast")
+        raise UnavailableError(
+            f"{self._name}: a checkpoint of the newest state could not be made, because other commits kept"
+            " overtaking it; try again"
+        )
 
     async def upkeep(self) -> None:
         """Lengthen or remove what has lived for half of its time. Raises `UnavailableError`."""
@@ -155,7 +158,13 @@ class ReaderPins:
         """Somebody removed the checkpoint, or it expired while this process slept: the next `pin` makes another."""
         self.lost += 1
         scans = "; a scan or snapshot under it may fail" if one.read_from else ""
-        logger.warning("%s: this reader's checkpoint %s was lost (%s)%s", self._name, one.id, why, scans)
+        logger.warning(
+            "%s: this reader's checkpoint %s was lost (%s); the reader makes another one%s",
+            self._name,
+            one.id,
+            why,
+            scans,
+        )
         self._unwanted[one.id] = None
         if one is self._current:
             self._current = None

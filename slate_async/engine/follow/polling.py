@@ -98,7 +98,7 @@ class FollowerPolling:
             await self._follower.catch_up(POLL_ROUNDS, patient=True)
         except UnavailableError as error:
             self.failed_polls += 1
-            logger.warning("%s: this reader could not catch up: %s", self._name, error)
+            logger.warning("%s: a poll of this reader failed, the next one tries again: %s", self._name, error)
         except SlateError:
             await self._give_up()  # this ends the reader, and what it holds must not keep a destroyed database
             raise

@@ -164,7 +164,10 @@ class EpochPrefixedTail:
                 if logged is None:
                     return Chunk(tuple(objects), Position(next_id, floor), Gap(log_id, key))
                 if logged.header.writer_epoch != owner_of(log_id, ranges):
-                    raise CorruptionError(f"made by epoch {logged.header.writer_epoch}", object_name=key)
+                    raise CorruptionError(
+                        f"was written by epoch {logged.header.writer_epoch}, not by its position's owner",
+                        object_name=key,
+                    )
                 objects.append(logged)
                 nbytes += len(logged.data)
                 next_id, floor = log_id + 1, max(floor, logged.header.writer_epoch)

@@ -156,10 +156,10 @@ class Sweeper:
         for _ in range(OVERTAKEN_LIMIT):
             head = await self._driver.load()
             if head is None:
-                raise NotFoundError("there is no database here; check the path and the metastore")
+                raise NotFoundError(f"there is no database at {self._driver.name}; check the path and the metastore")
             if not head.initialized and head.destroyed_at_ms is None and head.mirrored is None:
                 raise InvalidError(
-                    "the database is a clone whose initialization has not finished; finish or destroy it"
+                    f"{self._driver.name} is a clone whose initialization has not finished; finish or destroy it"
                 )
             await self._check_place(head)
             try:
@@ -171,7 +171,9 @@ class Sweeper:
                     *(checkpoint.ref for checkpoint in newest.checkpoints),
                 ]:
                     raise missing.as_corruption() from missing
-        raise UnavailableError("other collectors overtook every attempt of this one; try again later")
+        raise UnavailableError(
+            f"{self._driver.name}: other collectors overtook every attempt of this one; try again later"
+        )
 
     async def _judge_by(self, head: ManifestState, dry_run: bool) -> _Judged:
         limits, now_ms = self._limits, self._runtime.clock.now_ms()
@@ -279,10 +281,15 @@ class Sweeper:
         self.stats.objects += len(report.objects)
         self.stats.bytes += report.deleted_bytes
         if report.evicted:
-            logger.warning("gave up compactions that nobody went on with: %s", ", ".join(map(str, report.evicted)))
+            logger.warning(
+                "%s: gave up compactions that no compactor worked on: %s",
+                self._driver.name,
+                ", ".join(map(str, report.evicted)),
+            )
         if report.objects or report.manifest_versions:
             logger.info(
-                "collected %d objects of %d bytes and %d manifest versions, by manifest version %d",
+                "%s: GC deleted %d objects of %d bytes and %d manifest versions, by manifest version %d",
+                self._driver.name,
                 len(report.objects),
                 report.deleted_bytes,
                 report.manifest_versions,

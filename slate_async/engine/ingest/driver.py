@@ -162,9 +162,9 @@ class JobDriver:
             try:
                 await self._driver.commit(RenewIngest(self.job_id, self._clock.now_ms() + self._lifetime_ms))
             except UnavailableError as error:
-                logger.warning("%s: ingest %s could not be renewed: %s", self._name, self.job_id, error)
+                logger.warning("%s: ingest %s could not be renewed, trying again: %s", self._name, self.job_id, error)
             except ConflictError as error:
-                logger.warning("%s: %s", self._name, error)
+                logger.warning("%s: ingest %s is not renewed any more: %s", self._name, self.job_id, error)
                 return
 
     async def _commit(
@@ -205,7 +205,9 @@ class JobDriver:
             return
         expired = info.state in ("registered", "expired")
         why = (
-            "has expired: nobody renewed it in time, or its checkpoint was deleted" if expired else f"was {info.state}"
+            "has expired: its driver did not renew it in time, or its checkpoint was deleted"
+            if expired
+            else f"was {info.state}"
         )
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
@@ -219,9 +221,9 @@ class JobDriver:
         try:
             if newest != replaced.seq and (await self.info()).state == "registered":
                 raise ConflictError(
-                    f"ingest {self.job_id!r} was to replace everything, and began at sequence number {replaced.seq}; by"
-                    f" now {newest} is given. It was aborted: begin anew, or beside the writer, where what is first"
-                    " put meanwhile stays",
+                    f"ingest {self.job_id!r} replaces all rows as of sequence number {replaced.seq}, but the database"
+                    f" is at {newest} now. The ingest was aborted: begin it again, or commit it without"
+                    " exclusive=True, which keeps rows that were put meanwhile",
                     outcome="not_applied",
                 )
             await self._commit(results, replaced, batch, alone=(db.status().epoch, replaced.seq))
@@ -280,7 +282,12 @@ class JobDriver:
                 try:
                     await db.compact()
                 except SlateError as error:
-                    logger.warning("%s: no room for ingest %s yet: %s", self._name, self.job_id, error)
+                    logger.warning(
+                        "%s: L0 is full, and compacting for ingest %s failed, trying again: %s",
+                        self._name,
+                        self.job_id,
+                        error,
+                    )
             await self._clock.sleep(self._poll_s)
 
 

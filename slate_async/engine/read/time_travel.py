@@ -81,7 +81,8 @@ def seq_to_time(point: ReadPoint, state: ManifestState, samples: Sequence[SeqTim
     known = _known_from(state)
     if known is not None and state.history_floor and seq < known.seq:
         raise NotFoundError(
-            f"when sequence number {seq} was written is not known any more; times are known from {known.seq} on"
+            f"the time of sequence number {seq} is not known any more; times are known from sequence number"
+            f" {known.seq} on"
         )
     return _time_of(state, samples, point.view, seq, point.now_ms) / 1000
 
@@ -107,9 +108,9 @@ def _time_ms(time: TimeLike, now_ms: int, first_ms: int) -> int:
     """Raises `InvalidError` unless it lies between the two."""
     at_ms = _milliseconds(time)
     if at_ms > now_ms:
-        raise InvalidError("this looks back, and that time has not come yet")
+        raise InvalidError("the time to look back to is in the future")
     if at_ms < first_ms:
-        raise InvalidError("this looks back as far as the database goes; it was made after that time")
+        raise InvalidError("the time to look back to is before the database was created")
     return at_ms
 
 
@@ -126,7 +127,7 @@ def _milliseconds(time: TimeLike) -> int:
 def _checked(seq: int, newest: int) -> int:
     check_seq(seq)
     if seq > newest:
-        raise InvalidError(f"sequence number {seq} is not here yet, the newest is {newest}; wait for it, then look")
+        raise InvalidError(f"sequence number {seq} is not here yet, the newest is {newest}; wait for it, then read")
     return seq
 
 

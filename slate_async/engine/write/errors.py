@@ -57,20 +57,20 @@ def about_all_written() -> Iterator[None]:
         raise
 
 
-def closed_failure(cause: BaseException | None, outcome: Outcome | None) -> SlateError:
-    """The error of an operation on a database that is closed; only that of a write has an outcome."""
+def closed_failure(name: str, cause: BaseException | None, outcome: Outcome | None) -> SlateError:
+    """The error of an operation on the database ``name``, which is closed; only that of a write has an outcome."""
     error: SlateError
     if isinstance(cause, DestroyedError):
-        error = DestroyedError(f"this database has ended: {cause}; stop", outcome=outcome)
+        error = DestroyedError(f"{name} has ended: {cause}; stop", outcome=outcome)
     elif isinstance(cause, FencedError):
         error = FencedError(
-            f"another writer took this database over, or began to destroy it: {cause}; stop, or open it again to take"
-            f" it back; {TWO_WRITERS}",
+            f"another writer took {name} over, or began to destroy it: {cause}; stop, or open it again to take it back;"
+            f" {TWO_WRITERS}",
             outcome=outcome,
         )
     elif cause is None:
-        error = ClosedError("the database is closed; open it again", outcome=outcome)
+        error = ClosedError(f"{name} is closed; open it again", outcome=outcome)
     else:
-        error = ClosedError(f"the database closed itself: {cause}", outcome=outcome)
+        error = ClosedError(f"{name} closed itself: {cause}; open it again", outcome=outcome)
     error.__cause__ = cause
     return error

@@ -131,7 +131,9 @@ class IngestApplier:
         try:
             await self._driver.commit(ShowIngests(self._state.epoch))
         except UnavailableError as error:
-            logger.warning("ingests that were applied could not be reported yet: %s", error)
+            logger.warning(
+                "%s: applied ingests are not reported as applied yet, trying again: %s", self._driver.name, error
+            )
             await self._clock.sleep(REPORT_AGAIN_S)
             self._wake.set()
 
@@ -200,7 +202,7 @@ class IngestApplier:
             except ConflictError as conflict:
                 if edit.log is None:
                     raise
-                logger.info("applying ingests again: %s", conflict)
+                logger.info("%s: applying ingests again: %s", self._driver.name, conflict)
                 state = await self._driver.load() or self._state.manifest
             self._state.adopt(await self._pins.pin(state))
         self._count(edit, before)
@@ -210,7 +212,13 @@ class IngestApplier:
             if record.id in edit.ids and record.seq > before:
                 self.stats.applied += 1
                 self.stats.rows += record.rows
-                logger.info("ingest %s was applied: %d rows as sequence number %d", record.id, record.rows, record.seq)
+                logger.info(
+                    "%s: ingest %s was applied: %d rows as sequence number %d",
+                    self._driver.name,
+                    record.id,
+                    record.rows,
+                    record.seq,
+                )
 
     # ---- without a WAL
 

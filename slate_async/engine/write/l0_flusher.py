@@ -156,15 +156,15 @@ class L0Flusher:
             try:
                 await commit(self._edit(entry, base, location, object_id, encoded))
             except ConflictError as conflict:
-                logger.warning("flushing %s again under a new name: %s", location, conflict)
+                logger.warning("%s: writing %s again under a new name: %s", self._driver.name, location, conflict)
                 continue
             self.stats.ssts += 1
             self.stats.rows += encoded.stats.rows
             self.stats.bytes += encoded.size
             return
         raise ConflictError(
-            f"each of {REDO_LIMIT} uploads of an L0 SST took longer than garbage collectors wait; raise gc_min_age_ms"
-            " where they run, and open the database again: nothing acknowledged is lost",
+            f"{self._driver.name}: each of {REDO_LIMIT} uploads of an L0 SST took longer than garbage collectors wait;"
+            " raise gc_min_age_ms where they run, and open the database again: nothing acknowledged is lost",
             outcome="not_applied",
         )
 

@@ -42,6 +42,7 @@ class WhoCompacts(Protocol):
 class L0Pressure:
     """Counts stalls and lets wait for their end.
 
+    name: the database's, for the log
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; l0: how many there are
     compactor: who is to make room
     stalled: set while somebody waits
@@ -86,7 +87,7 @@ class L0Pressure:
             self._since = self._clock.monotonic()
             self.stalls += 1
             self.stalled.set()
-            logger.warning("writes wait for compaction: %s", self.reason)
+            logger.warning("%s: writes wait for compaction: %s", self._name, self.reason)
 
     def changed(self) -> None:
         """The number of SSTs may have fallen."""
@@ -98,7 +99,7 @@ class L0Pressure:
             self._seconds += waited
             self._since = None
             self.stalled.clear()
-            logger.info("writes go on after %.1f s: L0 has %d SSTs", waited, self._l0.l0_count)
+            logger.info("%s: writes go on after %.1f s: L0 has %d SSTs", self._name, waited, self._l0.l0_count)
 
     def slowdown(self) -> float:
         """Seconds that should lie between two flushes that each make an SST."""
@@ -124,4 +125,4 @@ class L0Pressure:
             with anyio.move_on_after(REMIND_AFTER_S):
                 await self._fell.wait()
                 continue
-            logger.warning("writes still wait for compaction: %s", self.reason)
+            logger.warning("%s: writes still wait for compaction: %s", self._name, self.reason)

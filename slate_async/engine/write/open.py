@@ -316,7 +316,9 @@ def _start_heartbeat(
         return None
     clock, interval_ms = context.runtime.clock, claimed.heartbeat_interval_ms
     store = WatchedStore(context.store, contact)
-    heartbeat = Heartbeat(store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=context.sent)
+    heartbeat = Heartbeat(
+        context.name, store, clock, claimed.database_id, claimed.writer_epoch, interval_ms, sent=context.sent
+    )
     supervisor.spawn("heartbeat", heartbeat.run())
     return heartbeat
 
@@ -360,7 +362,7 @@ async def _pass_fences(
     try:
         moved = await driver.commit(edit)
     except ConflictError as conflict:  # by a compactor, which takes the fences, too
-        logger.info("the log is left as it is: %s", conflict)
+        logger.info("%s: the log was not taken into L0: %s", driver.name, conflict)
         return inherited, replayed
     return replace(inherited, state=moved), replace(replayed, log_ssts=[])
 

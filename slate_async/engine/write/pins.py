@@ -122,7 +122,10 @@ class WriterPins:
                 return state
             pin = WriterPin(self._runtime.ids.uuid(), self._runtime.clock.now_ms(), self.kept())
             state = await self._driver.commit(PinWriter(self.epoch, pin))
-        raise UnavailableError(f"the manifest changed each of {PIN_ATTEMPTS} times that its SSTs were pinned")
+        raise UnavailableError(
+            f"{self._driver.name}: pinning its SSTs failed {PIN_ATTEMPTS} times, because other commits changed the"
+            " manifest"
+        )
 
     def for_flush(self) -> WriterPin | None:
         """The pin of an edit that adds an SST, in place of the current one if nothing else changed meanwhile: then

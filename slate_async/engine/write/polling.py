@@ -94,7 +94,7 @@ class HeadPolling:
         """See `adopt_head`; with ``poll`` the head is polled (`ManifestDriver.poll`)."""
         head = await (self._driver.poll() if poll else self._driver.load())
         if head is None and self._reopening.outage is not None:
-            raise UnavailableError("the manifest is not there: the store is empty, or another one")
+            raise UnavailableError("the store answers, but the manifest is missing: the store is empty, or another one")
         if head is None or not self._reopening.is_own(head):
             cause = DestroyedError("its manifest was removed") if head is None else fenced(head, self.writer.epoch)
             self._fail(cause)

@@ -128,7 +128,9 @@ class Reopening:
             async with asyncio.timeout(patience):
                 head = await opened.driver.load()
                 if head is None:
-                    raise UnavailableError("the manifest is not there: the store is empty, or another one")
+                    raise UnavailableError(
+                        "the store answers, but the manifest is missing: the store is empty, or another one"
+                    )
                 if not self.is_own(head):
                     raise overtaken(head)
                 await self._prove_place(opened, head)
@@ -143,7 +145,9 @@ class Reopening:
         try:
             await self.context.ground.check_again(head, opened.driver.load)
         except ConfigError as error:
-            raise UnavailableError(f"this is not the store that went away: {error}") from error
+            raise UnavailableError(
+                f"the store answers, but it is not the one that the database was opened on: {error}"
+            ) from error
         key = writer.last_log_key
         if key is not None:
             try:
@@ -152,12 +156,14 @@ class Reopening:
                 newest = await opened.driver.load()
                 if newest is None or newest.log_start <= writer.state.acknowledged_end:
                     raise UnavailableError(
-                        f"{key}, which was acknowledged, is not there: is this the store?"
+                        f"the store answers, but {key}, which holds acknowledged rows, is missing: is it another store?"
                     ) from error
         try:
             await check_ownership(store, head, opened.driver.load)
         except CorruptionError as error:
-            raise UnavailableError(f"this is not the store that went away: {error}") from error
+            raise UnavailableError(
+                f"the store answers, but it is not the one that the database was opened on: {error}"
+            ) from error
 
     async def _open(self, opened: Opened) -> Opened:
         runtime, settings, driver, before = self.context.runtime, opened.settings, opened.driver, opened.writer.pins

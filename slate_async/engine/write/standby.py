@@ -45,9 +45,11 @@ async def stand_by(
                 context, supervisor, create=create, properties=properties, instead_of=free or "", token=token
             )
         except FencedError as error:
-            logger.info("%s: standing by again: %s", context.name, error)
+            logger.info("%s: another writer was first; standing by again: %s", context.name, error)
         except UnavailableError as error:
-            logger.warning("%s: standing by again, for the store does not answer: %s", context.name, error)
+            logger.warning(
+                "%s: the takeover failed, because the store did not answer; standing by again: %s", context.name, error
+            )
             await watch.pause()
 
 
@@ -57,7 +59,7 @@ class _Watch:
     def __init__(self, context: DatabaseContext) -> None:
         self._context = context
         self._runtime = context.runtime
-        self._liveness = WriterLiveness(context.store, context.runtime.clock)
+        self._liveness = WriterLiveness(context.name, context.store, context.runtime.clock)
         self._life: WriterLife | None = None
         self._head: ManifestState | None = None
         self._next_look = 0.0
@@ -106,7 +108,7 @@ class _Watch:
 
     def _note_waiting(self, life: WriterLife) -> None:
         when = (
-            ", which does not say that it lives: only its close is noticed"
+            ", which sends no heartbeats: only its close is noticed"
             if life.interval_ms is None
             else f", until it closes or is silent for {MISSED_BEATS * life.interval_ms / 1000:g} s"
         )

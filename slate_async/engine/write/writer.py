@@ -91,6 +91,7 @@ class Writer:
         self.signals = signals = replayed.memtables.signals
         self._log, self._first_id = log, inherited.next_id
         self._supervisor = supervisor
+        self._name = driver.name
         self._failed_groups: list[CommitGroup] = []
         self._table_bytes = settings.l0_sst_bytes
         self._read_s = replayed.request_s
@@ -254,7 +255,7 @@ class Writer:
             with anyio.move_on_after(SHORTEN_LIMIT_S):
                 await self.make_durable(l0=True)
         except SlateError as error:
-            logger.info("the log stays as long as it is: %s", error)
+            logger.info("%s: closing leaves the log unflushed, so the next opening replays it: %s", self._name, error)
 
     async def log_extent(self, scope: Scope, force_flush: bool) -> LogExtent:
         """The log up to everything acknowledged at the call, which any successor inherits from then on; with scope
@@ -285,7 +286,7 @@ class Writer:
 
     def refuse_writes(self, cause: BaseException | None) -> None:
         """No row is applied any more; writes that wait for room are out."""
-        self._refuse(lambda: closed_failure(cause, "not_applied"))
+        self._refuse(lambda: closed_failure(self._name, cause, "not_applied"))
 
     def _refuse(self, failure: Callable[[], SlateError]) -> None:
         self.sequencer.refuse(failure)
@@ -294,7 +295,7 @@ class Writer:
     def fail(self, cause: BaseException | None) -> None:
         """The epoch has ended. Every waiter gets the outcome of its own write."""
         if self._failure is None:
-            self._end(cause, lambda: closed_failure(cause, "not_applied"))
+            self._end(cause, lambda: closed_failure(self._name, cause, "not_applied"))
         self.state.hot.end()
         self.suspended = False
 

@@ -122,8 +122,11 @@ async def _show(
             )
             return await target.driver.commit(edit), copier.tally
         except ConflictError as conflict:
-            logger.info("%s: looking for copied SSTs again: %s", target.name, conflict)
-    raise UnavailableError(f"{target.name}: a collector was there during each of {ATTEMPTS} attempts; try again")
+            logger.info("%s: comparing the copied SSTs again: %s", target.name, conflict)
+    raise UnavailableError(
+        f"{target.name}: a garbage collector of the mirror interfered with each of {ATTEMPTS} attempts; stop it,"
+        " then try again"
+    )
 
 
 def _contents(logged: Logged, rows: Sequence[SstRef], placed: dict[bytes, SstRef]) -> ManifestState:

@@ -113,7 +113,9 @@ class LogCheck:
             object_id=log_object_id(name.position),
         )
         if name.epoch is not None and name.epoch != header.writer_epoch:
-            raise CorruptionError(f"made by epoch {header.writer_epoch}", object_name=key)
+            raise CorruptionError(
+                f"was written by epoch {header.writer_epoch}, not by its position's owner", object_name=key
+            )
         return header
 
     async def _read_whole(self, checked: CheckedObject) -> None:
@@ -127,7 +129,7 @@ class LogCheck:
         if header.kind is ObjectKind.FENCE:
             check_body(header, data, object_name=key)
         elif header.kind is not wanted:
-            raise CorruptionError(f"a {header.kind.name} where a {wanted.name} belongs", object_name=key, offset=10)
+            raise CorruptionError(f"is a {header.kind.name}, not a {wanted.name}", object_name=key, offset=10)
         elif header.kind is ObjectKind.SST:
             done = await check_sst(
                 ExpectedSst(self._store, key, size, header.database_id, header.object_id),

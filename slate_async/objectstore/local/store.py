@@ -134,7 +134,9 @@ class LocalStore:
                 raise
             if verdict is Verdict.DONE:
                 return token
-        raise UnavailableError(f"{key!r}: other writers kept breaking in", outcome="not_applied")
+        raise UnavailableError(
+            f"{key!r}: other writers replaced it during each attempt; try again", outcome="not_applied"
+        )
 
     async def _written(self, parts: Sequence[Buffer], temporary: Path, key: str, mode: PutMode) -> Verdict:
         """Write an object file of ``parts``, the last of them its trailer; sync it and try to name it."""
@@ -164,7 +166,9 @@ class LocalStore:
                 since = clock.monotonic()
             if verdict is Verdict.BUSY:
                 await clock.sleep(CLAIM_POLL_SECONDS)
-        raise UnavailableError(f"{key!r}: no turn among other writers", outcome="not_applied")
+        raise UnavailableError(
+            f"{key!r}: the claims of other writers did not end in time; try again", outcome="not_applied"
+        )
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object or a part of it."""

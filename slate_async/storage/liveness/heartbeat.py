@@ -22,10 +22,13 @@ logger = logging.getLogger(__name__)
 
 class Heartbeat:
     """Beats of the writer of ``epoch``, every ``interval_ms``, the first one after the first interval, so a writer that
-    closes soon sends none. A writer that claims again may set ``epoch``. Each beat stores what ``sent`` returns."""
+    closes soon sends none. A writer that claims again may set ``epoch``. Each beat stores what ``sent`` returns.
+
+    ``name``: the database's, for the log."""
 
     def __init__(
         self,
+        name: str,
         store: ObjectStore,
         clock: Clock,
         database_id: UUID,
@@ -35,6 +38,7 @@ class Heartbeat:
         sent: Callable[[], Sent],
     ) -> None:
         self.epoch = epoch
+        self._name = name
         self._store = store
         self._clock = clock
         self._database_id = database_id
@@ -63,5 +67,5 @@ class Heartbeat:
             self._refused = False
         except SlateError as error:
             if not self._refused:
-                logger.warning("the writer could not say that it lives (%s): %s", ALIVE_KEY, error)
+                logger.warning("%s: the writer's heartbeat (%s) was not stored: %s", self._name, ALIVE_KEY, error)
             self._refused = True

@@ -65,10 +65,12 @@ class WriterLife:
 
 
 class WriterLiveness:
-    """See the module docstring. ``store`` is the database's folder. Belongs to one caller, which looks at least once in
-    each interval of the writer's: else what it saw before does not count."""
+    """See the module docstring. ``name`` and ``store`` are the database's: its URL for the log, and its folder. Belongs
+    to one caller, which looks at least once in each interval of the writer's: else what it saw before does not
+    count."""
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    def __init__(self, name: str, store: ObjectStore, clock: Clock) -> None:
+        self._name = name
         self._store = store
         self._clock = clock
         self._token = ""
@@ -125,7 +127,9 @@ class WriterLiveness:
         try:
             beat = decode_beat(result.data, object_name=ALIVE_KEY)
         except (CorruptionError, InvalidError) as error:
-            logger.warning("the writer's beat does not count: %s", error)  # the next one replaces it
+            logger.warning(
+                "%s: the writer's heartbeat cannot be read, and the next one replaces it: %s", self._name, error
+            )
             return None
         if beat.database_id != head.database_id or beat.epoch != head.writer_epoch:
             return None

@@ -86,7 +86,9 @@ class ContiguousLog:
             head = await self._validated_head(claimed)
             if self._replay_still_holds(state, head, fence_id):
                 return Inherited(state, tuple(objects), end + 1)
-            logger.info("the log's start moved from %d to %d during the takeover", state.log_start, head.log_start)
+            logger.info(
+                "takeover begins again: the log's start moved from %d to %d meanwhile", state.log_start, head.log_start
+            )
             await backoff.wait()
             state = head
 
@@ -186,7 +188,10 @@ class ContiguousLog:
         if found.writer_epoch > self._epoch:
             raise self._fenced_by(found, key)
         if found.writer_epoch == self._epoch:
-            raise FencedError(f"{key} holds other bytes of this very epoch {self._epoch}", outcome="unknown")
+            raise FencedError(
+                f"{key} holds other bytes of epoch {self._epoch}, so another process writes as this epoch",
+                outcome="unknown",
+            )
         raise InternalError(
             f"{key} holds an object of epoch {found.writer_epoch} behind the fence of epoch {self._epoch}",
             outcome="unknown",

@@ -116,7 +116,7 @@ class EpochPrefixedLog:
             raise FencedError(f"writer epoch {current.epoch} took over from epoch {self._epoch} while it was opening")
         if current.epoch == self._epoch:
             if current.token != claimed.writer_token:
-                raise FencedError(f"another writer holds epoch {self._epoch} in the register")
+                raise FencedError(f"another writer holds epoch {self._epoch} in the writer register")
             self._hold(current, cell)  # an attempt of ours whose answer was lost
             return True
         end = await self._end_of(current)
@@ -173,7 +173,10 @@ class EpochPrefixedLog:
                 if found is None:
                     return objects, log_id
                 if found.header.writer_epoch != self._held.owner(log_id):
-                    raise CorruptionError(f"made by epoch {found.header.writer_epoch}", object_name=found.key)
+                    raise CorruptionError(
+                        f"was written by epoch {found.header.writer_epoch}, not by its position's owner",
+                        object_name=found.key,
+                    )
                 await replay.add(found)
                 objects.append(found.without_data())
         await replay.drain()

@@ -71,7 +71,7 @@ def check_kind(log_object: LogObject, kind: ObjectKind) -> None:
     """Raise `CorruptionError` unless the object is of that kind, and at its own position."""
     if log_object.header.kind is not kind:
         raise CorruptionError(
-            f"a {log_object.header.kind.name} where a {kind.name} belongs", object_name=log_object.key, offset=10
+            f"is a {log_object.header.kind.name}, not a {kind.name}", object_name=log_object.key, offset=10
         )
     if log_object.header.object_id != log_object_id(log_object.id):
-        raise CorruptionError("another log object's bytes", object_name=log_object.key)
+        raise CorruptionError("holds the bytes of another log object", object_name=log_object.key)

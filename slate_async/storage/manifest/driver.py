@@ -63,6 +63,7 @@ class ManifestStats:
 class ManifestDriver:
     """Reads and commits the manifest of one database. One commit at a time per driver.
 
+    name: what errors and the log call the database: its URL without credentials
     commits: commits its edits; `slate_async.commits.Versions` is what it asks of the driver
     contact: whether the manifest's requests are answered
     """
@@ -73,9 +74,11 @@ class ManifestDriver:
         runtime: Runtime,
         supervisor: Supervisor,
         *,
+        name: str,
         full_every: int,
         deadline_ms: int,
     ) -> None:
+        self.name = name
         self.metastore = metastore
         self._runtime = runtime
         self._full_every = full_every
@@ -88,8 +91,8 @@ class ManifestDriver:
             self,
             runtime,
             supervisor,
-            what="manifest",
-            missing="there is no database here any more",
+            what=f"manifest of {name}",
+            missing=f"there is no database at {name} any more",
             deadline_ms=deadline_ms,
         )
 
@@ -245,7 +248,12 @@ class ManifestDriver:
             self._see(state)
             return Committed(state)
         if isinstance(outcome, Unknown):
-            logger.info("manifest version %d: outcome unknown (%s); reading the head again", ref.version, outcome.cause)
+            logger.info(
+                "%s: the commit of manifest version %d had no answer (%s); reading the head again",
+                self.name,
+                ref.version,
+                outcome.cause,
+            )
             return Unknown(f"no answer to the commit of manifest version {ref.version}: {outcome.cause}")
         return outcome
 

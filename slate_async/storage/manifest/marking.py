@@ -58,7 +58,9 @@ async def settle_place(
         if newest is None:
             break
         state, found = newest, await read_marker(ground.store)
-    raise UnavailableError(f"{ground.name}: its place could not be marked; open it again")
+    raise UnavailableError(
+        f"{ground.name}: its marker could not be put, because others kept changing it; open it again"
+    )
 
 
 async def _put_marker(
@@ -102,7 +104,7 @@ async def _put(store: ObjectStore, marker: Marker, mode: PutMode) -> None:
     try:
         await store.put(MARKER, data, mode=mode)
     except (ConflictError, UnavailableError) as error:
-        logger.info("%s was not put, or not surely: %s", MARKER, error)
+        logger.info("%s: the marker may not have been put: %s", MARKER, error)
     except InvalidError:  # a store without conditional puts; its database needs none but this
         await store.put(MARKER, data, mode=OVERWRITE)
 
@@ -159,5 +161,5 @@ async def _marker_or_damaged(ground: Ground) -> tuple[FoundMarker | None, str | 
     try:
         return FoundMarker(decode_marker(result.data, object_name=MARKER), etag), etag
     except CorruptionError as damaged:
-        logger.warning("%s: a damaged marker is put aside: %s", ground.name, damaged)
+        logger.warning("%s: a damaged marker is replaced: %s", ground.name, damaged)
         return None, etag

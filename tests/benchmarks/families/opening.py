@@ -81,6 +81,7 @@ async def build(objects: MemoryObjects, ssts: int) -> None:
         PutIfAbsentMetaStore(MetaObjects(store)),
         system_runtime(),
         Supervisor("benchmark", lambda cause: None),
+        name="benchmark",
         full_every=1,  # later versions are changes to this one, as if it had grown slowly
         deadline_ms=SETTINGS.retry_deadline_ms,
     )

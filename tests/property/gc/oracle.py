@@ -21,7 +21,7 @@ def driver_of(store: object, runtime: Runtime) -> ManifestDriver:
     """A commit driver as a process of its own would have."""
     metastore = PutIfAbsentMetaStore(MetaObjects(store))  # type: ignore[arg-type]
     supervisor = Supervisor("test", lambda cause: None)
-    return ManifestDriver(metastore, runtime, supervisor, full_every=4, deadline_ms=60_000)
+    return ManifestDriver(metastore, runtime, supervisor, name="gc", full_every=4, deadline_ms=60_000)
 
 
 @dataclass

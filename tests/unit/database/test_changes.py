@@ -216,7 +216,7 @@ async def test_wrong_arguments_are_told_at_the_call() -> None:
         feed = db.changes()
         with pytest.raises(slate.InvalidError):
             feed.batches(0)
-        with pytest.raises(slate.InvalidError, match="not here yet"):
+        with pytest.raises(slate.InvalidError, match="not durable yet"):
             await all_of(db.changes(from_seq=2))
         with pytest.raises(slate.InvalidError, match="no subscription with a name"):
             await feed.acknowledge(1)

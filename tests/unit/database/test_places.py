@@ -53,7 +53,9 @@ class Town:
 
     def driver(self) -> ManifestDriver:
         supervisor = Supervisor("test", lambda cause: None)
-        return ManifestDriver(self.factory.manifest(None, NAME), runtime(), supervisor, full_every=1, deadline_ms=9_000)
+        return ManifestDriver(
+            self.factory.manifest(None, NAME), runtime(), supervisor, name=NAME, full_every=1, deadline_ms=9_000
+        )
 
     async def head(self) -> ManifestState:
         return await self.driver().existing(NAME)

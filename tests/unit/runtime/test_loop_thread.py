@@ -122,7 +122,7 @@ def test_a_callback_cannot_wait_for_its_own_thread(loop: LoopThread) -> None:
     async def nested() -> int:
         return loop.run(answer, 5)
 
-    with pytest.raises(InvalidError, match="a callback runs in the thread that does the work"):
+    with pytest.raises(InvalidError, match="a callback runs on the event loop's thread"):
         loop.run(nested)
 
 

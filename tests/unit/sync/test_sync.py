@@ -313,7 +313,7 @@ def test_a_call_is_refused_in_the_thread_of_the_loop(db: slate.sync.Db) -> None:
     filled(db)
     db.compact(full=True, progress=progress)
     assert refused
-    assert all("a callback runs in the thread that does the work" in said for said in refused)
+    assert all("a callback runs on the event loop's thread" in said for said in refused)
 
 
 def test_it_works_where_a_loop_runs_already() -> None:

@@ -141,7 +141,10 @@ class RegisterIngest:
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
         if self.replaces is not None:
             if waiting := pending_ingests(state):
-                raise ConflictError(f"ingest {waiting[0].id!r} waits to be applied", outcome="not_applied")
+                raise ConflictError(
+                    f"ingest {waiting[0].id!r} waits to be applied; open the database to write, or abort the ingest",
+                    outcome="not_applied",
+                )
             state = self.replaces.apply(state) or state
             begun = replace(begun, replaces=self.replaces.id)
         records = tuple(record for record in state.ingest_records if record.id != self.id)
@@ -208,14 +211,16 @@ class CommitIngest:
         if self.alone is not None:
             self._check_alone(state, *self.alone)
         if self.base_version < state.sst_floor:
-            raise ConflictError(f"what ingest {self.id!r} wrote may be deleted already", outcome="not_applied")
+            raise ConflictError(
+                f"GC may have deleted SSTs of ingest {self.id!r} already; begin it again", outcome="not_applied"
+            )
         if self.batch is not None:
             before = committed_batch(state, self.batch.app_id)
             if before is not None and before >= self.batch.batch_id:
                 return _ended(state, job, DUPLICATE, self.now_ms, batch=self.batch)
             if before is None and len(state.ingest_apps) >= MAX_APPS:
                 raise InvalidError(
-                    f"the last batches of {MAX_APPS} streams are remembered, and of no more; forget one that has ended",
+                    f"{MAX_APPS} streams have a last batch already, the most there may be; forget one that has ended",
                     outcome="not_applied",
                 )
         if job.replaces is not None:
@@ -239,7 +244,7 @@ class CommitIngest:
         check_writer(state, epoch)
         if state.last_seq > replaced_seq or pending_ingests(state):
             raise ConflictError(
-                f"ingest {self.id!r} was to replace everything, and another ingest came in meanwhile; begin anew",
+                f"ingest {self.id!r} replaces all rows, but another ingest was applied meanwhile; begin it again",
                 outcome="not_applied",
             )
 

@@ -145,7 +145,10 @@ class DetachParents:
             checkpoint.ref.version < self.since and checkpoint.ref not in self.free for checkpoint in state.checkpoints
         )
         if not state.initialized or names_foreign(state) or unread:
-            raise ConflictError("the clone still names SSTs of its parents, or may", outcome="not_applied")
+            raise ConflictError(
+                "the clone still names, or may name, SSTs of its parents; try again after a compaction",
+                outcome="not_applied",
+            )
         return replace(state, parents=_detached(state))
 
 
@@ -205,7 +208,7 @@ class ClaimToDestroy:
         """Applies to a usable database; raises `FencedError` if another destroyer was first."""
         check_database(state, self.database_id)
         if state.destroyed_at_ms is not None:
-            raise FencedError("the database was destroyed by somebody else meanwhile")
+            raise FencedError("another process destroyed the database meanwhile")
         return ClaimWriter(self.token, parallelism=1, of=(self.database_id, self.store_id)).apply(state)
 
 

@@ -21,7 +21,7 @@ class LogIntoL0:
         """``state`` with them in L0. Raises `ConflictError` if a compactor took of the log meanwhile."""
         if state.log_start != self.from_position:
             raise ConflictError(
-                f"the log was compacted up to {state.log_start} meanwhile; look at it again", outcome="not_applied"
+                f"the log was compacted up to {state.log_start} meanwhile; try again", outcome="not_applied"
             )
         newest = self.ssts[0].max_seq if self.ssts else state.last_seq
         return replace(

@@ -36,11 +36,13 @@ def check_mirror(state: ManifestState, database_id: UUID) -> Mirrored:
     """What ``state`` says it mirrors. Raises `InvalidError` unless it is an untouched mirror of that database."""
     mirrored = state.mirrored
     if state.destroyed_at_ms is not None:
-        raise InvalidError("what is left of a destroyed database is there; choose another path for the mirror")
+        raise InvalidError("the path holds the tombstone of a destroyed database; choose another path for the mirror")
     if state.database_id != database_id:
-        raise InvalidError(f"another database ({state.database_id}) is there; choose another path for the mirror")
+        raise InvalidError(f"the path holds another database ({state.database_id}); choose another path for the mirror")
     if mirrored is None:
-        raise InvalidError("the database itself is there, and no mirror of it; choose another path for the mirror")
+        raise InvalidError(
+            "the path holds the database itself, and no mirror of it; choose another path for the mirror"
+        )
     if (state.writer_epoch, state.compactor_epoch) != (mirrored.writer_epoch, mirrored.compactor_epoch):
         raise InvalidError(
             "the mirror was opened to write or to compact since; it is a database of its own now: choose another path"
@@ -80,7 +82,7 @@ class ShowMirrored:
                 f" checkpoint's ({', '.join(back)} would go back); mirror a newer one, or choose another path"
             )
         if self.base_version < state.sst_floor or not self.kept.issubset(sst.location for sst in state.ssts()):
-            raise ConflictError("SSTs that were copied may be deleted already", outcome="not_applied")
+            raise ConflictError("GC may have deleted copied SSTs already; mirror again", outcome="not_applied")
         return new
 
     def _of(self, state: ManifestState) -> ManifestState:

@@ -46,7 +46,8 @@ class AdoptPlace:
             return None
         if state.store_id != self.looked_at.store_id:
             raise ConflictError(
-                "another place was made the database's meanwhile; see which one holds all of it, and adopt that one",
+                "another place was adopted meanwhile; see which one holds all objects of the database, and adopt"
+                " that one",
                 outcome="not_applied",
             )
         if self.ended_ms is not None and _needed(state) != _needed(self.looked_at):

@@ -24,9 +24,11 @@ class Edit(commits.Edit[ManifestState], Protocol):
 def check_usable(state: ManifestState) -> None:
     """Raise `InvalidError` unless the database can be opened."""
     if state.removed:
-        raise NotFoundError("the database was destroyed; opened to write, another one is made in its place")
+        raise NotFoundError("the database was destroyed; open it to write to make another one in its place")
     if state.destroyed_at_ms is not None:
-        raise NotFoundError("the database was destroyed and waits to be removed, by a garbage collector or by destroy")
+        raise NotFoundError(
+            "the database was destroyed and waits to be removed; run `slate destroy` or a garbage collector"
+        )
     if not state.initialized:
         raise InvalidError(
             "the database is a clone or mirror whose initialization has not finished; finish or destroy it"

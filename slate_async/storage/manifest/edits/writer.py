@@ -83,7 +83,7 @@ class ClaimWriter:
         check_looked_at(state, self.of)
         check_usable(state)
         if self.instead_of not in (None, state.writer_token) or (self.if_free and has_writer(state)):
-            raise FencedError(f"writer epoch {state.writer_epoch} was first", outcome="not_applied")
+            raise FencedError(f"writer epoch {state.writer_epoch} claimed first", outcome="not_applied")
         claimed = replace(
             state,
             writer_epoch=state.writer_epoch + 1,
@@ -142,7 +142,8 @@ class AddL0:
             )
         if self.sst is not None and self.base_version < state.sst_floor:
             raise ConflictError(
-                f"{self.sst.location} was begun before manifest version {state.sst_floor}; it may be deleted already",
+                f"{self.sst.location} was begun before manifest version {state.sst_floor}, so GC may have deleted"
+                " it already",
                 outcome="not_applied",
             )
         seq_times = state.seq_times

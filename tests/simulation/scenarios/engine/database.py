@@ -127,7 +127,7 @@ class SimulatedDatabase:
         factory = self.factory(node)
         metastore = factory.manifest(objects, self.name)
         supervisor = Supervisor(node.name, node_failure)
-        driver = ManifestDriver(metastore, node.runtime, supervisor, full_every=3, deadline_ms=10_000)
+        driver = ManifestDriver(metastore, node.runtime, supervisor, name=self.name, full_every=3, deadline_ms=10_000)
         return Handle(node, store, metastore, driver, factory.register(objects, self.name))
 
     async def create(self) -> None:

@@ -80,7 +80,12 @@ class Eye:
         self._factory = database.factory(node, cloud)
         supervisor = Supervisor("eye", node_failure)
         self._driver = ManifestDriver(
-            self._factory.manifest(objects, database.name), node.runtime, supervisor, full_every=1, deadline_ms=1
+            self._factory.manifest(objects, database.name),
+            node.runtime,
+            supervisor,
+            name=database.name,
+            full_every=1,
+            deadline_ms=1,
         )
         self._register = self._factory.register(objects, database.name)
         self._claimed: dict[int, str] = {}

@@ -142,7 +142,7 @@ async def test_what_comes_back_wrong_is_read_from_ssts_again(
         monkeypatch.setattr(os, "pread", wrong)
         found = await all_of(db.changes(follow=False, sort_memory_bytes=20 * ROW_BYTES))
     assert [change.seq for change in found] == list(range(1, 201))
-    assert "cannot be read back" in caplog.text
+    assert "a spill file cannot be read" in caplog.text
 
 
 async def test_how_much_goes_to_disk_is_a_number() -> None:

@@ -369,7 +369,7 @@ async def test_a_foreign_object_in_a_copys_place_is_told(town: Town) -> None:
     await town.store(CLONE).delete([key])
     await begin(town)
     await town.store(CLONE).put(key, (await town.store(PARENT).get(key)).data)
-    with pytest.raises(CorruptionError, match="another object is in the place"):
+    with pytest.raises(CorruptionError, match="holds another object under the name"):
         await clone(town)
 
 

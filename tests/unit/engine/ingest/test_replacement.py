@@ -216,7 +216,9 @@ async def test_exclusively_it_replaces_all_or_nothing(store: MemoryStore) -> Non
         await job.write([table({"c": "new"})])
         async with open_db(store) as db:
             await db.put(b"z", b"meanwhile")
-            with pytest.raises(slate.ConflictError, match="began at sequence number 2; by now 3 is given") as error:
+            with pytest.raises(
+                slate.ConflictError, match="as of sequence number 2, but the database is at 3 now"
+            ) as error:
                 await job.commit(exclusive=True)
             assert error.value.outcome == "not_applied"
         assert (await job.info()).state == "aborted"
@@ -241,9 +243,7 @@ async def test_exclusively_nothing_else_waits_to_come_in(store: MemoryStore) -> 
             return await commit(*how, **more)
 
         job._job._commit = late
-        with pytest.raises(
-            slate.ConflictError, match="was to replace everything, and another ingest came in meanwhile"
-        ):
+        with pytest.raises(slate.ConflictError, match="replaces all rows, but another ingest was applied meanwhile"):
             await job.commit(exclusive=True)
         assert (await job.info()).state == "aborted"
 
@@ -350,7 +350,7 @@ async def test_a_job_that_has_expired_says_so(store: MemoryStore) -> None:
         async with open_job(store, run=runtime(clock), lifetime=10) as job:
             await job.write([table({"x": "1"})])
             clock.wall_ms += 60_000
-            with pytest.raises(slate.ConflictError, match="'job' has expired: nobody renewed it in time"):
+            with pytest.raises(slate.ConflictError, match="'job' has expired: its driver did not renew it in time"):
                 await job.commit()
 
 

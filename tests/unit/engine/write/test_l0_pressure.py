@@ -48,7 +48,7 @@ async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     monkeypatch.setattr(l0_pressure, "REMIND_AFTER_S", 0.001)
     pressure.changed()  # nothing has
     [again] = starts(pressure.room())
-    await until(lambda: "writes still wait" in caplog.text, "a reminder")
+    await until(lambda: "memory://db: writes still wait" in caplog.text, "a reminder")
     l0.l0_count = 2
     pressure.changed()
     await again

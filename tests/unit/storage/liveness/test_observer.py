@@ -53,7 +53,7 @@ class Scene:
         self.head = head
         self.clock = StoppedClock()
         self.store: MemoryStore = memory_store()
-        self.liveness = WriterLiveness(self.store, self.clock)
+        self.liveness = WriterLiveness("memory://db", self.store, self.clock)
 
     async def beat(self, number: int, *, epoch: int | None = None, database_id: UUID = EMPTY.database_id) -> None:
         beat = Beat(database_id, self.head.writer_epoch if epoch is None else epoch, number)

@@ -96,7 +96,7 @@ async def test_a_committed_object_that_is_gone_is_corruption_whatever_a_zombie_l
 async def test_an_object_under_another_epochs_name_is_corruption(shelf: Shelf) -> None:
     shelf.put(epoch_key(2, 1), shelf.segment(1, 1))
     held(shelf, [(2, 1)], 1)
-    with pytest.raises(CorruptionError, match="made by epoch 1") as caught:
+    with pytest.raises(CorruptionError, match="was written by epoch 1") as caught:
         await taken_over(shelf.epoch_prefixed(), shelf.claim(3))
     assert caught.value.object_name == epoch_key(2, 1)
 

@@ -50,7 +50,9 @@ def driver_of(store: MemoryStore, *moods: str, full_every: int = 4, deadline_ms:
     metastore = Moody(MetaObjects(store))
     metastore.moods = moods
     supervisor = Supervisor("test", lambda cause: pytest.fail(f"a task failed: {cause!r}"))
-    return ManifestDriver(metastore, system_runtime(1), supervisor, full_every=full_every, deadline_ms=deadline_ms)
+    return ManifestDriver(
+        metastore, system_runtime(1), supervisor, name="memory://db", full_every=full_every, deadline_ms=deadline_ms
+    )
 
 
 def add(number: int, state: ManifestState) -> AddL0:
