@@ -204,8 +204,8 @@ class DynamoBodies:
             await delete_items(table, [self._key(ref) for ref in refs[at : at + BATCH]], self._stats)
 
     async def check_empty(self) -> None:
-        """See `BodyStore.check_empty`. The note of a creation that did not come to its end may be there, if that was
-        in this very table and region: in another one there may be a database."""
+        """See `BodyStore.check_empty`. The note of an unfinished creation may be there, if that was in this very table
+        and region: in another one there may be a database."""
         await check_no_other_manifest(self._objects, expected=names.ELSEWHERE)
         await self._check_note()
 

@@ -218,7 +218,7 @@ def until_committed(demo: Demo, count: int, running: subprocess.Popen[str]) -> N
 
 
 def stream(spark: SparkSession, demo: Demo, writer: subprocess.Popen[str], kills: int) -> None:
-    """Copy all changes while the writer writes, with a driver that is killed; then let it come to the end."""
+    """Copy all changes while the writer writes, with a driver that is killed; then let it finish."""
     began = time.perf_counter()
     for killed in range(1, kills + 1):
         with process("stream", demo) as running:

@@ -96,7 +96,7 @@ def deeds(report: GcReport) -> list[str]:
             f" {counted(report.manifest_versions, 'manifest version')}"
         )
     if report.evicted:
-        done.append(f"gave up compactions that nobody went on with: {', '.join(map(str, report.evicted))}")
+        done.append(f"gave up compactions that no compactor resumed: {', '.join(map(str, report.evicted))}")
     if report.abandoned:
         done.append(f"removed clones that were never finished: {', '.join(report.abandoned)}")
     if report.detached:

@@ -118,7 +118,7 @@ async def ingest(session: Session, wanted: IngestRequest) -> int:
                 error.info,
             ) from error
         except BaseException:
-            if wanted.job_id is None:  # nobody goes on with this job, which would hold collectors up
+            if wanted.job_id is None:  # no later command resumes this job, which would hold collectors up
                 with suppress(SlateError):
                     await job.abort(unless_committed=True)
             raise

@@ -63,7 +63,7 @@ class Supervisor:
         task = self.spawn(name, work, critical=False)
         await asyncio.wait([task])
         if task.cancelled():
-            raise ClosedError(f"{self._owner} closed before {name} came to its end", outcome="unknown")
+            raise ClosedError(f"{self._owner} closed before {name} ended", outcome="unknown")
         return task.result()
 
     def _done(self, number: int, task: asyncio.Task[Any], critical: bool) -> None:

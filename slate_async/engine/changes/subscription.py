@@ -231,7 +231,7 @@ class Subscription:
             await asyncio.wait([self._task])
 
     def end(self) -> None:
-        """Let the task come to its end. Idempotent."""
+        """Wait for the end of the task. Idempotent."""
         self._ended = True
         self._wake.set()
 

@@ -152,7 +152,7 @@ async def _pin(parent: StoredDatabase, target: StoredDatabase, begun: ManifestSt
         raise NotFoundError(f"checkpoint {origin.checkpoint_id} of {parent.name}, which held the clone, was deleted")
     extent = await _extent(parent, head) if origin.source_id is None else LogExtent(0)
     edit = CreateCheckpoint(
-        _held_by(origin),
+        _pinning_checkpoint(origin),
         "clone",
         parent.runtime.clock.now_ms(),
         None,
@@ -233,7 +233,7 @@ async def _settled(parent: StoredDatabase, origin: Parent, finished: ManifestSta
 
 async def _unpin(parent: StoredDatabase, origin: Parent) -> None:
     if await parent.driver.load() is not None:
-        await parent.driver.commit(DeleteCheckpoints(frozenset({_held_by(origin)})))
+        await parent.driver.commit(DeleteCheckpoints(frozenset({_pinning_checkpoint(origin)})))
 
 
 async def _is_lost(parent: StoredDatabase, state: ManifestState, origin: Parent) -> bool:
@@ -249,11 +249,11 @@ async def _is_lost(parent: StoredDatabase, state: ManifestState, origin: Parent)
     return origin.source_id is not None and (source is None or source.expired(parent.runtime.clock.now_ms()))
 
 
-def _held_by(origin: Parent) -> UUID:
+def _pinning_checkpoint(origin: Parent) -> UUID:
     if origin.checkpoint_id is None:
         raise InvalidError(f"{origin.path} is no direct parent")
     return origin.checkpoint_id
 
 
 def _pinned(head: ManifestState, origin: Parent) -> Checkpoint | None:
-    return head.checkpoint(_held_by(origin))
+    return head.checkpoint(_pinning_checkpoint(origin))

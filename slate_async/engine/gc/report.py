@@ -62,7 +62,7 @@ class GcReport:
     waiting: SSTs that nothing names, not deleted because work in progress may still name them
     truncated: more was found than one round deletes
     blocked_by: compactions begun more than ``gc_min_age_ms`` ago, still registered: they hold ``sst_floor`` down
-    evicted: compactions that nobody went on with, given up: what they wrote is garbage now
+    evicted: compactions that no compactor resumed, given up: their output is garbage now
     detached: a clone gave its parents up, since nothing names their SSTs any more
     removed: a database destroyed before was removed for good
     abandoned: clones whose making was broken off long ago, by their URLs: removed, with what they held in their parent

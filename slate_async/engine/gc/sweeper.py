@@ -50,7 +50,7 @@ PROBED_MS = 600_000
 """A probe may use its object for so long. If GC deleted it earlier, the probe would take a sound store for a broken
 one."""
 UNNAMED = "no manifest version that stays names it, nor does a compaction"
-LEFT_OVER = "left by a creation that did not come to its end"
+LEFT_OVER = "left by a creation that was not finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class Sweeper:
         self.stats.bytes += report.deleted_bytes
         if report.evicted:
             logger.warning(
-                "%s: gave up compactions that no compactor worked on: %s",
+                "%s: gave up compactions that no compactor resumed: %s",
                 self._driver.name,
                 ", ".join(map(str, report.evicted)),
             )

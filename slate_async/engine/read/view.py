@@ -1,4 +1,4 @@
-"""`ReadView`: an immutable picture of what a read looks at, newest source first.
+"""`ReadView`: the immutable list of the sources that a read looks at, newest first.
 
 Sources: memtables, then L0 SSTs, then sorted runs. The list never changes; the newest memtable may grow, and a read
 takes from it only rows that were there when the read began. A read stops at the first source that knows the key. A read

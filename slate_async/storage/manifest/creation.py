@@ -58,8 +58,8 @@ async def create_first(
 
 async def refuse_foreign(ground: Ground) -> None:
     """Raise `InvalidError` if the path holds anything but other databases, which may nest below, and what a creation
-    leaves that did not come to its end: the first manifest's body, or the note of where its head was to be. A marker
-    says that the place is a database's already."""
+    leaves that was not finished: the first manifest's body, or the note of where its head was to be. A marker says that
+    the place is a database's already."""
     found = await read_marker(ground.store)
     if found is not None:
         raise ground.unknown(found)

@@ -126,7 +126,7 @@ class Ground:
             )
         if not state.marked and state.store_id is None:
             return NotFoundError(
-                f"{self.name}: the creation of database {state.database_id} has not come to its end; open it to write"
+                f"{self.name}: the creation of database {state.database_id} was not finished; open it to write"
                 f" first (its place is to have a marker: {there})",
                 outcome="not_applied",
             )

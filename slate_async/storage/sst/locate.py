@@ -27,20 +27,20 @@ class SstOpener:
     """Opens the SSTs of one database.
 
     store: the database's own folder
-    neighbour: the folder of another database, by its path; raises `InvalidError` if that is not known
+    parent_store: the folder of another database, by its path; raises `InvalidError` if that is not known
     """
 
     def __init__(
         self,
         store: ObjectStore,
         database_id: UUID,
-        neighbour: Callable[[str], ObjectStore],
+        parent_store: Callable[[str], ObjectStore],
         cache: BlockCache,
         offload: Offload,
     ) -> None:
         self._store = store
         self._database_id = database_id
-        self._neighbour = neighbour
+        self._parent_store = parent_store
         self.cache = cache
         self._offload = offload
         self._parents: dict[UUID, ObjectStore] = {}
@@ -57,7 +57,7 @@ class SstOpener:
                     f"is of database {sst.database_id}, which the manifest does not name as a parent",
                     object_name=sst.location,
                 )
-            found = self._parents[sst.database_id] = self._neighbour(path)
+            found = self._parents[sst.database_id] = self._parent_store(path)
         return found
 
     def open(self, sst: SstRef, parents: Sequence[Parent], *, must_exist: bool = True) -> SstReader:

@@ -120,7 +120,7 @@ async def test_without_room_on_disk_all_is_read_again(
     ranges = await in_ranges(found, 349, 30 * ROW_BYTES, 10_000 * ROW_BYTES)
     assert [seq for seqs in ranges for seq in seqs] == list(range(1, 350))
     assert found[0].reads > 3
-    assert "without a disk" in caplog.text
+    assert "without spill files" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0"])
