@@ -149,8 +149,8 @@ def test_times_both_ways(slate: Run, path: str) -> None:
         (("seq-to-time", "0"), "begin with 1"),
         (("time-to-seq", "yesterday"), "no time"),
         (("time-to-seq", "2026-01-01T00:00:00"), "time zone"),
-        (("time-to-seq", "1"), "made after"),
-        (("time-to-seq", "9999-01-01T00:00:00Z"), "not come yet"),
+        (("time-to-seq", "1"), "before the database was created"),
+        (("time-to-seq", "9999-01-01T00:00:00Z"), "in the future"),
     ],
 )
 def test_mistakes_are_told_with_exit_code_2(slate: Run, path: str, arguments: tuple[str, ...], said: str) -> None:

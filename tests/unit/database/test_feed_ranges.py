@@ -156,6 +156,6 @@ async def test_without_the_subscription_there_is_no_part() -> None:
 async def test_a_feed_that_retains_nothing_has_no_position() -> None:
     async with open_db(memory_store()) as db:
         feed = db.changes()
-        with pytest.raises(slate.InvalidError, match="once it has begun"):
+        with pytest.raises(slate.InvalidError, match="this feed has no position"):
             _ = feed.position
         await feed.aclose()

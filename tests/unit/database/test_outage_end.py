@@ -40,7 +40,7 @@ async def test_a_place_that_is_not_its_own_is_not_claimed(kind: Kind) -> None:
         async for info in real.list("manifest"):  # metadata that is elsewhere
             await store.inner.put(info.key, (await real.get(info.key)).data)
         store.down = False
-        await until(lambda: "is this the store" in str(db.status().outage), "it to look")
+        await until(lambda: "is it another store" in str(db.status().outage), "it to look")
         assert [info.key async for info in store.inner.list("log/")] == []
         store.inner = real
         await back(db)

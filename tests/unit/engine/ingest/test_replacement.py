@@ -263,7 +263,7 @@ async def test_exclusively_what_the_own_writer_applies_counts_too(store: MemoryS
             return await commit(*how, **more)
 
         job._job._commit = late
-        with pytest.raises(slate.ConflictError, match="was to replace everything"):
+        with pytest.raises(slate.ConflictError, match="replaces all rows"):
             await job.commit(exclusive=True)
     async with open_db(store) as db:
         assert await contents(db) == {"a": "old", "c": "new"}
