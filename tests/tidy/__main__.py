@@ -19,7 +19,6 @@ def check(root: Path) -> list[Finding]:
         findings += _of_one(source, root)
     findings += text.decisions(sources)
     findings += contracts.complete(root)
-    findings += words.banned(sources, root)
     findings += copies.originals(sources)
     findings += versions.installed(root)
     findings += versions.one_python(root)
@@ -28,7 +27,7 @@ def check(root: Path) -> list[Finding]:
 
 
 def _of_one(source: Source, root: Path) -> list[Finding]:
-    findings = [*text.characters(source), *text.leftovers(source), *text.license_text(source)]
+    findings = [*text.characters(source), *text.leftovers(source), *text.license_text(source), *words.banned(source)]
     findings += [*text.commands(source, root), *text.links(source, root), *prose.unclear(source)]
     if source.path.endswith(".py"):
         tree = ast.parse(source.text, source.path)
