@@ -215,7 +215,7 @@ class Db(OpenDatabase[WriterReads]):
     # ---- status
 
     def status(self) -> Status:
-        """The database at this moment. Works after closing, too."""
+        """The database's state now. Works after closing, too."""
         return writer_status(self._context, self._state, self._opened, self._reopening.outage)
 
     def metrics(self) -> dict[str, int | float]:

@@ -257,7 +257,7 @@ async def close_at_exit(name: str, close: Callable[[], Awaitable[None]], error: 
         bug = not isinstance(
             failure, SlateError
         )  # of another failure the traceback says nothing that its text does not
-        logger.error("%s: closing failed too, while another error was on its way: %s", name, failure, exc_info=bug)
+        logger.error("%s: closing failed, too, after another error, which is raised: %s", name, failure, exc_info=bug)
 
 
 async def close_all(handles: Sequence[tuple[Hashable, Handle]], deadline_s: float) -> None:

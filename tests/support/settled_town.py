@@ -29,7 +29,7 @@ async def settled(town: Town) -> Town:
 @asynccontextmanager
 async def admin(town: Town, name: str = PARENT) -> AsyncIterator[slate.Admin]:
     """The administration of one of the databases."""
-    stores = {one: town.store(one) for one in (*town.objects, CLONE)}
+    stores = {path: town.store(path) for path in (*town.objects, CLONE)}
     environment = slate.Environment(runtime=runtime(town.clock), stores=stores)
     async with environment, environment.open_admin(town.store(name), name=name) as opened:
         yield opened
@@ -37,7 +37,9 @@ async def admin(town: Town, name: str = PARENT) -> AsyncIterator[slate.Admin]:
 
 async def compact(town: Town, name: str) -> None:
     """Everything into one run."""
-    environment = slate.Environment(runtime=runtime(town.clock), stores={one: town.store(one) for one in town.objects})
+    environment = slate.Environment(
+        runtime=runtime(town.clock), stores={path: town.store(path) for path in town.objects}
+    )
     async with environment, environment.open_compactor(town.store(name), name=name, auto_compaction=False) as compactor:
         await compactor.compact(full=True)
 

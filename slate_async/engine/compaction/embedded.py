@@ -135,7 +135,10 @@ class EmbeddedCompactor:
                 logger.warning("%s: the compactor role could not be claimed, trying again: %s", self._name, error)
                 await self._clock.sleep(CLAIM_PAUSE_S)
             except SlateError as error:
-                logger.exception("%s: compaction stopped; the database serves on until L0 is full", self._name)
+                logger.exception(
+                    "%s: compaction stopped; writes go on until L0 is full. Run `slate verify`, then open it again",
+                    self._name,
+                )
                 self._role.failure = error
                 self._compactor.close(lambda cause=error: again(cause))  # type: ignore[misc]
                 return

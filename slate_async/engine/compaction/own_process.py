@@ -84,4 +84,6 @@ class CompactorTask:
             with anyio.move_on_after(CLOSE_LIMIT_S):
                 await self._compactor.release()
         except SlateError as error:
-            logger.info("%s: the compactor's role was not released: %s", self._name, error)
+            logger.info(
+                "%s: the compactor role was not released, so the next compactor waits a little: %s", self._name, error
+            )

@@ -15,8 +15,8 @@ from slate_async.engine.read.view import Pin
 from slate_async.storage.sst.reader import MissingError
 
 SamePoint: TypeAlias = Callable[[ReadPoint, MissingError], Awaitable[ReadPoint]]
-"""Another point of the same moment after an object of this one was missing (see `engine.read.missing_objects`); or
-raises what the reader is told."""
+"""Returns another view of the same read point after an object of this one was missing (see
+`engine.read.missing_objects`), or raises the error that the read's caller gets."""
 
 
 async def no_retry(point: ReadPoint, missing: MissingError) -> ReadPoint:

@@ -36,7 +36,7 @@ class WhoCompacts(Protocol):
     """What of the compactor's role is needed here."""
 
     def describe(self) -> str:
-        """Who compacts, in words for people."""
+        """Which process compacts, for the log and the status."""
 
 
 class L0Pressure:
@@ -44,11 +44,12 @@ class L0Pressure:
 
     name: the database's, for the log
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; l0: how many there are
-    compactor: who is to make room
+    compactor: says which process compacts
     stalled: set while somebody waits
     """
 
-    def __init__(self, limit: int, l0: L0, compactor: WhoCompacts, clock: Clock) -> None:
+    def __init__(self, name: str, limit: int, l0: L0, compactor: WhoCompacts, clock: Clock) -> None:
+        self._name = name
         self._limit = limit
         self._l0 = l0
         self._compactor = compactor

@@ -110,7 +110,7 @@ class Writer:
         self.admission.force(sum(entry.table.nbytes for entry in self.state.memtables.entries()))
         self.sequencer = self._sequencer(replayed, settings, runtime)
         self.compactor_role = CompactorRole(driver, self.state, settings.auto_compaction)
-        self.pressure = L0Pressure(settings.l0_max_ssts, self.state, self.compactor_role, runtime.clock)
+        self.pressure = L0Pressure(driver.name, settings.l0_max_ssts, self.state, self.compactor_role, runtime.clock)
         self.flusher = LogFlusher(
             state=self.state,
             log=log,

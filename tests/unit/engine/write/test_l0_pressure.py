@@ -37,7 +37,7 @@ async def test_a_stall_that_lasts_is_logged_again_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, l0 = MonotonicClock(), L0(3)
-    pressure = L0Pressure(3, l0, ElsewhereCompacted(), clock)
+    pressure = L0Pressure("memory://db", 3, l0, ElsewhereCompacted(), clock)
     [waiting] = starts(pressure.room())
     await settle()
     assert pressure.reason == "L0 has 3 SSTs and may have 3; compacted elsewhere, epoch 7"
