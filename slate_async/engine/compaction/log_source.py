@@ -109,7 +109,7 @@ class LogSource:
     async def _head(self) -> ManifestState:
         head = await self._load_head()
         if head is None:
-            raise NotFoundError("the database has no manifest any more")
+            raise NotFoundError("there is no database any more: its manifest is missing")
         return head
 
     async def _learn(self, wanted: list[tuple[int, str]]) -> None:

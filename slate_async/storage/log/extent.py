@@ -94,7 +94,7 @@ async def find_extent(
 async def _existing(load_head: Callable[[], Awaitable[ManifestState | None]]) -> ManifestState:
     head = await load_head()
     if head is None:
-        raise NotFoundError("the database has no manifest any more")
+        raise NotFoundError("there is no database any more: its manifest is missing")
     return head
 
 

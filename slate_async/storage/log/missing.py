@@ -107,7 +107,7 @@ async def judge_missing(
     Raises `CorruptionError` if the object is lost, `ConfigError` for a wrong place, `UnavailableError`."""
     head = await load_head()
     if head is None:
-        raise NotFoundError("the database has no manifest any more")
+        raise NotFoundError("there is no database any more: its manifest is missing")
     if head.database_id != seen.database_id or head.log_start > missing.position:
         return head
     if check_place is not None:
