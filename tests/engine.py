@@ -55,7 +55,7 @@ CONTIGUOUS, CONTIGUOUS_SST, EPOCHS, EPOCHS_SST = KINDS
 
 
 class ManualClock:
-    """A wall clock that moves only when told; monotonic time is the machine's."""
+    """A wall clock that only the test moves; monotonic time is the machine's."""
 
     def __init__(self) -> None:
         self.wall_ms = START_MS
@@ -225,8 +225,8 @@ async def contents(db: slate.Readable) -> dict[bytes, bytes]:
 
 
 def open_reader(store: ObjectStore, **options: Any) -> slate.Opening[slate.DbReader]:
-    """Open a reader of the database in the root of ``store``, which polls only when told to. ``clock``, ``checkpoint``,
-    ``pin``, ``metastore`` and ``environment`` are not settings."""
+    """Open a reader of the database in the root of ``store``, which polls only when the test asks for it. ``clock``,
+    ``checkpoint``, ``pin``, ``metastore`` and ``environment`` are not settings."""
     clock = options.pop("clock", None)
     passed = {name: options.pop(name) for name in ("checkpoint", "pin", "metastore", "environment") if name in options}
     settings = slate.Settings(**{"manifest_poll_interval_ms": 60_000, **options})

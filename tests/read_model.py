@@ -107,8 +107,8 @@ def versions(batch: Columns) -> list[Version]:
 class FakeTable:
     """A sorted table in batches of the given sizes, used in turn; size 0 is an empty batch.
 
-    Not loaded at first; ``block`` of a key is cached after its first `get`. Counts what it is asked.
-    With ``sync`` it answers at once whoever may read.
+    Not loaded at first; ``block`` of a key is cached after its first `get`. Counts what it is asked. With ``sync`` it
+    answers at once where reads are allowed.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ def stopwatch() -> Iterator[Watch]:
     """Measure the block by every clock.
 
     What is alive before is kept out of the garbage collector's sight, so that the benchmark's own rows do not slow down
-    whoever allocates most."""
+    the engine that allocates most."""
     watch = Watch()
     gc.collect()
     gc.freeze()
@@ -127,7 +127,7 @@ class Turn:
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """A fresh folder that is gone afterwards."""
+    """A fresh folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="slate-bench-", ignore_cleanup_errors=True) as path:
         yield path
 

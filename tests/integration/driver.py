@@ -25,7 +25,7 @@ def rows_of(tag: str, number: int) -> dict[bytes, bytes]:
 
 
 async def ingest(arguments: argparse.Namespace, settings: slate.Settings, number: int) -> None:
-    """One batch; whoever was killed in it repeats it under another name."""
+    """One batch; a driver that was killed in it repeats it under another name."""
     async with slate.open_ingest(arguments.path, metastore=arguments.metastore, settings=settings) as job:
         rows = rows_of(arguments.tag, number)
         say(f"begun {number}")

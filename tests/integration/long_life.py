@@ -53,7 +53,7 @@ SCAN_PAUSES = 10
 TAKE_OVERS = 0.5
 """Of the writer's lives, those that end with another writer rather than with SIGKILL."""
 BEGUN = 0.8
-"""Of those who are killed, so many have begun to work."""
+"""Of the processes that are killed, so many have begun to work."""
 STATES_BEFORE = 4
 """Bursts that are written before the checkpoint is made."""
 SCRIPT = "tests/integration/counting.py"
@@ -130,7 +130,7 @@ class Play:
                 return Reader(name, self.life, [SCRIPT, "scan", *place, "--pause", str(pause_s)])
 
     def _victim(self) -> str:
-        """Anybody; most times of those who have begun, or on a slow machine nobody would ever come to it."""
+        """Any process; most times one that has begun to work, or on a slow machine none would ever begin."""
         names = sorted(self._stage)
         begun = [name for name in names if self._stage[name].begun]
         return self._rng.choice(begun if begun and self._rng.random() < BEGUN else names)

@@ -1,4 +1,4 @@
-"""A Python child process that reports line by line, and can be killed, frozen and thawed at any moment.
+"""A Python child process that reports line by line, and can be killed, frozen and thawed at any time.
 
     async with ChildProcess(["tests/integration/writer.py", url]) as child:
         async for line in child.lines():
@@ -7,9 +7,9 @@
         await child.kill()
         acknowledged = child.received  # all it ever reported, also what nobody waited for
 
-Invariant: a line counts as reported once its newline is in the pipe. Everything the child wrote before its death
-is read, whoever waits; a last line without its newline was being written when it died, and is dropped. The child
-must flush each line.
+Invariant: a line counts as reported once its newline is in the pipe. Everything the child wrote before its death is
+read, whether or not the test waits; a last line without its newline was being written when it died, and is dropped. The
+child must flush each line.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ChildProcess:
         return status
 
     async def kill(self) -> None:
-        """SIGKILL to the whole process group, frozen or not; returns when it is gone and its output is read."""
+        """SIGKILL to the whole process group, frozen or not; returns when it has ended and its output is read."""
         self._signal(signal.SIGKILL)
         await self._running.wait()
         await self._all_read()
@@ -170,7 +170,7 @@ class ChildProcess:
     def _signal(self, number: signal.Signals) -> None:
         if self._running.returncode is not None:
             return
-        # It may have ended by itself a moment ago; whoever waits for it will see how.
+        # It may have ended by itself just now; `wait` reports how.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 

@@ -1,4 +1,4 @@
-"""Compactor processes beside a busy writer, killed at any moment, resumed, several at once: nothing is lost."""
+"""Compactor processes beside a busy writer, killed at any time, resumed, several at once: nothing is lost."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Whole:
         return [key for key in self.objects() if key.startswith(folder)]
 
     def store(self, key: str = "", data: bytes | None = None) -> ObjectStore:
-        """A copy of the objects, ``key`` holding ``data`` instead, or gone."""
+        """A copy of the objects, ``key`` holding ``data`` instead, or missing."""
         objects = MemoryObjects()
         for name, (info, body) in self.image.items():
             if name == key and data is None:
@@ -254,8 +254,8 @@ async def test_every_swap_with_another_database(whole: Whole) -> None:
 async def test_missing_objects(whole: Whole) -> None:
     """An object that vanished is an error or was not needed.
 
-    Nothing tells of the newest manifest, nor of the last objects of a contiguous log, within the width of a flush
-    window: what is gone from there might never have been written."""
+    Nothing refers to the newest manifest, nor to the last objects of a contiguous log, within the width of a flush
+    window: objects missing there might never have been written."""
     tail = whole.objects_of("log/")[-2:] if whole.kind.log_protocol == "contiguous" else []
 
     def damages() -> Iterator[tuple[str, str, None]]:

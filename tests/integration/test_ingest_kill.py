@@ -1,4 +1,4 @@
-"""A driver of bulk ingests beside a live writer, in processes of their own: SIGKILL of either at a random moment."""
+"""A driver of bulk ingests beside a live writer, in processes of their own: SIGKILL of either at a random time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def round_of(place: Place, tag: str, start: int, rng: random.Random) -> tu
 
 
 def told(lines: Sequence[str]) -> list[int]:
-    """Batches that are in, as the driver was told."""
+    """Batches that the driver reported as in the database."""
     assert not [line for line in lines if line.startswith(("failed", "late"))], lines
     return [int(line.split()[1]) for line in lines if line.startswith("in ")]
 

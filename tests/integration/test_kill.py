@@ -1,4 +1,4 @@
-"""SIGKILL at a random moment: everything acknowledged is there, no batch is torn, no write survived its predecessor."""
+"""SIGKILL at a random time: everything acknowledged is there, no batch is torn, no write survived its predecessor."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Story:
         self.conditional_puts = 0
 
     async def visit(self, phase: Callable[[str], None] | None = None, *, tasks: int = 0, writes: int = 0) -> None:
-        """One opening by way of the proxy; ``phase`` is told what follows."""
+        """One opening by way of the proxy; calls ``phase`` with the name of each next step."""
         async with slate.Environment() as environment:
             async with self.place.open(environment) as db:
                 stats = stats_of(environment)
@@ -319,9 +319,9 @@ SHORT: dict[str, Any] = {"request_timeout_ms": 2_000, "retry_deadline_ms": 5_000
 async def test_outages_past_the_deadline_are_waited_out_or_close_the_database(
     s3_endpoint: str, aws_environment: dict[str, str], full: bool, slice_seed: int
 ) -> None:
-    """Writers are told "unknown" or "not applied", and what was not applied is not there. The database goes on when
-    the wire does; one that is to close closes. Outages of all kinds run side by side, each on a wire of its own: most
-    of the time passes waiting."""
+    """Writes fail with "unknown" or "not applied", and rows not applied are not there. The database goes on when the
+    wire does; one that is to close closes. Outages of all kinds run side by side, each on a wire of its own: most of
+    the time passes waiting."""
     for number in range(ROUNDS_FULL if full else 1):
         async with asyncio.timeout(3 * HANG_S), asyncio.TaskGroup() as group:  # six are opened one after another
             for place, (kind, fault) in enumerate(OUTAGES.items()):

@@ -58,7 +58,7 @@ async def test_a_zombie_acknowledges_nothing_its_successor_does_not_hold(
 async def freeze_in_parallel_flushes(child: ChildProcess, lines: int) -> int:
     """Freeze ``child`` after that many lines, while several log objects are on their way; how many were.
 
-    A number it told is old by the time the signal comes, so the last one before it stood still counts; if that was
+    A number it printed is old by the time the signal comes, so the last one before it stood still counts; if that was
     no more than one, the child goes on for a while."""
     for _ in range(FREEZES):
         await child.wait_for_line(lambda line: flights_of(line) > 1, start=lines)

@@ -49,7 +49,7 @@ def rows_of(tag: str, task: int, number: int) -> tuple[tuple[bytes, bytes], ...]
 
 @dataclass
 class Ledger:
-    """What the writers were told. ``tag`` sets the keys of this run apart; ``refusals`` are errors of flushes and
+    """The answers that the writers got. ``tag`` sets the keys of this run apart; ``refusals`` are errors of flushes and
     reads, each of which ended its task."""
 
     tag: str

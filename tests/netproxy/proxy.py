@@ -63,7 +63,7 @@ class _Connection:
     writer: asyncio.StreamWriter
 
     def cut(self, *, reset: bool) -> None:
-        """End at once: by a reset, or as if the peer had gone."""
+        """End at once: by a reset, or as if the peer had vanished."""
         if reset:
             sock = self.writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)

@@ -158,7 +158,7 @@ class ChangesMachine(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        """Over half of a checkpoint's life; those who pin may look in time, or not."""
+        """Over half of a checkpoint's life; its owners may look in time, or not."""
         self.clock.wall_ms += 301_000
 
     @rule(number=FEEDS)

@@ -213,7 +213,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.note_durable()
         zombie = self.db
         self.come_back()
-        assert zombie.status().durable_seq <= self.acknowledged, "acknowledged while it was taken over, and gone"
+        assert zombie.status().durable_seq <= self.acknowledged, "acknowledged while it was taken over, and lost"
         self.zombies.append(zombie)
 
     @precondition(lambda self: bool(self.zombies))
@@ -229,7 +229,7 @@ class DatabaseMachine(RuleBasedStateMachine):
     def come_back(self) -> None:
         self.db = self.run(self.opened())
         last = self.db.status().last_seq
-        assert self.acknowledged <= last, "an acknowledged write is gone"
+        assert self.acknowledged <= last, "an acknowledged write is lost"
         self.writes = [write for write in self.writes if write.seq <= last]
         assert last == (self.writes[-1].seq if self.writes else 0)
         assert not self.writes or self.writes[-1].last_of_batch, "a torn batch"

@@ -183,7 +183,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        """Over half of a checkpoint's life; who pins looks in time."""
+        """Over half of a checkpoint's life; its owners look in time."""
         self.clock.wall_ms += 301_000
         for reader in self.readers[:2]:
             self.run(reader.refresh())
@@ -199,7 +199,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(number=READERS)
     def read(self, number: int) -> None:
-        """A scan stays at the moment it began at, also where it looks at the head again and the reader goes on."""
+        """A scan stays at its read point, also where it looks at the head again and the reader advances."""
         reader = self.readers[number]
         before = reader.status().last_seq
         try:

@@ -73,7 +73,7 @@ class IngestMachine(DatabaseMachine):
 
     @rule(ms=st.integers(-20, 300))
     def time_passes(self, ms: int) -> None:
-        """Compaction drops what has expired by its clock; who reads by an earlier one misses it."""
+        """Compaction drops rows that have expired by its clock; a reader with an earlier clock misses them."""
         super().time_passes(max(0, ms) if self.compacted else ms)
 
     @rule(full=st.booleans())
@@ -142,7 +142,7 @@ class IngestMachine(DatabaseMachine):
             self.writes.append(Write(key, value, seq, create_ms, expire, key == keys[-1]))
 
     def come_back(self) -> None:
-        """Whoever opens the database applies what waits before it does anything else."""
+        """A writer that opens the database applies waiting ingests before it does anything else."""
         if not self.pending:
             super().come_back()
             return

@@ -30,7 +30,7 @@ class ServerError(RuntimeError):
 
 
 def free_port() -> int:
-    """A loopback TCP port nobody listens on at this moment."""
+    """A loopback TCP port that no process listens on now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

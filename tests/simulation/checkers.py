@@ -3,7 +3,7 @@
 =====================  ==================================================================================
 checker                what must hold
 =====================  ==================================================================================
-check_survival         every acknowledged write is in the final state, under the sequence number it was told
+check_survival         every acknowledged write is in the final state, under its acknowledged sequence number
 check_refused          no write that was refused as certainly not applied is ever seen
 check_holes            a writer's survivors are the first of its writes, none missing between
 check_order            every view is a prefix of the final order; one sequence number a write, one write a number

@@ -9,11 +9,11 @@ THROTTLED       none                           failure, certainly not applied
 REFUSED         none                           failure, certainly not applied
 FAILED_BEFORE   none                           failure, outcome unknown
 LOST_RESPONSE   after the request's way        failure, outcome unknown
-LATE            long after, whoever is alive   failure, outcome unknown, long before
+LATE            long after, in any case        failure, outcome unknown, long before
 HELD            when `Network.release` says    nothing until then
 ==============  =============================  =======================================
 
-Conditions of conditional writes are judged at the moment of the effect.
+Conditions of conditional writes are judged at the time of the effect.
 """
 
 from __future__ import annotations

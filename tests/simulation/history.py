@@ -54,7 +54,7 @@ class Write:
 
     @property
     def is_acked(self) -> bool:
-        """Whether its writer was told that it is durable."""
+        """Whether it was acknowledged as durable."""
         return self.acked != NEVER
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Read:
 @dataclass(slots=True)
 class History:
     """Grows as the scenario runs. ``now`` is the virtual time of the world. Writes are numbered on from ``ids_from``,
-    so that those of several databases can be told apart."""
+    so that those of several databases differ."""
 
     now: Callable[[], float]
     ids_from: int = 0
@@ -122,7 +122,7 @@ class History:
         return write
 
     def ack(self, write: Write) -> None:
-        """Its writer was told that it is durable."""
+        """It was acknowledged as durable."""
         write.acked = self.now()
 
     def view(

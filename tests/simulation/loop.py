@@ -1,9 +1,9 @@
 """The event loop of the simulator: virtual time, seeded order, no I/O, no threads.
 
-Every callback belongs to a *domain*: the simulated process in whose context it was scheduled. A domain has a queue
-of its own, so a whole process can stand still (`Domain.frozen`) or be gone (`Domain.dead`) whatever its tasks would
-do next. Which domain runs next is drawn from the seeded generator; within one domain callbacks run in the order they
-were scheduled, as asyncio promises, unless `Interleaving.SHUFFLED` asks for more than asyncio promises.
+Every callback belongs to a *domain*: the simulated process in whose context it was scheduled. A domain has a queue of
+its own, so a whole process can stand still (`Domain.frozen`) or have ended (`Domain.dead`) whatever its tasks would do
+next. Which domain runs next is drawn from the seeded generator; within one domain callbacks run in the order they were
+scheduled, as asyncio promises, unless `Interleaving.SHUFFLED` asks for more than asyncio promises.
 
 Time moves by ``step_seconds`` with every callback, and jumps to the next timer when no callback can run.
 
@@ -45,7 +45,7 @@ class OutOfStepsError(SimulationError):
 
 
 class Interleaving(enum.Enum):
-    """Who runs next among all that could."""
+    """Which of all runnable domains runs next."""
 
     FIFO = "fifo"
     """The oldest callback of all."""
@@ -285,7 +285,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return domain.ready.popleft()[1]
 
     def _jump(self) -> None:
-        """Nothing can run: go to the next moment at which something may."""
+        """Nothing can run: go to the next time at which something may."""
         while self._timers and (self._timers[0][2].cancelled() or self._timers[0][3].dead):
             heapq.heappop(self._timers)
         if not self._timers:

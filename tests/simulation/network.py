@@ -1,7 +1,7 @@
 """The way of a request from a simulated process to a shared store, and of the answer back.
 
-Invariant: an effect runs in the world outside all processes, in one step, at its moment of landing; a process that
-crashed sends nothing more, but what it had sent may still land. A process that stands still does not see answers.
+Invariant: an effect runs in the world outside all processes, in one step, at the time it lands; a process that crashed
+sends nothing more, but what it had sent may still land. A process that stands still does not see answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUIET_POLL_SECONDS = 0.5
 
 
 class Sender(Protocol):
-    """Who sends: a simulated process."""
+    """The sender of a request: a simulated process."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Request:
 
 
 class Observer(Protocol):
-    """Is told of requests in the very step in which they have their effect."""
+    """Is called with each request in the very step in which it has its effect."""
 
     def landing(self, request: Request) -> None:
         """Right before the effect."""
@@ -83,8 +83,8 @@ class Observer(Protocol):
 
 
 class Network:
-    """Carries requests. ``plan`` may be replaced at any time; it decides the requests sent from then on.
-    ``observers`` are told of their effects, and may not raise."""
+    """Carries requests. ``plan`` may be replaced at any time; it decides the requests sent from then on. ``observers``
+    are called with their effects, and may not raise."""
 
     def __init__(self, loop: SimLoop, trace: Trace, plan: FaultPlan, world: Context) -> None:
         self._loop = loop
@@ -189,7 +189,7 @@ class Network:
             self._trace.add(request.sender.name, f"drop {request.operation}", request.key, "abandoned")
 
     def crashed(self, sender: Sender) -> None:
-        """The sender is gone: each of its requests under way arrives or gets lost."""
+        """The sender has ended: each of its requests under way arrives or gets lost."""
         for request in [held for held in self._under_way.values() if held.sender is sender]:
             self._abandon(request)
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class NodeCrashedError(Exception):
-    """The process that should have done it is gone."""
+    """The process that should have done it has ended."""
 
 
 class Node:

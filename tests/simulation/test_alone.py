@@ -1,5 +1,5 @@
-"""Databases alone with their writers, who compact and collect by themselves: in the end nothing is missing and, once a
-collector of a process of its own has come, nothing is left."""
+"""Databases alone with their writers, which compact and collect garbage by themselves: in the end nothing is missing
+and, once a collector of a process of its own has come, nothing is left."""
 
 from __future__ import annotations
 

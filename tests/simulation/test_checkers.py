@@ -186,9 +186,9 @@ def test_one_write_under_two_numbers() -> None:
 def test_a_deleted_value_is_back() -> None:
     history = History(Clock())
     write(history, 1)
-    gone = history.begin("a", 1, {b"k": None})
-    gone.seq = 2
-    history.ack(gone)
+    deletion = history.begin("a", 1, {b"k": None})
+    deletion.seq = 2
+    history.ack(deletion)
     end(history, 1, 2, value=b"v1")
     expect(history, "value")
     history.view("end", Kind.FINAL, [(1, 1), (2, 2)], {})

@@ -79,7 +79,7 @@ def test_an_idle_writer_is_closed_one_poll_after_the_take_over(seed: int, kind: 
         end = older.spawn(end_of(world, db))
         await asyncio.sleep(world.rng.uniform(0, 3 * INTERVAL))
         if seed % 2:
-            await next_look(world, "older")  # the worst moment: right after it
+            await next_look(world, "older")  # the worst time: right after it
         assert not end.done()
         await newer.run(opened(world, newer, kind))
         return await older.join(end)

@@ -1,4 +1,4 @@
-"""Standbys in the simulator: nothing is lost whoever is taken for dead, and in a calm world nobody is."""
+"""Standbys in the simulator: nothing is lost when a live writer is taken for dead, and in a calm world none is."""
 
 from __future__ import annotations
 

@@ -128,9 +128,10 @@ class World:
         gc.collect()
 
     def _discard(self) -> None:
-        """Throw away what still waits, and its garbage. ``finally`` blocks run, but the processes they run in are gone.
+        """Throw away what still waits, and its garbage. ``finally`` blocks run, but the processes they run in have
+        ended.
 
-        Garbage left to be found later would run those blocks at any moment of the interpreter's.
+        Garbage left to be found later would run those blocks at any time of the interpreter's.
         """
         self.loop.discarding = True
         for domain in self._domains():

@@ -35,16 +35,16 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 1).select(F.format_string("%05d", "id").alias("key"), F.lit("loaded").alias("value"))
 
 
-async def told(where: str) -> None:
-    """Say so, and go on when told to."""
+async def report_and_wait(where: str) -> None:
+    """Print ``where``, and go on at a line on standard input."""
     say(where)
     await asyncio.to_thread(sys.stdin.readline)
 
 
 async def commit(job: slate.IngestJob, *ssts: Any, **how: Any) -> slate.IngestInfo:
-    await told("committing")
+    await report_and_wait("committing")
     info = await COMMIT(job, *ssts, **how)
-    await told("committed")
+    await report_and_wait("committed")
     return info
 
 

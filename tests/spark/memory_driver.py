@@ -1,4 +1,4 @@
-"""A driver whose Python workers may not take more memory than it is told: compacts two databases, the first one small.
+"""A driver whose Python workers have a memory limit: compacts two databases, the first one small.
 
     memory_driver.py SMALL LARGE NOTES BOUND SST_BYTES
 

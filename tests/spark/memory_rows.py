@@ -1,7 +1,7 @@
 """A database of rows that do not compress, of any size, and the check that all of them are there, in Arrow's columns.
 
-Every value is one of a pool of random ones; which, its key says. So each row can be made again, and in no block are two
-that are alike.
+Every value is one of a pool of random ones; which, its key says. So each row can be generated again, and in no block
+are two that are alike.
 """
 
 from __future__ import annotations

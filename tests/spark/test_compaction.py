@@ -62,7 +62,7 @@ class Twice:
         return there
 
     def _data(self, sst: SstRef) -> bytes:
-        """Everything between the two places that say who made it when: header and footer."""
+        """Everything between the two places that say which epoch made it when: header and footer."""
         stored = (self._path / f"{sst.location}.obj").read_bytes()
         return stored[HEADER_BYTES : sst.size - FOOTER_BYTES]
 

@@ -41,7 +41,7 @@ def is_commit(request: Request) -> bool:
 async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
     spark: SparkSession, s3_endpoint: str, aws_environment: dict[str, str], full: bool, replace: bool
 ) -> None:
-    """Each moment in the long form, else one, of one form of load. Then the same load again, by another driver."""
+    """Each step in the long form, else one, of one form of load. Then the same load again, by another driver."""
     if not full and replace not in sample([False, True], 1, "load"):
         pytest.skip("runs with --full, and for other commits")
     spark.sparkContext.environment.update(aws_environment)  # of its tasks
@@ -69,7 +69,7 @@ async def test_a_driver_killed_at_the_commit_leaves_all_or_nothing(
 
 
 async def kill(place: Place, endpoint: str, moment: str, *arguments: str) -> None:
-    """Run the driver until that moment of its commit, and kill it. Returns when what it committed is applied."""
+    """Run the driver until that step of its commit, and kill it. Returns when what it committed is applied."""
     put = asyncio.Event()
 
     def hold(request: Request) -> Fault:

@@ -67,7 +67,7 @@ async def test_a_frame_takes_the_place_of_what_is_there(spark: SparkSession, tmp
 
 
 async def test_a_load_replaces_beside_a_live_writer(spark: SparkSession, tmp_path: Path) -> None:
-    """What the writer puts first while the tasks work stays; everything older goes, the feed told."""
+    """What the writer puts first while the tasks work stays; everything older is deleted, also in the feed."""
     async with slate.open(tmp_path, settings=SETTINGS) as db:
         for number in range(500):
             await db.put(b"%05d" % number, b"old", await_durable=False)

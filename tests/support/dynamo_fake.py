@@ -19,8 +19,8 @@ def answered(code: str, status: int = 400, message: str = "no") -> ClientError:
 
 
 class FakeDynamo:
-    """The calls `DynamoTable` sends, answered by one replica. Replicas that share ``items`` are copies at every moment,
-    as those of a strong table; those of an eventual one have items of their own, and whoever tests copies them.
+    """The calls `DynamoTable` sends, answered by one replica. Replicas that share ``items`` are copies at every time,
+    as those of a strong table; those of an eventual one have items of their own, and the test copies them.
 
     legacy: whether DescribeGlobalTable knows the table"""
 

@@ -1,4 +1,4 @@
-"""A compactor and a collector by hand, in one step each, for tests of those who read beside them."""
+"""A compactor and a collector by hand, in one step each, for tests of readers beside them."""
 
 from __future__ import annotations
 

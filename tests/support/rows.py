@@ -32,7 +32,7 @@ class R(NamedTuple):
 
 
 def columns_of(rows: Sequence[R], *, with_expire: bool | None = None) -> Columns:
-    """``rows`` as columns; the expire column is there if a row expires, unless told."""
+    """``rows`` as columns; the expire column is there if a row expires, unless ``with_expire`` says otherwise."""
     if with_expire is None:
         with_expire = any(row.expire_ms != NO_EXPIRY for row in rows)
     return Columns(

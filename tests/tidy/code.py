@@ -1,4 +1,4 @@
-"""Rules over Python modules: size, docstrings, and who may ask for time, chance, names and threads."""
+"""Rules over Python modules: size, docstrings, and which modules may ask for time, chance, names and threads."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ MOODS = {
     "raced": (1, 1, 0),
     "refused": (1, 0, 0),
     "lost request": (1, 0, 1),
-    "lost answer": (0, 0, 1),  # the edit's mark told, not an answer
+    "lost answer": (0, 0, 1),  # the edit's mark decided, not an answer
 }
 
 

@@ -16,7 +16,7 @@ OPTIONAL = (
     *("aioboto3", "aiobotocore", "aiohttp", "boto3", "botocore", "obstore"),
     *("rich", "typer", "click", "uvloop", "moto", "slatedb", "trio"),
 )
-"""Heavy ones, imported by whoever needs them; lz4, a small one, is imported where it is installed."""
+"""Heavy ones, imported where they are needed; lz4, a small one, is imported where it is installed."""
 REPORT = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 STORY = """
 import asyncio, sys, tempfile, slate_async as slate

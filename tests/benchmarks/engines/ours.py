@@ -72,7 +72,7 @@ class SlateAsync:
 
 
 class Uncompacted(SlateAsync):
-    """Without a compactor: what is flushed, and what `Db.compact` is told to make, stays as it is."""
+    """Without a compactor: flushed SSTs, and the runs that `Db.compact` makes, stay as they are."""
 
     settings = slate_async.Settings(auto_compaction=False, l0_max_ssts=10_000)
 

@@ -55,7 +55,7 @@ class ManyGets(Protocol):
 
 @runtime_checkable
 class Compacts(Protocol):
-    """Compacts when told to."""
+    """Compacts only when the benchmark asks for it."""
 
     async def compact(self) -> None:
         """Flush, and merge everything into one sorted run."""

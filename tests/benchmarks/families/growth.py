@@ -31,7 +31,7 @@ def part(turn: Turn, count: int, number: int) -> list[Pair]:
 
 
 def parts(turn: Turn, count: int) -> Iterator[list[Pair]]:
-    """All rows, made again each time and never kept together."""
+    """All rows, generated anew for each pass and never kept together."""
     return (part(turn, count, number) for number in range(-(-count // PART_ROWS)))
 
 

@@ -68,7 +68,7 @@ class Phase:
 
 
 class Draws:
-    """Which rows are asked for, and what is done to them: drawn before anything is timed, gone through in a circle."""
+    """Which rows are asked for, and what is done to them: drawn before anything is timed, and reused in a circle."""
 
     def __init__(self, rows: int, seed: int, count: int) -> None:
         rng = np.random.default_rng(seed)

@@ -195,7 +195,8 @@ async def finish(world: World, driver: ManifestDriver, one: Compaction) -> None:
 
 
 async def checkpointer(world: World) -> None:
-    """Makes, lengthens, copies and removes checkpoints, some of which are gone; many expire by themselves."""
+    """Makes, lengthens, copies and removes checkpoints, some of which do not exist any more; many expire by
+    themselves."""
     driver = world.driver()
     known: dict[UUID, None] = {}
     for _ in range(world.random.randint(3, 8)):
@@ -217,7 +218,7 @@ async def checkpointer(world: World) -> None:
         try:
             await driver.commit(world.random.choice(edits))
         except InvalidError:
-            continue  # the source is gone meanwhile
+            continue  # the source was deleted meanwhile
         world.risk()
 
 

@@ -31,7 +31,7 @@ LAST_ROUNDS = 10
 
 
 class VirtualClock(ManualClock):
-    """Time passes only when told, or slept away."""
+    """Time passes only when the test advances it, or a task sleeps."""
 
     def monotonic(self) -> float:
         return self.wall_ms / 1_000

@@ -58,7 +58,7 @@ _write_version = ManifestDriver.write
 
 
 async def unknown_is_success(self: ManifestDriver, old: ManifestState | None, new: ManifestState) -> Any:
-    """Rule 1: whoever is not refused believes to have won."""
+    """Rule 1: a committer that is not refused believes to have won."""
     outcome = await _write_version(self, old, new)
     if not isinstance(outcome, Unknown):
         return outcome
@@ -128,7 +128,7 @@ def fence_counts(self: ContiguousLog, base: ManifestState, head: ManifestState, 
 
 
 async def present_without_deleted(self: ContiguousLog, first: int, width: int) -> AsyncGenerator[LogObject]:
-    """Rule 21: what was listed and is gone when it is read is left out."""
+    """Rule 21: an object that was listed and is missing when it is read is left out."""
     async for _, _, found in self._reader.read_ahead(contiguous_ids(self._store, first, 1 << 60)):
         if found is not None:
             yield found
@@ -171,7 +171,7 @@ def floor_from_epoch(*arguments: Any) -> int:
 
 
 def floor_from_head(state: ManifestState) -> int:
-    """Rule 12, for those who are not writers: the newest claim."""
+    """Rule 12, for processes that are not writers: the newest claim."""
     return state.writer_epoch
 
 
@@ -185,7 +185,7 @@ def pass_without_floor(self: PassFences, state: ManifestState) -> ManifestState 
 
 
 def pass_whoever_writes(self: PassFences, state: ManifestState) -> ManifestState | None:
-    """Rule 9: the log's start moves whoever has claimed since."""
+    """Rule 9: the log's start moves although another writer has claimed since."""
     return _pass_fences(replace(self, token=state.writer_token), state)
 
 
@@ -280,7 +280,7 @@ async def register_first(self: EpochPrefixedLog, claimed: ManifestState, replay:
 
 
 async def publish_over_anybody(self: Any, log_id: int) -> bool:
-    """Rule 15: ``last_written`` is set whoever owns the register."""
+    """Rule 15: ``last_written`` is set although another writer owns the register."""
     wanted = self._published(log_id)
     outcome = await translated(self._register.compare_and_set(self._tag, codec.encode(wanted)))
     if isinstance(outcome, Committed):
@@ -327,7 +327,7 @@ def any_landed(self: Any) -> int:
 
 
 def resolve_out_of_order(self: Any, log_id: int) -> None:
-    """In-order acknowledgement: whatever lands is told at once."""
+    """In-order acknowledgement: whatever lands is acknowledged at once."""
     self._window.resolve(log_id)
     self._wake.set()
     self._landed.set()
@@ -367,7 +367,8 @@ def keep_all(pieces: list[Any], head: ManifestState) -> list[Any]:
 
 
 def compact_anyway(self: Compact, state: ManifestState) -> ManifestState | None:
-    """Next to rule 13: a compaction applies whoever compacts now, and whatever became of its inputs."""
+    """Next to rule 13: a compaction applies although another compactor has the role, and whatever became of its
+    inputs."""
     if state.runs == self.runs != self.base.runs:
         return None
     return replace(

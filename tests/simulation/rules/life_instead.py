@@ -118,7 +118,7 @@ _begun: dict[UUID, Compaction] = {}
 
 
 def commit_again(self: CommitCompaction, state: ManifestState) -> ManifestState | None:
-    """Rule 2: outputs are put in whoever compacts now, and whether or not the inputs are there."""
+    """Rule 2: outputs are put in although another compactor has the role, and whether or not the inputs are there."""
     done = next((compaction for compaction in state.compactions if compaction.id == self.id), None)
     if done is not None:
         _begun[self.id] = done

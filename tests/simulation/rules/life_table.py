@@ -63,7 +63,7 @@ _ALONE = {
     "l0_flushes": 0.3,
     "width": 1,
 }
-"""Nobody but writers, and small L0 SSTs that are compacted one by one; a switch adds whom it needs."""
+"""Only writers, and small L0 SSTs that are compacted one by one; a switch adds the roles it needs."""
 _COLLECTED = {"collectors": 2}
 _COMPACTED = {"compactors": 1}
 
@@ -115,7 +115,7 @@ LIFE_SWITCHES: Sequence[Switch] = (
     Switch(
         "2-inputs",
         "2",
-        "a compaction is committed whoever compacts now, and whatever became of its inputs",
+        "a compaction is committed although another compactor has the role, and whatever became of its inputs",
         (Patch(CommitCompaction, "apply", life_instead.commit_again),),
         within=100,
         stage=_life(compactors=2, freezes=0.7, faults=1.5),

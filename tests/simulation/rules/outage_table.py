@@ -42,7 +42,7 @@ OUTAGE_SWITCHES: Sequence[Switch] = (
     Switch(
         "outage-token",
         "outage",
-        "a writer opens its database again whoever is the writer now",
+        "a writer opens its database again although another writer took over",
         (Patch(ClaimWriter, "is_own", instead.always), Patch(Reopening, "is_own", instead.always)),
         within=20,
         stage=WITH_RIVAL,
@@ -50,7 +50,7 @@ OUTAGE_SWITCHES: Sequence[Switch] = (
     Switch(
         "outage-token-looked-at",
         "outage",
-        "a writer that has found its own token opens again, whoever claims in between",
+        "a writer that has found its own token opens again although another one claims in between",
         (Patch(ClaimWriter, "is_own", instead.always),),
         within=20,
         stage=OVERTAKEN,

@@ -28,7 +28,7 @@ async def read_near(self: DynamoPlace) -> DynamoTable:
 
 
 async def overwrite_note(self: DynamoBodies) -> None:
-    """The note says who wrote it last."""
+    """The note names its last writer."""
     await self._objects.put(names.ELSEWHERE, (await self._note()).encode())
 
 

@@ -17,7 +17,7 @@ _claim = ClaimWriter.apply
 
 
 def claim_from_anybody(self: ClaimWriter, state: ManifestState) -> ManifestState | None:
-    """Whoever is the writer by now is fenced."""
+    """The present writer is fenced, even one that came after the one that was watched."""
     return _claim(replace(self, instead_of=None), state)
 
 

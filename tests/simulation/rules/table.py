@@ -200,7 +200,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "9-passed",
         "9",
-        "an opening moves the log's start past fences whoever has claimed since, and writes, whoever the writer is",
+        "an opening moves the log's start past fences, and writes, although another writer has claimed since",
         (Patch(PassFences, "apply", instead.pass_whoever_writes),),
         within=20,
         stage=_SCRIPTS["passed-overtaken"],
@@ -273,7 +273,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "15-late",
         "15",
-        "last_written is set by whoever owns the register, also to less than it is",
+        "the owner of the register sets last_written, also to less than it is",
         (Patch(SimCell, "compare_and_set", instead.owner_is_enough),),
         within=20,
         stage=_SCRIPTS["late-publish"],
@@ -281,7 +281,7 @@ SWITCHES: Sequence[Switch] = (
     Switch(
         "15-owner",
         "15",
-        "last_written is set whoever owns the register",
+        "last_written is set although another writer owns the register",
         (Patch(EpochPrefixedLog, "_try_to_publish", instead.publish_over_anybody),),
         {**EPOCHS, **ROUGH},
         within=100,

@@ -1,6 +1,6 @@
 """The tiny database on an eventual global table: its processes stand in two regions, which both may create it.
 
-A process that is told that the database is another region's, or does not see it yet, comes again, as its user would.
+A process that finds the database in another region, or does not see it yet, tries again, as its user would.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Standbys: several processes of which one writes and the others wait for its end; they write, close, die and freeze.
 
-``standby``: all faults; whoever is called gone may only be frozen, and wakes as a zombie. ``standby-calm``: no trouble,
-so nobody is ever fenced: each hands over by closing. ``standby-slept``: a standby that stood still finds an old beat,
-and must not take over from a writer that lives. ``standby-frozen-writer``: one that takes over from one that wakes.
-``standby-outage``: the store goes away from writer or standby. ``standby-outage-taking-over``: while it takes over.
+``standby``: all faults; a writer that is called dead may only be frozen, and wakes as a zombie. ``standby-calm``: no
+trouble, so nobody is ever fenced: each hands over by closing. ``standby-slept``: a standby that stood still finds an
+old beat, and must not take over from a writer that lives. ``standby-frozen-writer``: one that takes over from one that
+wakes. ``standby-outage``: the store goes away from writer or standby. ``standby-outage-taking-over``: while it takes
+over.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ async def slept(stage: Stage) -> None:
     beat.release()
     await asyncio.sleep(5 * HEARTBEAT_S)
     if opening.done() or not await writer.node.run(writer.look(Kind.DURABLE)):
-        raise Violation("needless", "a writer that lives was called gone")
+        raise Violation("needless", "a writer that lives was called dead")
     await stage.write(writer, 2)
     await writer.node.run(writer.close())
     await _took_over(stage, standby, opening)
@@ -160,7 +161,7 @@ async def outage(stage: Stage) -> None:
     await writer.node.join(working)
     await asyncio.sleep(stage.rng.uniform(0, 6) * HEARTBEAT_S)
     if standby in cut_off and (opening.done() or writer.has_ended):
-        raise Violation("needless", "a writer that lives was called gone by a standby that was cut off, too")
+        raise Violation("needless", "a writer that lives was called dead by a standby that was cut off, too")
     await writer.node.run(writer.close())
     await _took_over(stage, standby, opening)
 

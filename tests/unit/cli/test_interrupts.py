@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment is one line."""
+"""Ctrl-C at any time is one line."""
 
 from __future__ import annotations
 

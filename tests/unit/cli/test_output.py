@@ -1,4 +1,4 @@
-"""What is printed steers no terminal and breaks no line, whoever named it."""
+"""What is printed steers no terminal and breaks no line, whatever its name."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""An endpoint that refuses connections is told with its cause, at once as seconds go."""
+"""An endpoint that refuses connections is reported with its cause, within seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is cancelled from outside: every task of the loop, an opening again and again, a closing at its worst moment."""
+"""What is cancelled from outside: every task of the loop, an opening again and again, a closing at its worst time."""
 
 from __future__ import annotations
 

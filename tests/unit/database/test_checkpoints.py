@@ -25,7 +25,7 @@ def open_admin(store: ObjectStore, clock: ManualClock | None = None) -> slate.Op
 
 
 async def shown(store: MemoryStore, info: slate.CheckpointInfo) -> dict[bytes, bytes]:
-    """What the checkpoint shows to whoever reads it."""
+    """What the checkpoint shows to its readers."""
     async with manifest_of(store) as driver:
         assert driver.head is not None
         checkpoint = found(driver.head, info.id)

@@ -301,7 +301,7 @@ async def test_closing_tells_of_lost_writes_nobody_waited_for(kind: Kind) -> Non
     handle = await db.put(b"a", b"1", await_durable=False)
     with pytest.raises(slate.UnavailableError):
         await handle.durable()
-    await db.close()  # the writer was told
+    await db.close()  # the writer got the error
 
 
 async def test_closing_tells_of_a_lost_write_whoever_waited_for_others(kind: Kind) -> None:

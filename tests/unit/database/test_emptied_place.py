@@ -111,7 +111,7 @@ async def test_a_writer_whose_manifest_was_removed_with_all_the_rest_ends(
 
 
 class _Silent(MemoryStore):
-    """Does not answer to whoever asks for the marker, once ``silent``."""
+    """Does not answer requests for the marker, once ``silent``."""
 
     silent = False
 

@@ -430,7 +430,7 @@ def _looks(db: slate.Db) -> float:
 
 @pytest.mark.parametrize("metastore", [None, "if-match"])
 async def test_processes_seeded_alike_do_not_take_each_others_commits_for_theirs(metastore: str | None) -> None:
-    """A runtime's randomness may be seeded; who won a conditional write is told by its names."""
+    """A runtime's randomness may be seeded; object names say which process won a conditional write."""
     for turns in range(12):
         objects = MemoryObjects()
         openings = [

@@ -1,4 +1,4 @@
-"""Errors say what a caller does next: what is not there is told apart from a wrong call and from a wrong setup, and a
+"""Errors say what a caller does next: a missing thing, a wrong call and a wrong setup have kinds of their own, and a
 failed read has no outcome of a write."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def test_a_wrong_key_has_an_outcome_only_if_it_is_written(key: Any) -> Non
 
 
 class Refusing(MemoryStore):
-    """Refuses reads of SSTs while told to, with the outcome of a write: some SDKs fail before they know what is
+    """Refuses reads of SSTs while ``refuses``, with the outcome of a write: some SDKs fail before they know what is
     asked."""
 
     refuses = False
@@ -125,7 +125,7 @@ async def test_a_read_that_the_store_refuses_has_no_outcome(name: str) -> None:
     assert (type(error), error.outcome) == (slate.ConfigError, None)
 
 
-async def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
+async def test_what_is_not_there_has_a_kind_of_its_own(tmp_path: Path) -> None:
     def opened(path: Path) -> Awaitable[object]:
         return slate.open(path, create=False)
 
@@ -175,7 +175,7 @@ async def test_a_folder_that_is_removed_may_come_back(tmp_path: Path) -> None:
         lambda path: slate.Settings.from_toml(path / "missing.toml"),
     ],
 )
-async def test_a_wrong_setup_is_told_apart(wrong: Callable[[Path], Any], tmp_path: Path) -> None:
+async def test_a_wrong_setup_has_a_kind_of_its_own(wrong: Callable[[Path], Any], tmp_path: Path) -> None:
     with pytest.raises(slate.ConfigError):
         await wrong(tmp_path)
 

@@ -223,7 +223,7 @@ async def test_a_dropped_feed_frees_its_subscription() -> None:
 
 
 async def test_closing_that_is_cancelled_frees_the_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a cancelled scope of anyio, where whoever closes is cancelled at once."""
+    """As in a cancelled scope of anyio, where the task that closes is cancelled at once."""
     begun = asyncio.Event()
 
     async def never(source: ChangeSource, until: int) -> None:

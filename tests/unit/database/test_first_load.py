@@ -36,7 +36,7 @@ async def test_a_database_is_made_and_who_waits_is_its_first_writer(store: Memor
 
 
 async def test_loads_that_begin_at_once_make_a_database_and_all_come_in(store: MemoryStore) -> None:
-    """One after another, whoever was quicker at becoming the writer; nobody else is there to apply the others."""
+    """One after another, whichever became the writer first; no other writer is there to apply them."""
     async with AsyncExitStack() as stack:
         jobs = [await stack.enter_async_context(open_job(store, f"job {n}", create=True)) for n in range(4)]
         for number, job in enumerate(jobs):

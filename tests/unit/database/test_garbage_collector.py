@@ -153,7 +153,7 @@ async def test_rounds_are_told_and_repeat_themselves() -> None:
 
 
 async def test_a_dry_run_counts_the_versions_that_a_round_deletes() -> None:
-    """Young ones stay for those who poll, and one round deletes so many."""
+    """Young ones stay for readers that poll, and one round deletes so many."""
     store, clock = memory_store(), ManualClock()
     async with open_db(store, auto_compaction=False) as db:
         await fill(db, b"rows")

@@ -217,7 +217,7 @@ async def test_exclusive_fences_the_live_writer(store: MemoryStore) -> None:
 
 
 async def test_drivers_that_fence_one_another_are_told_all_the_same(store: MemoryStore) -> None:
-    """Whoever takes over applies what the one before has committed."""
+    """A writer that takes over applies jobs committed under the one before."""
     await (await open_db(store)).close()
 
     async def load(number: int) -> str:
@@ -283,7 +283,7 @@ async def test_a_job_is_one_job_whoever_opens_it(store: MemoryStore) -> None:
 
 
 async def test_a_lost_answer_to_the_commit_is_no_second_commit(store: MemoryStore) -> None:
-    """Whoever asks again after a crash, with SSTs of its own, is told what the first call did."""
+    """A driver that asks again after a crash, with SSTs of its own, gets what the first call did."""
     async with open_db(store) as db, open_job(store) as job:
         [sst] = await job.write([table({"a": "1"})])
         await job.commit(wait=False)

@@ -1,4 +1,4 @@
-"""What an open database says of itself, whom it refuses, and what it pins."""
+"""What an open database says of itself, which calls it refuses, and what it pins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An opening that fails has fenced nobody; a log whose tail is gone is told before anything is claimed."""
+"""An opening that fails has fenced no writer; a log whose tail is missing is reported before anything is claimed."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ async def test_a_claim_whose_answer_was_lost_is_its_own(kind: Kind) -> None:
 
 
 async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
-    """What a snapshot reads stays pinned over the claims of its own process, whoever compacts."""
+    """What a snapshot reads stays pinned over the claims of its own process, whichever process compacts."""
     store = outages()
     settings = {**SHORT, "l0_compact_ssts": 2, "l0_max_ssts": 100, "auto_compaction": True}
     async with open_db(store, kind, **settings) as db:

@@ -1,4 +1,4 @@
-"""What a writer is told while its store is away, or refuses, and what the status says."""
+"""The errors of writes while the store is away, or refuses, and what the status says."""
 
 from __future__ import annotations
 

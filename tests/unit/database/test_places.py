@@ -179,25 +179,25 @@ async def test_a_place_that_is_lost_under_an_opening_is_not_fenced(town: Town) -
     """An unmounted disk: the marker was there before the claim, and the log's end is looked for in an empty folder."""
     here = memory_store()
     await fill(town, here)
-    gone: list[str] = []
+    emptied: list[str] = []
 
     class Unmounted(MortalStore):
         async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[Any]:
             if prefix.startswith("log/") and (await town.head()).writer_epoch > 1:
-                gone.append(prefix)
-            async for info in (memory_store() if gone else self.inner).list(prefix, start_after=start_after):
+                emptied.append(prefix)
+            async for info in (memory_store() if emptied else self.inner).list(prefix, start_after=start_after):
                 yield info
 
         async def get(self, key: str, byte_range: Any = None) -> Any:
-            return await (memory_store() if gone else self.inner).get(key, byte_range)
+            return await (memory_store() if emptied else self.inner).get(key, byte_range)
 
         async def put(self, key: str, data: Any, **more: Any) -> str:
-            assert not (gone and key.startswith("log/")), "something was put in an empty place"
+            assert not (emptied and key.startswith("log/")), "something was put in an empty place"
             return await self.inner.put(key, data, **more)
 
     with pytest.raises(slate.ConfigError, match="is not the place"):
         await town.open(Unmounted(here, Life()))
-    assert gone or town.kind.log_protocol == "epoch_prefixed"
+    assert emptied or town.kind.log_protocol == "epoch_prefixed"
 
 
 async def test_gc_leaves_the_marker(town: Town) -> None:
@@ -469,7 +469,7 @@ async def test_killed_anywhere_an_adoption_goes_on(kind: Kind) -> None:
     raise AssertionError("it never lived")
 
 
-# ---- made again, without a marker
+# ---- recreated, without a marker
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

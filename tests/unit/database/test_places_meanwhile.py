@@ -1,4 +1,4 @@
-"""Places that change, and databases that are made again, while somebody opens them or works in them."""
+"""Places that change, and databases that are recreated, while other processes open them or work in them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ async def test_two_who_adopt_one_place_at_once_need_no_repeat(kind: Kind, damage
 @pytest.mark.parametrize("l0", [False, True])
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 async def test_a_copy_that_lacks_what_was_written_under_the_look_is_not_adopted(kind: Kind, l0: bool) -> None:
-    """A writer works in the right place, and closes, while whoever adopts a copy sleeps before any of its requests."""
+    """A writer works in the right place, and closes, while the process that adopts a copy sleeps before any of its
+    requests."""
     refused = 0
     for requests in range(60):
         town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
@@ -265,17 +266,17 @@ async def test_a_database_made_again_under_an_opening_is_not_claimed(town: Town)
 async def test_a_checkpoint_does_not_take_an_empty_place_for_the_end_of_the_log() -> None:
     """The rows were acknowledged after the last commit: only the log itself knows of them."""
     town, here = Town(CONTIGUOUS, MemoryFactory()), memory_store()
-    gone: list[str] = []
+    emptied: list[str] = []
 
     class Unmounted(MortalStore):
         async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[Any]:
             if prefix.startswith("log/"):
-                gone.append(prefix)
-            async for info in (memory_store() if gone else self.inner).list(prefix, start_after=start_after):
+                emptied.append(prefix)
+            async for info in (memory_store() if emptied else self.inner).list(prefix, start_after=start_after):
                 yield info
 
         async def get(self, key: str, byte_range: Any = None) -> Any:
-            return await (memory_store() if gone else self.inner).get(key, byte_range)
+            return await (memory_store() if emptied else self.inner).get(key, byte_range)
 
     async with town.open(here) as db:
         head = await town.head()
@@ -337,7 +338,7 @@ async def test_a_database_made_again_under_a_verification_is_no_damage(town: Tow
         if not made:
             assert report is not None
             return
-    raise AssertionError("it was always made again")
+    raise AssertionError("it was recreated each time")
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
@@ -425,7 +426,7 @@ async def test_metadata_that_is_lost_with_the_objects_is_not_given_up() -> None:
 
 @pytest.mark.parametrize("by", ["the writer", "an operator"])
 async def test_after_an_adoption_no_checkpoint_notes_how_far_the_old_places_log_goes(by: str) -> None:
-    """Whoever opened the new place would miss log objects that never were there."""
+    """An opening of the new place would miss log objects that never were there."""
     for requests in range(60):
         town, here, there = Town(CONTIGUOUS, MemoryFactory()), memory_store(), memory_store()
         await fill(town, here)

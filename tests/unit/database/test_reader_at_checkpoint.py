@@ -1,4 +1,4 @@
-"""Readers on a checkpoint: exactly what it keeps, nothing written, and a clear word when it is gone."""
+"""Readers on a checkpoint: exactly what it keeps, nothing written, and a clear error when it was deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A standby: when it takes over, whom it fences, and what it does meanwhile. And how a writer learns of its end."""
+"""A standby: when it takes over, which writer it fences, and what it does meanwhile. And how a writer learns of its
+end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local folder that vanishes under those who have it open, and comes back: an outage like any other."""
+"""A local folder that vanishes under processes that have it open, and comes back: an outage like any other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs real metastore classes in one seeded interleaving, without an event loop.
 
-Every operation of the object store below first gives up its turn, so the scheduler decides before each effect who
-goes on; effects may come late, twice or never (`metastores.testing.Wire`). Committers add unique marks to
-the payload; at the end every acknowledged mark must be there, each once, and no reader may have gone back.
+Every operation of the object store below first gives up its turn, so the scheduler decides before each effect which
+committer runs; effects may come late, twice or never (`metastores.testing.Wire`). Committers add unique marks to the
+payload; at the end every acknowledged mark must be there, each once, and no reader may have seen an older head again.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Run:
     def check(self) -> None:
         head = self.drive(self.store(calm=True).latest())
         if head is None:
-            raise FoundError("the head is gone")
+            raise FoundError("the head is missing")
         final = head.payload.decode().split()
         if len(set(final)) != len(final):
             raise FoundError(f"applied twice: {final}")

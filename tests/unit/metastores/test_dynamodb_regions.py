@@ -1,4 +1,4 @@
-"""DynamoDB across regions: who may own a database, where its items are asked for, what each table promises.
+"""DynamoDB across regions: which region may own a database, where its items are asked for, what each table promises.
 
 No emulator has global tables: `dynamo_fake.FakeDynamo` is one replica, and a test says what was copied to it.
 """

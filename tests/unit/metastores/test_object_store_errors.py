@@ -1,4 +1,4 @@
-"""What is an outage, what is a bug, and that no secret of an answer is told of either."""
+"""What is an outage, what is a bug, and that no message of either holds a secret of an answer."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ async def test_an_error_without_an_answer_quoting_a_secret_reaches_no_traceback(
 
 
 async def outcome_of(work: Awaitable[object]) -> str:
-    """What comes of it, as told to anybody."""
+    """What comes of it, as a user sees it."""
     try:
         return repr(await work)
     except MetaStoreError as error:

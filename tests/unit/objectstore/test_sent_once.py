@@ -1,7 +1,7 @@
 """Conditional puts on the wire: one request each, whatever happens to the connection; and what answers mean.
 
-The server speaks raw HTTP over TCP, counts requests, and answers, drops or stays silent as told. The first request
-of every test is answered, so the one that is dropped travels on a kept-alive connection: the case in which HTTP
+The server speaks raw HTTP over TCP, counts requests, and answers, drops or stays silent as the test says. The first
+request of every test is answered, so the one that is dropped travels on a kept-alive connection: the case in which HTTP
 clients resend.
 """
 
@@ -33,7 +33,7 @@ SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY0"
 
 
 class WireServer:
-    """Answers 200 until told otherwise. ``requests`` holds the request lines of bodies that arrived whole."""
+    """Answers 200 until the test says otherwise. ``requests`` holds the request lines of bodies that arrived whole."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []

@@ -47,7 +47,7 @@ async def numbered(*weights: int) -> AsyncGenerator[tuple[int, int]]:
 
 @dataclass
 class Work:
-    """Work that ends when told."""
+    """Work that ends when the test lets it."""
 
     begun: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -91,7 +91,7 @@ async def test_work_ahead_stays_within_its_budget_but_for_one() -> None:
     work.let(0, 1, 2)
     assert await first == 0
     assert [await anext(results), await anext(results)] == [1, 2]
-    assert work.begun == [0, 1, 2]  # the large one is taken, but whoever took it is not done with it
+    assert work.begun == [0, 1, 2]  # the large one is taken, but its taker is not done with it
     work.let(3, 4)
     assert [result async for result in results] == [3, 4]
 

@@ -12,7 +12,7 @@ from slate_async.runtime.contact import FORGOTTEN_S, SLOWEST_BYTES_PER_S, UNANSW
 
 
 class TurnedClock:
-    """Moves when told."""
+    """Moves when the test moves it."""
 
     def __init__(self) -> None:
         self.time = 100.0

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Hand:
-    """A clock that stands still unless told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

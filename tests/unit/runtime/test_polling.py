@@ -1,4 +1,4 @@
-"""The poll timer: who is called, who is let go, and what its end means."""
+"""The poll timer: which polls it calls, which it drops, and what its end means."""
 
 from __future__ import annotations
 

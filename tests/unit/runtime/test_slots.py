@@ -1,4 +1,4 @@
-"""Slots: how many run at a time, and that nobody who waits for an answer keeps the others waiting."""
+"""Slots: how many run at a time, and that work that waits for an answer does not keep the rest waiting."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Clock:
 
 
 async def overtaken(tasks: int, operations: int, step: float, look: str) -> int:
-    """By how many operations of one other task, at most, somebody was overtaken who waited for a turn."""
+    """By how many operations of one other task, at most, a task that waited for its turn was overtaken."""
     clock = Clock(step)
     budget = YieldBudget(clock)
     done = [0] * tasks

@@ -1,4 +1,4 @@
-"""Options of reads and arguments of loads: what cannot be meant is told by name, before Spark does anything."""
+"""Options of reads and arguments of loads: an impossible value is refused by name, before Spark does anything."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_place_that_can_be_no_database_is_told_before_any_task(tmp_path: Path)
 
 
 def test_a_save_that_fails_ends_its_job_unless_that_has_a_name(tmp_path: Path) -> None:
-    """Of the same name is another driver's, who is at work."""
+    """A job of the same name belongs to another driver, which is at work."""
 
     async def states() -> list[str]:
         async with slate.open_admin(tmp_path) as admin:

@@ -1,4 +1,4 @@
-"""Who cleans up meanwhile: collectors of manifest versions and of log objects, as small as they can be.
+"""Actors that clean up meanwhile: collectors of manifest versions and of log objects, as small as they can be.
 
 They obey rules 6, 8 and 11; a rule's switch replaces one of the functions here.
 """

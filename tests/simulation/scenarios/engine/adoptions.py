@@ -1,8 +1,8 @@
 """Adoptions: a database's place was copied, and operators adopt the copy while writers go on in the old place.
 
-Invariants: what the manifest knew as durable is never lost, whoever adopts what; in the end one place is right, or
-every refusal names ``slate adopt-place``, which then goes on; the right place is whole. What a writer acknowledged and
-the manifest does not know of yet, and nobody copied, is no part of them: an operator closes the writer first.
+Invariants: what the manifest knew as durable is never lost, whichever place is adopted; in the end one place is right,
+or every refusal names ``slate adopt-place``, which then goes on; the right place is whole. What a writer acknowledged
+and the manifest does not know of yet, and nobody copied, is no part of them: an operator closes the writer first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Act: TypeAlias = Callable[[str, Node], Coroutine[Any, Any, object]]
 """What a process does at a place."""
 OLD, COPY, OTHER_COPY = "old", "copy", "other-copy"
 REFUSED = (FencedError, ClosedError, ConflictError, UnavailableError, InvalidError)
-"""What whoever opens or adopts may be told in a world like this."""
+"""The errors that an opening or an adoption may get in a world like this."""
 STEPS = 150
 """An adoption takes about so many."""
 NAP_SECONDS = 10
@@ -44,7 +44,7 @@ class Adoption:
     """One database, the places it may be in, and what must be there.
 
     noted: keys that the manifest knew as durable
-    adopted: places that an operator was told to be adopted
+    adopted: places whose adoption an operator saw confirmed
     """
 
     world: World
@@ -73,7 +73,7 @@ class Adoption:
             yield admin
 
     async def adopt(self, place: str, node: Node) -> bool:
-        """Adopt ``place``; whether it was told that this is done."""
+        """Adopt ``place``; whether that was confirmed."""
         try:
             async with self.admin(place, node) as admin:
                 await admin.adopt_place()

@@ -1,4 +1,5 @@
-"""Who tried to open the database when: what decides which acknowledgements of level ``flushed`` are promises.
+"""Which sessions tried to open the database when: this decides which acknowledgements of level ``flushed`` are
+promises.
 
 A flushed write lies in the store, every earlier one too, when it is acknowledged. A takeover that begins later lists
 it and inherits it; one that was under way may have listed before. So the acknowledgement is a promise if every other

@@ -27,7 +27,7 @@ async def clock_jumped(stage: Stage) -> None:
         writer = await stage.writer("successor")
     await writer.node.run(writer.db.put(KEY, b"value", ttl=LIFE_S))
     if await writer.node.run(writer.db.get(KEY)) is None:
-        raise Violation("value", "a row with a time to live is gone at once")
+        raise Violation("value", "a row with a time to live vanished at once")
     await writer.node.run(writer.node.runtime.clock.sleep(LIFE_S + CLOCK_SKEW_MS / 1000))
     if await writer.node.run(writer.db.get(KEY)) is not None:
         raise Violation("value", "a row lives longer because a clock was ahead before it was written")

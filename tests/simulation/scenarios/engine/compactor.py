@@ -54,7 +54,7 @@ class Compact:
             return None
         inputs = self.base.l0
         if state.runs != self.base.runs or (inputs and state.l0[-len(inputs) :] != inputs):
-            raise ConflictError("an input is gone")
+            raise ConflictError("an input was removed")
         floor = max(state.history_floor, self.base.last_seq, self.last_seq)  # nothing older than the newest is kept
         kept = replace(state, runs=self.runs, l0=state.l0[: len(state.l0) - len(inputs)], history_floor=floor)
         if self.log_end is None:

@@ -89,7 +89,7 @@ class SimulatedDatabase:
             yield
 
     def store(self, node: Node, cloud: Cloud | None = None, *, page_keys: int = 1000) -> ObjectStore:
-        """Its folder in that process; ``cloud`` instead of the world's, for whoever needs no network."""
+        """Its folder in that process; ``cloud`` instead of the world's, for callers that need no network."""
         objects = (self.world.cloud if cloud is None else cloud).objects(node, page_keys=page_keys)
         return PrefixedStore(objects, self.folder) if self.folder else objects
 
@@ -112,7 +112,7 @@ class SimulatedDatabase:
         stores = {database.name: database.store(node) for database in self.neighbours}
         environment = slate.Environment(runtime=node.runtime, stores=stores)
         try:
-            # not made again where a clone was destroyed
+            # not recreated where a clone was destroyed
             db = await environment.open(store, name=self.name, metastore=factory, settings=settings, create=False)
         except BaseException:
             await run_to_completion(environment.close())

@@ -73,7 +73,7 @@ async def duel(world: World) -> Stats:
 
 
 async def _winner(pair: list[Duelist]) -> Duelist:
-    """Who still is the writer; exactly one must be."""
+    """The sessions that are still writers; there must be exactly one."""
     alive: list[Duelist] = []
     for duellist in pair:
         if duellist.fate is None:

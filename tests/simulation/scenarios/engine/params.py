@@ -19,7 +19,7 @@ METADATA: tuple[Metadata, ...] = ("put-if-absent", "if-match", "server", "regist
 class Params:
     """metadata: versions by put-if-absent; a pointer by If-Match; a database server's own sequence of versions; a
     register of such a server with bodies beside the data
-    same_instant: the writers open at one moment instead of one after another
+    same_instant: the writers open at the same time instead of one after another
     lives: how often a writer that crashed is started again, plus one
     freezes: whether it stands still at a random step, to wake up later
     active_seconds: how long it all goes on before the world is calmed

@@ -1,4 +1,4 @@
-"""Scripts of wrong places: the same name leads to another folder, or the folder is gone under an opening."""
+"""Scripts of wrong places: the same name leads to another folder, or the folder vanishes under an opening."""
 
 from __future__ import annotations
 

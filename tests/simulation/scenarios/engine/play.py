@@ -161,7 +161,7 @@ class Play:
             node.thaw()
 
     async def _rest(self) -> bool:
-        """Wait until everybody who woke up has ended; ``False`` if somebody lives on for so long, perhaps rightly."""
+        """Wait until every process that woke up has ended; ``False`` if one lives on for so long, perhaps rightly."""
         for _ in range(REST_SECONDS):
             if all(task.done() for task in self.tasks):
                 break

@@ -117,7 +117,7 @@ class Session:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """A scan or snapshot whose log objects were compacted and collected need not find its moment again. Nothing
+        """A scan or snapshot whose log objects were compacted and collected need not find its read point again. Nothing
         else may fail for that."""
         try:
             yield

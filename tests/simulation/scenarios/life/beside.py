@@ -1,4 +1,4 @@
-"""Who works beside the writers: compactors, garbage collectors, readers. Each is one process of the product."""
+"""Processes beside the writers: compactors, garbage collectors, readers. Each is one process of the product."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Following:
             raise Violation("snapshot", f"{self._node.name}'s snapshot changed from {first} to {again}")
 
     async def _look_back(self) -> None:
-        """Any moment from the floor of history on is shown as it was: judged when the order is known."""
+        """Any read point from the floor of history on is shown as it was: judged when the order is known."""
         floor = self._reader._source.reader_state.manifest.history_floor
         ends = [seq for seq in self._ends if seq >= floor]
         if not ends:

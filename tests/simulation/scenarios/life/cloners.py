@@ -1,4 +1,5 @@
-"""Who clones the source, works on the clones, and destroys them. Any number of processes do each, and die anywhere."""
+"""Cloners: clone the source, work on the clones, and destroy them. Any number of processes do each, and die
+anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.simulation.scenarios.life.estate import EXPECTED, Clone, Estate, last
 
 WRITES = 6
 SHORT_PATIENCE_SECONDS = 1.2
-"""Of who makes a clone that is to be left unfinished; it may be done before."""
+"""Of the process that makes a clone to be left unfinished; it may be done before."""
 
 
 async def clone(estate: Estate, database: SimulatedDatabase, node: Node) -> None:
@@ -31,7 +32,7 @@ async def clone(estate: Estate, database: SimulatedDatabase, node: Node) -> None
                 elif chosen.left and node.rng.random() < 0.8:
                     continue
                 await make(estate, chosen, node)
-            elif not chosen.gone:
+            elif not chosen.ended:
                 step = node.rng.choices((_write, _shrink, destroy), (0.5, 0.35, 0.15))[0]
                 await step(estate, chosen, node)
         except EXPECTED:
@@ -62,8 +63,8 @@ async def make(estate: Estate, chosen: Clone, node: Node) -> None:
             estate.count("clones-abandoned")
         elif not chosen.doomed and (source is None or source.promised(node, end)):
             raise
-        # by itself, as the checkpoint was gone before it was pinned; or by a collector, as it took too long
-        chosen.doomed = chosen.gone = chosen.made = True
+        # by itself, as the checkpoint was deleted before it was pinned; or by a collector, as it took too long
+        chosen.doomed = chosen.ended = chosen.made = True
         return
     if not chosen.made:
         chosen.made = True
@@ -118,7 +119,7 @@ async def destroy(estate: Estate, chosen: Clone, node: Node) -> None:
     chosen.doomed = True
     async with estate.admin(node, chosen.database) as admin:
         await admin.destroy()
-    chosen.gone = True
+    chosen.ended = True
     estate.count("clones-destroyed")
 
 

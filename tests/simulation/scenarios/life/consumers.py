@@ -1,4 +1,4 @@
-"""Who consumes the change feed: what a feed gives is written down, by processes that crash, sleep and begin anew.
+"""Consumers of the change feed: what a feed gives is written down, by processes that crash, sleep and begin anew.
 
 A consumer writes rows and where it stands down in one step, as a database of its own would, and a process that was
 replaced writes nothing any more. In the end all that was written down must be what was written, in order, once.

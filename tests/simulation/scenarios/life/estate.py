@@ -36,7 +36,8 @@ class Kept:
 
     expire_ms: until then it is promised, by anybody's clock; ``None`` for ever
     deleted: somebody has begun to delete it
-    refreshing: who has begun to lengthen it, and nobody knows when that takes effect; refreshes: how many ever did
+    refreshing: the processes that have begun to lengthen it, and nobody knows when that takes effect; refreshes: how
+    many ever did
     rows: what the first reader of it saw
     """
 
@@ -61,8 +62,8 @@ class Clone:
     acked: writes that were acknowledged when the first call began that made it
     source: the checkpoint it is made of; ``None`` for the head
     base: what it held when it was finished
-    left: whoever makes it soon gives up
-    made: it was finished; doomed: somebody has begun to destroy it; gone: its destruction has come to an end
+    left: the process that makes it soon gives up
+    made: it was finished; doomed: somebody has begun to destroy it; ended: its destruction is complete
     """
 
     database: SimulatedDatabase
@@ -73,7 +74,7 @@ class Clone:
     left: bool = False
     made: bool = False
     doomed: bool = False
-    gone: bool = False
+    ended: bool = False
 
 
 class Estate:
@@ -111,11 +112,11 @@ class Estate:
         yield from self.mirrors
 
     def eye(self, database: SimulatedDatabase) -> Eye:
-        """Who sees that database."""
+        """The environment that sees that database."""
         return next(eye for eye in self.eyes if eye.database is database)
 
     def is_finished(self, clone: Clone) -> bool:
-        """Whether ``clone`` is there, though whoever finished it may not know."""
+        """Whether ``clone`` is there, though the process that finished it may not know."""
         head = self.eye(clone.database).head
         return head is not None and head.initialized
 
@@ -174,7 +175,7 @@ class Estate:
 
     @contextlib.asynccontextmanager
     async def collector(self, node: Node, database: SimulatedDatabase) -> AsyncIterator[slate.GarbageCollector]:
-        """A garbage collector of ``database`` that works when it is told to."""
+        """A garbage collector of ``database`` that works only when the scenario asks for it."""
         async with (
             self.environment(node) as env,
             env.open_gc(

@@ -1,7 +1,7 @@
-"""What a database really is, at every moment: each version of its manifest as it lands, and each deletion.
+"""What a database really is, at every time: each version of its manifest as it lands, and each deletion.
 
 The eye reads the shared store and metadata directly, without network and without time, so it can judge a request in the
-very step in which it takes effect. It remembers what was wrong; whoever ends the scenario raises it.
+very step in which it takes effect. It remembers what was wrong; the end of the scenario raises it.
 
 ========================  =======================================================================================
 kind                      what must hold
@@ -169,7 +169,7 @@ class Eye:
         cell = at_once(self._register.read())
         register = EMPTY if cell is None else decode(cell.value)
         epoch, log_id = parse_epoch_prefixed(key)
-        if register.owner(log_id) not in (None, epoch):  # a zombie's: only who owned it before may need it
+        if register.owner(log_id) not in (None, epoch):  # a zombie's: only its former owner may need it
             head = replace(
                 head, checkpoints=tuple(checkpoint for checkpoint in head.checkpoints if checkpoint.log_ranges)
             )

@@ -1,4 +1,4 @@
-"""Who makes checkpoints, reads them, lengthens them, deletes them. Their contents never change."""
+"""Keepers: make checkpoints, read them, lengthen them, delete them. Their contents never change."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Keeper:
     def _check_lost(self, kept: Kept, end: int | None) -> None:
         """``end``: what its end was when the call began, which may have seen nothing newer."""
         if kept.promised(self._node, end):
-            raise Violation("checkpoint", f"checkpoint {kept.id} is gone before its time")
+            raise Violation("checkpoint", f"checkpoint {kept.id} vanished before its time")
 
     def _lifetime(self) -> float | None:
         return self._node.rng.choice((None, 0.3, 2.0))

@@ -1,5 +1,5 @@
-"""Who mirrors checkpoints of the source, of whatever age and several at once, and reads the mirror. Each is a process
-that may die, or sleep, between any two steps; whoever comes next goes on with whatever checkpoint it likes."""
+"""Mirrorers: mirror checkpoints of the source, of whatever age and several at once, and read the mirror. Each is a
+process that may die, or sleep, between any two steps; the next one goes on with whatever checkpoint it likes."""
 
 from __future__ import annotations
 

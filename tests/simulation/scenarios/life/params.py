@@ -58,7 +58,7 @@ class LifeParams(Params):
         more = {
             "auto_compaction": self.embedded,
             # Those that have a polling interval of their own open at the end, with clocks far ahead of all others: what
-            # they collected by them would be gone before its time.
+            # they collected by them would be deleted before its time.
             "auto_gc": self.own_gc and poll_ms is None,
             "gc_interval_ms": 300,
             "compaction_style": self.style,

@@ -120,7 +120,8 @@ async def lost_tail_of_a_mirror(stage: LifeStage) -> None:
 
 
 async def mirror_begun_again(stage: LifeStage) -> None:
-    """Who mirrors a checkpoint dies between the register and the manifest; another one mirrors an older checkpoint."""
+    """A process that mirrors a checkpoint dies between the register and the manifest; another one mirrors an older
+    checkpoint."""
     owner = await stage.writer("owner")
     await stage.write(owner, stage.rng.randint(1, 3))
     keeper = Keeper(stage.estate, stage.database, stage.world.node("keeper"))

@@ -1,4 +1,4 @@
-"""A checkpoint shows the rows of its moment, for ever, whatever the writers after it do to log and manifest."""
+"""A checkpoint shows the rows of its time, for ever, whatever the writers after it do to log and manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Destroying, softly and for good: resumable between any two requests, harmless to what is made again on the path."""
+"""Destroying, softly and for good: resumable between any two requests, harmless to a database recreated on the path."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_databases_nested_below_and_others_files_stay(kind: Kind) -> None:
     ]
 
 
-# ---- made again on the same path (rule 29)
+# ---- recreated on the same path (rule 29)
 
 
 async def test_made_again_it_is_empty_and_continues_what_must_not_be_repeated(town: Town) -> None:
@@ -245,7 +245,7 @@ async def test_a_writer_of_the_old_database_harms_the_new_one_nothing(kind: Kind
 
 
 async def test_a_remover_that_slept_deletes_nothing_of_the_new_database(town: Town) -> None:
-    """It wakes before each of its requests, when the database was removed by another and made again."""
+    """It wakes before each of its requests, when another process removed the database and recreated it."""
     old = (await destroy_it(town, soft=True)).database_id
     for requests in range(1_000):
         other = town.copy()

@@ -241,7 +241,7 @@ async def test_a_cloner_that_sleeps_changes_nothing_of_what_others_made(
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
 async def test_a_cloner_that_goes_on_after_another_and_finds_its_clone_destroyed_says_so(kind: Kind) -> None:
-    """What another one has copied is there when it looks first, and gone when it looks closer."""
+    """What another one has copied is there when it looks first, and missing when it looks closer."""
     town = Town(kind)
     await town.write(PARENT, numbered(0, 5))
     await begin(town)

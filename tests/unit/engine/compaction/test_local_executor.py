@@ -104,7 +104,7 @@ async def test_what_stays(seed: int, harness: MergeHarness, monkeypatch: pytest.
         assert before.last_key < after.first_key, "a key is in two SSTs"
     older = [] if task.bottom else [Version(row.key, b"old", 0) for row in wanted]
     inputs = [row for rows in sources for row in rows if any(row.key == expected.key for expected in (*wanted, *older))]
-    for max_seq in (task.keep_above, highest):  # whoever may still read sees the same
+    for max_seq in (task.keep_above, highest):  # every remaining reader sees the same
         for now_ms in (task.expired_at_ms, 10**6):
             assert visible([*found, *older], max_seq, now_ms) == visible([*inputs, *older], max_seq, now_ms)
 

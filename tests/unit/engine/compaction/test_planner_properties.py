@@ -135,7 +135,7 @@ class Model:
         self.state = state
 
     def check(self) -> None:
-        """A reader, who stops at the first source that knows a key, sees what was written last."""
+        """A reader, which stops at the first source that knows a key, sees what was written last."""
         for key in (b"%02d" % number for number in range(KEYS)):
             found = self._newest(key)
             wanted = self.written.get(key)

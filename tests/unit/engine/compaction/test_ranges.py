@@ -1,4 +1,4 @@
-"""Key ranges: balanced, bounded in number, told by whatever is known."""
+"""Key ranges: balanced, bounded in number, cut by whatever is known."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ async def test_leftovers_of_a_creation_go_when_they_are_old(place: Place) -> Non
     place.clock.wall_ms += PROBED_MS + SKEW
     for impatient in (0, MIN_AGE):
         await place.collector(min_age=impatient).sweep()
-        assert "gc/probe/0123" in await place.keys("gc/"), "whoever probes would find it gone"
+        assert "gc/probe/0123" in await place.keys("gc/"), "a probe would find it missing"
     place.clock.wall_ms += 1
     await place.collector().sweep()
     assert await place.keys("gc/") == []

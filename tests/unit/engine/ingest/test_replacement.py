@@ -433,9 +433,9 @@ async def test_the_merge_against_a_model(seed: int, store: MemoryStore, monkeypa
     deleted = {
         key for part in found for key, kind in zip(part.keys.to_pylist(), part.kinds, strict=True) if kind == DELETE
     }
-    gone = {key for key in there if new[0] <= key <= new[-1]} - set(new)
-    assert keys == sorted({*new, *gone})
-    assert deleted == gone
+    removed = {key for key in there if new[0] <= key <= new[-1]} - set(new)
+    assert keys == sorted({*new, *removed})
+    assert deleted == removed
 
 
 async def test_rows_too_large_to_be_joined_hide_the_old_ones(

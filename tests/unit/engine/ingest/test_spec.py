@@ -1,4 +1,4 @@
-"""What tasks are told, and what they tell, survives the way."""
+"""The specs that tasks get, and the results they report, survive the way."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def test_indexes_that_went_are_loaded_and_no_stream_opened(monkeypatch: py
 
 
 class Asked(FakeTable):
-    """Takes down for how many rows it is asked; with ``stored`` it answers only those who may read."""
+    """Takes down for how many rows it is asked; with ``stored`` it answers only where reads are allowed."""
 
     def __init__(self, rows: list[Version], *, stored: bool = False) -> None:
         super().__init__(rows, (1000,))

@@ -1,4 +1,4 @@
-"""Commit groups: who waits hears of the end, once."""
+"""Commit groups: each waiting write learns of the end, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrors: equal to the checkpoint, incremental, whole at every moment, resumed wherever they were killed."""
+"""Mirrors: equal to the checkpoint, incremental, whole at every time, resumed wherever they were killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification: clean where all is well, also beside those who work; each kind of damage is found and named."""
+"""Verification: clean where all is well, also beside writers and collectors; each kind of damage is found and named."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def test_a_put_under_way_when_the_store_is_closed_leaves_nothing(tmp_path:
     """Its file would be made after all that is left was removed."""
 
     class Late:
-        """Runs nothing until told to."""
+        """Runs nothing until it is released."""
 
         def __init__(self) -> None:
             self.asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Errors of the file system: what waiting cannot mend is told at once, in words that name what is in the way."""
+"""Errors of the file system: what waiting cannot mend is raised at once, and the message names the obstacle."""
 
 from __future__ import annotations
 

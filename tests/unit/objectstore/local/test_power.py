@@ -1,4 +1,4 @@
-"""The local store on a disk that forgets what was not synced: what anybody was told is there stays there."""
+"""The local store on a disk that forgets what was not synced: what was acknowledged stays there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store_on(folder: Path) -> LocalStore:
 
 
 async def left(disk: ForgetfulDisk, key: str) -> bytes | None:
-    """The object's bytes after a power cut, ``None`` if it is gone."""
+    """The object's bytes after a power cut, ``None`` if it is lost."""
     store = store_on(disk.power_cut())
     try:
         return (await store.get(key)).data

@@ -1,4 +1,4 @@
-"""`slate_async.storage.format.marker`: every wrong byte is told."""
+"""`slate_async.storage.format.marker`: every wrong byte is found."""
 
 from __future__ import annotations
 

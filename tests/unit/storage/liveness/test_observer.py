@@ -1,4 +1,4 @@
-"""Who is thought alive: by beats, by their standing still under the observer's eyes, and by what the manifest says."""
+"""Which writers count as alive: by beats, by their standing still under the observer's eyes, and by the manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY = ManifestState(database_id=UUID(int=1), log_protocol="contiguous", wal_en
 
 
 class StoppedClock(ManualClock):
-    """Monotonic time that goes on only when told."""
+    """Monotonic time that only the test moves."""
 
     def __init__(self) -> None:
         super().__init__()

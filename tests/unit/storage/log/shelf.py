@@ -1,6 +1,6 @@
 """A log laid out by hand: objects of any epoch at any id, and a store, a head and a clock that follow a script.
 
-Nothing here waits: the clock is turned by whoever sleeps on it.
+Nothing here waits: a task that sleeps on the clock turns it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the log ends, to one who only looks: everything acknowledged before the look, whatever goes on meanwhile."""
+"""Where the log ends, found by looking only: everything acknowledged before the look, whatever goes on meanwhile."""
 
 from __future__ import annotations
 

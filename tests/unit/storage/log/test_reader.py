@@ -31,17 +31,17 @@ def bytes_of(log_id: int, size: int) -> bytes:
 
 
 class Counting(StoreInHand):
-    """Knows how many reads were under way at most, and of which parts. ``gone``: parts that are not there."""
+    """Knows how many reads were under way at most, and of which parts. ``missing``: parts that are not there."""
 
     most = under_way = 0
-    gone: int | None = None
+    missing: int | None = None
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         try:
             await asyncio.sleep(0)
-            if self.gone is not None and isinstance(byte_range, Span) and byte_range.offset == self.gone:
+            if self.missing is not None and isinstance(byte_range, Span) and byte_range.offset == self.missing:
                 raise ObjectNotFoundError(key)
             return await super().get(key, byte_range)
         finally:
@@ -49,10 +49,10 @@ class Counting(StoreInHand):
 
 
 async def read(
-    sizes: list[int], listed: list[int] | None = None, gone: int | None = None
+    sizes: list[int], listed: list[int] | None = None, missing: int | None = None
 ) -> tuple[Counting, list[LogObject | None]]:
     store = Counting(memory_store())
-    store.gone = gone
+    store.missing = missing
     for log_id, size in enumerate(sizes, 1):
         await store.inner.put(f"log/{log_id}", bytes_of(log_id, size))
 
@@ -81,7 +81,7 @@ async def test_no_more_reads_are_under_way_than_allowed_however_large_the_object
 
 
 async def test_an_object_that_goes_while_it_is_read_is_not_there() -> None:
-    assert (await read([100, 5 * PART], gone=3 * PART))[1][1] is None
+    assert (await read([100, 5 * PART], missing=3 * PART))[1][1] is None
 
 
 @pytest.mark.parametrize("size", [5 * PART, 500])

@@ -58,7 +58,7 @@ def test_samples_stay_few_and_dense_at_the_end() -> None:
 
 
 def test_where_a_running_compaction_will_cut_stays_a_sample() -> None:
-    """Thinned meanwhile, however often, the moment from which history is exact is found by its time."""
+    """Thinned meanwhile, however often, the point from which history is exact is found by its time."""
     samples = tuple(SeqTime(seq, seq * 10) for seq in range(1, MAX_SAMPLES + 1))
     for cut in (2, 3, 300, 301):
         running = Compaction(UUID(int=2), 1, 1, 0, cut, False, (), (), 1, 0)

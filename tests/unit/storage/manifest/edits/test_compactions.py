@@ -252,11 +252,11 @@ def test_another_compactor_ends_the_role_even_if_the_commit_was_in() -> None:
                 edit.apply(state)
 
 
-@pytest.mark.parametrize("gone", [replace(REGISTERED, l0=L0[:1]), replace(REGISTERED, sst_floor=21)])
-def test_a_commit_whose_inputs_or_outputs_are_gone_never_applies(gone: ManifestState) -> None:
+@pytest.mark.parametrize("state", [replace(REGISTERED, l0=L0[:1]), replace(REGISTERED, sst_floor=21)])
+def test_a_commit_whose_inputs_or_outputs_are_missing_never_applies(state: ManifestState) -> None:
     with pytest.raises(ConflictError):
-        COMMIT.apply(gone)
-    assert apply(DropCompaction(4, ONE), gone).compactions == ()
+        COMMIT.apply(state)
+    assert apply(DropCompaction(4, ONE), state).compactions == ()
 
 
 def test_a_commit_that_later_commits_covered_is_in_all_the_same() -> None:

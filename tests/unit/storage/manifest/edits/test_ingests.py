@@ -320,7 +320,7 @@ def test_a_job_that_replaces_begins_with_a_checkpoint() -> None:
     assert bases(state) == [(BASE_ID, 9, 200)]
     assert state.log_last_seen == 9
     other = replace(replacing(), replaces=CreateCheckpoint(UUID(int=78), "ingest", 120, 200))
-    assert other.apply(state) is None  # who goes on with it replaces the same
+    assert other.apply(state) is None  # a driver that resumes it replaces the same
 
 
 def test_it_is_lengthened_with_its_job() -> None:

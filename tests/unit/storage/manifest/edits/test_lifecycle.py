@@ -108,7 +108,7 @@ def test_a_finished_clone_is_not_destroyed_as_an_unfinished_one() -> None:
     finished = applied(FinishClone(CLONE), applied(CopyContents(CLONE, SOURCE_STATE, PINNED), UNFINISHED))
     with pytest.raises(FencedError):
         MarkDestroyed(CLONE, None, NOW, 0, refuse_held=False).apply(finished)
-    with pytest.raises(FencedError):  # nor if somebody else has destroyed it, who may mean it to stay for a while
+    with pytest.raises(FencedError):  # nor if another process has destroyed it, which may mean it to stay for a while
         MarkDestroyed(CLONE, None, NOW, 0, refuse_held=False).apply(replace(finished, destroyed_at_ms=NOW))
 
 
