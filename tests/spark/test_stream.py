@@ -1,4 +1,4 @@
-"""``format("slate-changes")``: each change once, whoever is killed; in a batch, those between two numbers."""
+"""``format("slate-changes")``: each change once, whichever process is killed; in a batch, those between two numbers."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ async def only_subscription(path: Path) -> slate.CheckpointInfo:
     """Wait until no checkpoint is left but one subscription's, and the writer's own."""
     async with slate.open_admin(path) as admin, asyncio.timeout(60):
         while True:
-            kept = [one for one in await admin.checkpoints.list() if one.owner != "writer"]
-            if [one.owner for one in kept] == ["feed"]:
+            kept = [checkpoint for checkpoint in await admin.checkpoints.list() if checkpoint.owner != "writer"]
+            if [checkpoint.owner for checkpoint in kept] == ["feed"]:
                 return kept[0]
             await asyncio.sleep(0.1)
 

@@ -91,7 +91,7 @@ async def copy(
 async def refresh(
     driver: ManifestDriver, runtime: Runtime, wanted: UUID | str, *, path: str, lifetime: Duration | None
 ) -> CheckpointInfo:
-    """Let it live for ``lifetime`` from now. Raises `InvalidError` if it is gone, or is neither a user's nor a
+    """Let it live for ``lifetime`` from now. Raises `InvalidError` if it does not exist, or is neither a user's nor a
     subscription with a name."""
     check_wanted(wanted)
     lifetime_ms(lifetime)

@@ -1,7 +1,7 @@
 """A clone that names no SST of its parents any more needs them no longer.
 
 Order (rule 28): a head of the clone that says so -> the checkpoint in the parent goes -> the clone forgets it. Until
-that last step the clone's manifest remembers the checkpoint, so whatever stops in between is gone on with.
+that last step the clone's manifest names the checkpoint, so the next call finishes a detach that stopped in between.
 
 Rule 28: docs/design/protocol-rules.md
 """

@@ -32,9 +32,9 @@ class EmbeddedGc:
     nobody's by now. A failed round is logged, counted and repeated; it does not end the writer. Damage, or an
     unexpected error, ends GC, because what it would delete next may be wrong, too.
 
-    ``gone`` is told why the database is not in its place any more, if a round met that, and the collecting ends:
-    nobody could open what the writer goes on to acknowledge. Where the metadata is elsewhere, commits do not tell, and
-    rounds may not come: so the marker is read as often as rounds may be, if anything was committed since."""
+    If the database has left its place, ``on_lost`` is called with the cause, and GC ends: nobody could open what the
+    writer goes on to acknowledge. Where the metadata is elsewhere, commits do not notice that, and rounds may not come.
+    So the marker is read as often as rounds may be, if anything was committed since."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class EmbeddedGc:
         self._name = context.name
         self._driver = driver
         self._open_stored = stored_opener(context, supervisor)
-        self._gone = gone
+        self._on_lost = on_lost
         self._ground = context.ground
         self._runtime = context.runtime
         self._settings = context.settings
@@ -80,7 +80,7 @@ class EmbeddedGc:
             await self._pause(pause_ms)
             pause_ms = interval_ms
             if not self._due():
-                if await self._place_gone():
+                if await self._place_lost():
                     return
                 continue
             try:
@@ -101,10 +101,10 @@ class EmbeddedGc:
 
     async def _watch_place(self) -> None:
         """For ever, or until the place is found to be another's."""
-        while not await self._place_gone():
+        while not await self._place_lost():
             await self._pause(self._settings.gc_interval_ms)
 
-    async def _place_gone(self) -> bool:
+    async def _place_lost(self) -> bool:
         """Whether the place was found to be another's, and the writer ends. An idle database costs nothing."""
         head = self._driver.head
         if not self._ground.elsewhere or head is None or head is self._proved:
@@ -113,19 +113,20 @@ class EmbeddedGc:
             await self._ground.check_again(head, self._driver.load)
             self._proved = head
         except WrongPlaceError as error:
-            if (cause := await self._found_gone(error)) is not None:
-                self._gone(cause)
+            if (cause := await self._found_lost(error)) is not None:
+                self._on_lost(cause)
                 return True
         except SlateError as error:
-            logger.info("%s: whether its place is still its own is not known: %s", self._name, error)
+            logger.info("%s: whether this is still the database's place could not be checked: %s", self._name, error)
         return False
 
     async def _pause(self, milliseconds: float) -> None:
         await self._runtime.clock.sleep(milliseconds * self._runtime.rng.uniform(1 - SPREAD, 1) / 1000)
 
-    async def _found_gone(self, met: SlateError) -> SlateError | None:
-        """Why the database cannot be found any more, if so, by a look that remembers nothing, as of who opens it next.
-        ``met``: what a round said. Not that another owner has it, or destroyed it: polls tell."""
+    async def _found_lost(self, met: SlateError) -> SlateError | None:
+        """Why the next opening would not find the database, or ``None``: looks at the store without any remembered
+        state. ``met``: the error of a round. A takeover or a destruction is not reported, because the writer's polls
+        find those."""
         try:
             async with self._open_stored(self._name) as database:
                 head = await database.driver.load()

@@ -1,9 +1,9 @@
 """A follower's checkpoints: what keeps the SSTs of its views from being deleted.
 
 Invariant: reads get a state only after the checkpoint that names it is committed (rule 20), and a checkpoint stays,
-refreshed, while a view made under it is read from. A checkpoint is made anew only when the set of SSTs has changed;
-who finds nothing changed writes nothing, until half of a checkpoint's life is over: then it is lengthened if it is in
-use, else removed. One that was replaced goes with the next that is made, or so.
+refreshed, while a view made under it is read from. A reader makes a new checkpoint only when the set of SSTs has
+changed. Otherwise it writes nothing until half of a checkpoint's lifetime is over: then it refreshes the checkpoint if
+it is in use, else removes it. It removes a replaced checkpoint in the commit that makes the next one.
 
 Rule 20: docs/design/protocol-rules.md
 """

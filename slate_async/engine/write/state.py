@@ -1,7 +1,7 @@
 """`WriterState`: the facts that every part of a writer reads, and the steps that change what its reads see.
 
 Each step is synchronous: a segment is acknowledged, or a manifest state adopted, between two awaits. Reads take the
-current `ReadView`, an immutable picture that such a step replaces.
+current `ReadView`, an immutable object that such a step replaces.
 
 Rule 20: docs/design/protocol-rules.md
 """

@@ -55,7 +55,7 @@ class LogInspection:
 
 async def inspect_log(database: StoredDatabase, decoding: MemoryBudget) -> LogInspection:
     """Read the log as it is now, decoded in the memory of ``decoding``. Raises `InvalidError` if there is no database,
-    `UnavailableError`, and `CorruptionError` for a damaged manifest or register; damage in the log is told with its
+    `UnavailableError`, and `CorruptionError` for a damaged manifest or register; damage in the log is reported with its
     object."""
     state = await database.head()
     register: WriterRegister | None = None

@@ -3,9 +3,9 @@
 What must be there is what a collector keeps (`engine.gc.reachable`, `engine.gc.log`), and nothing else.
 
 Ordering rule: head and checkpoints' versions -> the log, by a head and a register read again -> SSTs -> the head once
-more -> if anything is wrong, head and marker. The database may be written, compacted and collected meanwhile: an object
-that is gone counts as missing only if the head read last, or a checkpoint in it, still needs it, and if the database is
-still this one, in this place.
+more -> if anything is wrong, head and marker. The database may be written, compacted and collected meanwhile: a deleted
+object counts as missing only if the head read last, or a checkpoint in it, still needs it, and if the database is still
+this one, in this place.
 
 Rules 13 and R10: docs/design/protocol-rules.md
 """

@@ -57,10 +57,10 @@ def columns_of(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> list[pa
 def test_bytes_sort_as_the_parts_do(table: tuple[list[pa.DataType], list[tuple[Any, ...]]]) -> None:
     _, rows = table
     keys = {row: encode_key(*row) for row in rows}
-    for one in rows:
+    for row in rows:
         for other in rows:
-            assert (keys[one] < keys[other]) == (ranked(one) < ranked(other))
-            assert (keys[one] == keys[other]) == (ranked(one) == ranked(other))
+            assert (keys[row] < keys[other]) == (ranked(row) < ranked(other))
+            assert (keys[row] == keys[other]) == (ranked(row) == ranked(other))
 
 
 def rows_in(columns: list[pa.Array]) -> list[tuple[Any, ...]]:

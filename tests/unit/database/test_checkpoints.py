@@ -252,7 +252,11 @@ async def test_a_subscription_with_a_name_is_lengthened_by_hand_and_its_feed_goe
             assert (await anext(aiter(feed))).seq == 1
             await feed.acknowledge(1, now=True)
         async with db.changes(from_seq="now"):
-            [unnamed] = [one for one in await admin.checkpoints.list() if (one.owner, one.name) == ("feed", None)]
+            [unnamed] = [
+                checkpoint
+                for checkpoint in await admin.checkpoints.list()
+                if (checkpoint.owner, checkpoint.name) == ("feed", None)
+            ]
             with pytest.raises(slate.InvalidError, match="not to be lengthened by hand: a feed made it"):
                 await admin.checkpoints.refresh(unnamed.id, 99)
 

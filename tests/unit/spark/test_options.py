@@ -85,7 +85,7 @@ def test_options_of_streams() -> None:
     assert {said: stream(startingTime=said).start_time for said in times} == times
     both = stream(maxRowsPerTrigger=9, maxBytesPerTrigger=5)
     limits = (stream(), both, stream(maxBytesPerTrigger=5))
-    assert [ChangesReader(one).getDefaultReadLimit() for one in limits] == [
+    assert [ChangesReader(limit).getDefaultReadLimit() for limit in limits] == [
         ReadMaxRows(DEFAULT_ROWS),
         ReadMaxRows(9),
         ReadMaxBytes(5),
