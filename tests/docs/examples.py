@@ -98,7 +98,7 @@ def stories_of(examples: list[Example]) -> list[list[Example]]:
     """Examples that run, each with those of its language that it continues before it."""
     stories: list[list[Example]] = []
     for example in examples:
-        if example.continues and (before := [one for one in stories if one[0].language == example.language]):
+        if example.continues and (before := [story for story in stories if story[0].language == example.language]):
             before[-1].append(example)
         elif example.runs:
             stories.append([example])

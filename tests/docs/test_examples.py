@@ -45,7 +45,9 @@ def test_every_block_is_found() -> None:
         text = page.read_text(encoding="utf-8")
         blocks = len(re.findall("```(?:python|sh)\n", text))
         assert blocks == len(EXAMPLES[str(page.relative_to(ROOT))]), page
-        assert text.count("<!-- example:") == len([one for one in EXAMPLES[str(page.relative_to(ROOT))] if one.mark])
+        assert text.count("<!-- example:") == len(
+            [example for example in EXAMPLES[str(page.relative_to(ROOT))] if example.mark]
+        )
 
 
 def test_a_failing_example_fails(tmp_path: Path) -> None:
