@@ -1,10 +1,13 @@
-"""docs/design/architecture.md names every module there is and no other; pages name only files that exist."""
+"""docs/design/architecture.md names every module there is and no other, and its walks go down; pages name only files
+that exist."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,65 @@ def test_the_tree_is_up_to_date() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+WALK = re.compile(r"^### (A put|A get beyond the cache|A takeover|A compaction|An ingest)\n(.*?)(?=^##)", re.M | re.S)
+STEP = re.compile(r"^\d+\. (.*?)(?=^\d+\. |^\S|\Z)", re.M | re.S)
+FILE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
+
+
+@cache
+def floors() -> dict[str, int]:
+    """Each package that a contract orders, with the number of its floor from the top."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, int] = {}
+    for contract in project["tool"]["importlinter"]["contracts"]:
+        for container in contract.get("containers", []):
+            for number, layer in enumerate(contract["layers"]):
+                for name in re.findall(r"[a-z_]+", layer):
+                    found.setdefault(f"{container}.{name}", number)
+    return found
+
+
+def floor_of(name: str) -> tuple[int, ...]:
+    """The floors of ``name``, below ``slate_async/``, and of its packages."""
+    parts = name.removesuffix(".py").split("/")
+    dotted = (".".join(["slate_async", *parts[:depth]]) for depth in range(1, len(parts) + 1))
+    return tuple(floors()[package] for package in dotted if package in floors())
+
+
+def climbs(walk: str) -> list[str]:
+    """What of the steps of ``walk`` lies above the step before it, or above the first file of its own step."""
+    found: list[str] = []
+    before: tuple[int, ...] = ()
+    for step in STEP.findall(walk):
+        files = FILE.findall(step)
+        found += [name for name in files if floor_of(name) < floor_of(files[0])]
+        if floor_of(files[0]) < before:
+            found.append(files[0])
+        before = floor_of(files[0])
+    return found
+
+
+def test_each_walk_goes_down() -> None:
+    walks = WALK.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(walks) == 5
+    for title, walk in walks:
+        assert len(STEP.findall(walk)) > 3, title
+        assert climbs(walk) == [], title
+
+
+@pytest.mark.parametrize(
+    ("walk", "climbing"),
+    [
+        ("1. `database/db.py`\n2. `engine/write/writer.py`, `storage/sst/reader.py`\n   and `engine/create.py`\n", []),
+        ("1. `engine/write/writer.py`\n2. `engine/compaction/job.py`\n", ["engine/compaction/job.py"]),
+        ("1. `storage/memtable/memtable.py`\n2. `storage/log/reader.py`\n", ["storage/log/reader.py"]),
+        ("1. `storage/log/reader.py` for `database/db.py`\n2. `commits.py`\n", ["database/db.py"]),
+    ],
+)
+def test_a_walk_that_climbs_is_found(walk: str, climbing: list[str]) -> None:
+    assert climbs(walk) == climbing
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.relative_to(ROOT)))
