@@ -17,8 +17,15 @@ from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.ingest import IngestJob, IngestTask
 from slate_async.database.ingests import Ingests
 from slate_async.database.inspection import Inspection
-from slate_async.database.open import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
-from slate_async.database.open import open_database as open
+from slate_async.database.open import (
+    open,
+    open_admin,
+    open_compactor,
+    open_gc,
+    open_ingest,
+    open_ingest_task,
+    open_reader,
+)
 from slate_async.database.opening import Opening
 from slate_async.database.readable import Readable
 from slate_async.database.reader import DbReader

@@ -7,10 +7,12 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import slate_async as slate
 from metastores.put_if_absent import PutIfAbsentMetaStore
+from slate_async.database.open import in_private_environment
 from slate_async.objectstore.memory import MemoryObjects, MemoryStore
 from slate_async.objectstore.meta_objects import MetaObjects
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
@@ -85,6 +87,16 @@ def runtime(clock: ManualClock | None = None) -> Runtime:
     )
 
 
+class on:
+    """`slate.open` and its kin on a runtime of the test's, each in an environment that ends with what it opens."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._environment = partial(slate.Environment, runtime=runtime)
+
+    def __getattr__(self, name: str) -> Any:
+        return in_private_environment(getattr(slate.Environment, name), self._environment)
+
+
 def memory_store(objects: MemoryObjects | None = None) -> MemoryStore:
     """A store in memory. Handles of the same ``objects`` show the same store."""
     return MemoryStore(ManualClock(), objects)
@@ -94,7 +106,7 @@ def open_db(store: ObjectStore, kind: Kind = CONTIGUOUS, **settings: Any) -> sla
     """Open the database in the root of ``store``. ``clock``, ``create`` and ``metastore`` are not settings."""
     clock = settings.pop("clock", None)
     passed = {name: settings.pop(name) for name in ("create", "metastore", "properties", "standby") if name in settings}
-    return slate.open(store, name="memory://test", settings=kind.settings(**settings), runtime=runtime(clock), **passed)
+    return on(runtime(clock)).open(store, name="memory://test", settings=kind.settings(**settings), **passed)
 
 
 async def abandon(db: slate.Db) -> None:
@@ -227,9 +239,8 @@ async def contents(db: slate.Readable) -> dict[bytes, bytes]:
 def open_reader(store: ObjectStore, **options: Any) -> slate.Opening[slate.DbReader]:
     """Open a reader of the database in the root of ``store``, which polls only when the test asks for it. ``clock``,
     ``checkpoint``, ``pin``, ``metastore`` and ``environment`` are not settings."""
-    clock = options.pop("clock", None)
-    passed = {name: options.pop(name) for name in ("checkpoint", "pin", "metastore", "environment") if name in options}
+    environment, clock = options.pop("environment", None), options.pop("clock", None)
+    passed = {name: options.pop(name) for name in ("checkpoint", "pin", "metastore") if name in options}
     settings = slate.Settings(**{"manifest_poll_interval_ms": 60_000, **options})
-    if "environment" not in passed:
-        passed["runtime"] = runtime(clock)
-    return slate.open_reader(store, name="memory://test", settings=settings, **passed)
+    opener = on(runtime(clock)) if environment is None else environment
+    return opener.open_reader(store, name="memory://test", settings=settings, **passed)

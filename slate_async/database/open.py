@@ -1,201 +1,77 @@
-"""Opening something in the `Environment` given, or in a private one that ends with it."""
+"""`slate.open` and its kin: the openings of an `Environment`, each in a private one that ends with what it opens.
+
+`Opener` declares the arguments, here and for `slate_async.sync`: a function made of a method keeps its name, arguments
+and docstring, for type checkers and for ``help()``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
-from uuid import UUID
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
-from metastores.protocol import MetaStoreFactory
-from slate_async.arguments import Duration
-from slate_async.database.admin import Admin
-from slate_async.database.compactor import DbCompactor
-from slate_async.database.db import Db
 from slate_async.database.environment import Environment
-from slate_async.database.garbage_collector import GarbageCollector
 from slate_async.database.handle import Handle
-from slate_async.database.ingest import DAY_S, IngestJob, IngestTask
+from slate_async.database.opener import Opener
 from slate_async.database.opening import Opening
-from slate_async.database.reader import DbReader
-from slate_async.database.resources import Path
-from slate_async.engine.compaction.executor import Executor
-from slate_async.engine.compaction.progress import EventSink
-from slate_async.engine.ingest.spec import IngestSpec
-from slate_async.errors import InvalidError
-from slate_async.runtime.protocol import Runtime
-from slate_async.settings import Settings
 
+P = ParamSpec("P")
+R = TypeVar("R")
 H = TypeVar("H", bound=Handle)
 
 
-def open_database(
-    path: Path,
+def in_private_environment(
+    method: Callable[Concatenate[Environment, P], Opening[H]], environment: Callable[[], Environment] = Environment
+) -> Callable[P, Opening[H]]:
+    """``method`` of an ``environment`` that is made for the call, and closed after what it opens."""
+
+    def opened(*args: P.args, **kwargs: P.kwargs) -> Opening[H]:
+        private = environment()
+        return method(private, *args, **kwargs)._ending(private.close)
+
+    return called_like(method, opened, bound=True)
+
+
+def called_like(
+    method: Callable[..., object],
+    call: Callable[P, R],
     *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    create: bool = True,
-    properties: Mapping[str, str] | None = None,
-    name: str | None = None,
-    standby: bool = False,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[Db]:
-    """Open a database as its writer, in ``environment`` or a private one. See `Environment.open`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open(
-            path,
-            metastore=metastore,
-            settings=settings,
-            create=create,
-            properties=properties,
-            name=name,
-            standby=standby,
-        ),
+    bound: bool = False,
+    returns: Callable[..., object] | None = None,
+) -> Callable[P, R]:
+    """``call`` under the name of ``method``, with its arguments and docstring.
+
+    bound: ``call`` takes no ``self``
+    returns: the class of what ``call`` returns, if that is another than ``method`` returns
+
+    A call with other arguments raises a `TypeError` that says the name the caller wrote."""
+    declared = inspect.signature(method)
+    signature = declared.replace(
+        parameters=list(declared.parameters.values())[bound:],
+        return_annotation=declared.return_annotation if returns is None else returns.__name__,
     )
+    name = method.__name__
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None
+        return call(*args, **kwargs)
+
+    checked.__module__, checked.__qualname__ = call.__module__, name
+    checked.__dict__["__signature__"] = signature
+    if returns is not None:
+        checked.__annotations__ = {**method.__annotations__, "return": returns}
+    return checked
 
 
-def open_compactor(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    progress: EventSink | None = None,
-    auto_compaction: bool = True,
-    executor: Executor | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[DbCompactor]:
-    """Open a compactor, in ``environment`` or a private one. See `Environment.open_compactor`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_compactor(
-            path,
-            metastore=metastore,
-            settings=settings,
-            name=name,
-            progress=progress,
-            auto_compaction=auto_compaction,
-            executor=executor,
-        ),
-    )
-
-
-def open_admin(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[Admin]:
-    """The administration of a database, in ``environment`` or a private one. See `Environment.open_admin`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_admin(path, metastore=metastore, settings=settings, name=name),
-    )
-
-
-def open_gc(
-    path: Path,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    periodic: bool = True,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[GarbageCollector]:
-    """Open a garbage collector, in ``environment`` or a private one. See `Environment.open_gc`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_gc(path, metastore=metastore, settings=settings, name=name, periodic=periodic),
-    )
-
-
-def open_ingest(
-    path: Path,
-    *,
-    job_id: str | None = None,
-    lifetime: Duration = DAY_S,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    create: bool = False,
-    replace: bool = False,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[IngestJob]:
-    """Begin a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_ingest(
-            path,
-            job_id=job_id,
-            lifetime=lifetime,
-            metastore=metastore,
-            settings=settings,
-            create=create,
-            replace=replace,
-            name=name,
-        ),
-    )
-
-
-def open_ingest_task(
-    path: Path,
-    spec: IngestSpec | str,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[IngestTask]:
-    """A task of a bulk ingest, in ``environment`` or a private one. See `Environment.open_ingest_task`."""
-    known = spec if isinstance(spec, IngestSpec) else IngestSpec.from_json(spec)
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_ingest_task(path, known, metastore=metastore, settings=settings, name=name),
-    )
-
-
-def open_reader(
-    path: Path,
-    checkpoint: str | UUID | None = None,
-    pin: bool = True,
-    *,
-    metastore: str | MetaStoreFactory | None = None,
-    settings: Settings | None = None,
-    name: str | None = None,
-    environment: Environment | None = None,
-    runtime: Runtime | None = None,
-) -> Opening[DbReader]:
-    """Open a database to read it, in ``environment`` or a private one. See `Environment.open_reader`."""
-    return opening_in(
-        environment,
-        runtime,
-        lambda env: env.open_reader(
-            path, checkpoint=checkpoint, pin=pin, metastore=metastore, settings=settings, name=name
-        ),
-    )
-
-
-def opening_in(
-    environment: Environment | None, runtime: Runtime | None, begin: Callable[[Environment], Opening[H]]
-) -> Opening[H]:
-    """What ``begin`` opens in ``environment``, or in a private one that ends with it."""
-    if environment is None:
-        private = Environment(runtime=runtime)
-        return begin(private)._ending(private.close)
-    if runtime is not None:
-        raise InvalidError("runtime= goes with a private Environment; the one given has its own")
-    return begin(environment)
+open = in_private_environment(Opener.open)
+open_reader = in_private_environment(Opener.open_reader)
+open_admin = in_private_environment(Opener.open_admin)
+open_compactor = in_private_environment(Opener.open_compactor)
+open_gc = in_private_environment(Opener.open_gc)
+open_ingest = in_private_environment(Opener.open_ingest)
+open_ingest_task = in_private_environment(Opener.open_ingest_task)

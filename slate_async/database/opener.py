@@ -1,5 +1,7 @@
-"""`Opener`: every way to open a database, with its arguments and what they mean. Wiring only: how each role starts lies
-in the engine, in the module ``open`` of its package.
+"""`Opener`: every way to open a database, with its arguments and what they mean. The functions of `slate_async` and of
+`slate_async.sync` are made of its methods.
+
+Wiring only: how each role starts lies in the engine, in the module ``open`` of its package.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Opener(ABC):
         name: str | None = None,
         standby: bool = False,
     ) -> Opening[Db]:
-        """Open a database as its writer: ``async with env.open(...) as db``, or ``db = await env.open(...)``.
+        """Open a database as its writer.
 
         path: URL (``memory://``, ``file://``, ``s3://``, ``az://``, ``gs://``), folder, or an `ObjectStore` whose
         root becomes the database. ``name`` names the latter in logs and in metastores outside of the store, where
@@ -125,7 +127,7 @@ class Opener(ABC):
         """Open a compactor of the database at ``path``; see `open` for the arguments. One that runs elsewhere, the
         writer's own included, is fenced.
 
-        progress: called with each `CompactionEvent`
+        progress: called with each `CompactionEvent`, in the thread of the event loop
         auto_compaction: compact what is due; else only go on with what was begun, and what `DbCompactor.compact` asks
         for
         executor: runs the key ranges, ``compaction_parallelism`` at a time, e.g. a `slate_async.spark.SparkExecutor`;

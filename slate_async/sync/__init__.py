@@ -19,8 +19,15 @@ from slate_async.sync.environment import Environment
 from slate_async.sync.feed import ChangeFeed
 from slate_async.sync.garbage_collector import GarbageCollector
 from slate_async.sync.ingest import IngestJob, IngestTask
-from slate_async.sync.opening import open_admin, open_compactor, open_gc, open_ingest, open_ingest_task, open_reader
-from slate_async.sync.opening import open_database as open
+from slate_async.sync.opening import (
+    open,
+    open_admin,
+    open_compactor,
+    open_gc,
+    open_ingest,
+    open_ingest_task,
+    open_reader,
+)
 from slate_async.sync.readable import Readable
 from slate_async.sync.reader import DbReader
 from slate_async.sync.scan import Scan

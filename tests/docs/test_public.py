@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import griffe
 import pytest
 
 import slate_async as slate
+from scripts.docs_openings import Openings
 from tests.docs import public
 from tests.docs.public import PACKAGES, exported, public_names, unannotated
 
@@ -68,6 +70,18 @@ def test_the_reference_shows_every_name() -> None:
         for found in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert sorted(shown) == sorted(exported())
+
+
+def test_the_reference_shows_the_arguments_of_functions_that_are_made_of_methods() -> None:
+    shown = griffe.load("slate_async", search_paths=[str(ROOT)], extensions=griffe.load_extensions(Openings))
+    holders = {slate: shown, slate.sync: shown["sync"], slate.sync.Environment: shown["sync.Environment"]}
+    for holder, page in holders.items():
+        for name in (name for name in slate.__all__ if name.startswith("open")):
+            function, wanted = page[name], getattr(holder, name)
+            assert function.is_function
+            assert [parameter.name for parameter in function.parameters] == list(inspect.signature(wanted).parameters)
+            assert str(function.returns) == inspect.signature(wanted).return_annotation
+            assert function.docstring.value == inspect.getdoc(wanted)
 
 
 def test_the_sync_packages_names_are_those_of_the_package() -> None:

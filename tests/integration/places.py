@@ -29,7 +29,8 @@ class Place:
 
     def open(self, environment: slate.Environment | None = None, **more: object) -> slate.Opening[slate.Db]:
         settings = slate.Settings(**{**self.settings, **more})
-        return slate.open(self.path, metastore=self.metastore, settings=settings, environment=environment)
+        begin = slate.open if environment is None else environment.open
+        return begin(self.path, metastore=self.metastore, settings=settings)
 
     def through(self, endpoint: str, proxy: str) -> Place:
         """The same database, reached by way of ``proxy`` wherever this place names ``endpoint``."""

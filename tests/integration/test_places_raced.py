@@ -134,7 +134,7 @@ class Field:
         """Which place is right. After an adoption was broken off none may be, until ``adopted`` is adopted again."""
         if adopted is not None and await self._right() is None:
             there = self.places[adopted]
-            async with slate.open_admin(there.path, metastore=there.metastore, environment=self.environment) as admin:
+            async with self.environment.open_admin(there.path, metastore=there.metastore) as admin:
                 await admin.adopt_place()
         right = await self._right()
         assert right is not None
@@ -158,9 +158,7 @@ class Field:
     async def _epoch(self, number: int) -> int:
         """The writer's epoch."""
         place = self.places[number]
-        async with slate.open_reader(
-            place.path, metastore=place.metastore, pin=False, environment=self.environment
-        ) as reader:
+        async with self.environment.open_reader(place.path, metastore=place.metastore, pin=False) as reader:
             return (await reader.writer_life()).epoch
 
     def copy(self, source: int, target: int) -> None:

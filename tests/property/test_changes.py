@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import slate_async as slate
 from slate_async.engine.changes.change import Change
-from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, open_db, open_reader, runtime
+from tests.engine import KINDS, START_MS, Kind, ManualClock, abandon, memory_store, on, open_db, open_reader, runtime
 from tests.property.machines import run_machine
 
 T = TypeVar("T")
@@ -138,9 +138,7 @@ class ChangesMachine(RuleBasedStateMachine):
 
     async def collected(self) -> None:
         settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
-        opening = slate.open_gc(
-            self.store, name="memory://test", periodic=False, settings=settings, runtime=runtime(self.clock)
-        )
+        opening = on(runtime(self.clock)).open_gc(self.store, name="memory://test", periodic=False, settings=settings)
         async with opening as collector:
             for _ in range(2):
                 await self.db.confirm()

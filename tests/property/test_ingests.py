@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 import slate_async as slate
-from tests.engine import KINDS, Kind, runtime
+from tests.engine import KINDS, Kind, on, runtime
 from tests.property.machines import run_machine
 from tests.property.test_database import KEYS, VALUES, DatabaseMachine, View, Write
 
@@ -100,13 +100,12 @@ class IngestMachine(DatabaseMachine):
         self.pending.append((job_id, {**dict.fromkeys(replaced or ()), **rows}, now_ms))
 
     def open_job(self, job_id: str, settings: slate.Settings, *, replace: bool = False) -> Any:
-        return slate.open_ingest(
+        return on(runtime(self.clock)).open_ingest(
             self.store,
             job_id=job_id,
             name="memory://test",
             settings=settings,
             replace=replace,
-            runtime=runtime(self.clock),
         )
 
     def applied(self) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 import slate_async as slate
-from tests.engine import KINDS, Kind
+from tests.engine import KINDS, Kind, on
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.world import World
@@ -30,12 +30,11 @@ LOOK = "land manifest-latest"
 
 async def opened(world: World, node: Node, kind: Kind) -> slate.Db:
     """A writer whose manifest a server keeps: looking at the head is one request."""
-    return await slate.open(
+    return await on(node.runtime).open(
         world.cloud.objects(node),
         name="memory://idle",
         metastore=world.cloud.metastore(node),
         settings=kind.settings(manifest_poll_interval_ms=POLL_MS),
-        runtime=node.runtime,
     )
 
 

@@ -157,6 +157,33 @@ async def share() -> None:
         await users.close()
 
 
+async def open_everything(spec: slate.IngestSpec) -> None:
+    """A function opens what the method of its name opens, with the same arguments."""
+    async with slate.Environment() as env:
+        assert_type(env.open("db", standby=True), slate.Opening[slate.Db])
+    assert_type(slate.open(path="db", settings=None, properties={"a": "b"}), slate.Opening[slate.Db])
+    assert_type(slate.open_reader("db", "monday", False), slate.Opening[slate.DbReader])
+    assert_type(slate.open_admin("db", name="db"), slate.Opening[slate.Admin])
+    assert_type(slate.open_compactor("db", progress=print), slate.Opening[slate.DbCompactor])
+    assert_type(slate.open_gc("db", periodic=False), slate.Opening[slate.GarbageCollector])
+    assert_type(slate.open_ingest("db", lifetime=timedelta(days=1)), slate.Opening[slate.IngestJob])
+    assert_type(slate.open_ingest_task("db", spec), slate.Opening[slate.IngestTask])
+
+
+def open_everything_without_await(spec: slate.IngestSpec) -> None:
+    """The same of the facade."""
+    with slate.sync.Environment() as env:
+        assert_type(env.open("db", standby=True), slate.sync.Db)
+        assert_type(env.open_ingest_task("db", spec=spec), slate.sync.IngestTask)
+    assert_type(slate.sync.open(path="db", settings=None), slate.sync.Db)
+    assert_type(slate.sync.open_reader("db", "monday", False), slate.sync.DbReader)
+    assert_type(slate.sync.open_admin("db", name="db"), slate.sync.Admin)
+    assert_type(slate.sync.open_compactor("db", progress=print), slate.sync.DbCompactor)
+    assert_type(slate.sync.open_gc("db", periodic=False), slate.sync.GarbageCollector)
+    assert_type(slate.sync.open_ingest("db", lifetime=timedelta(days=1)), slate.sync.IngestJob)
+    assert_type(slate.sync.open_ingest_task("db", spec), slate.sync.IngestTask)
+
+
 async def administer() -> None:
     """Work that needs no writer."""
     async with slate.open_admin("s3://bucket/db") as admin:
@@ -202,8 +229,8 @@ def count(rows: slate.sync.Readable) -> int:
 
 def script() -> None:
     """A script, without ``await``."""
-    with slate.sync.Environment(threads=1) as env:
-        with slate.sync.open("memory://scratch", environment=env) as db, db.snapshot() as snapshot:
+    with slate.sync.Environment(threads=1) as env, env.open("memory://scratch", create=True) as db:
+        with db.snapshot() as snapshot:
             assert_type(db, slate.sync.Db)
             print(count(db), count(snapshot))
             for row in db.scan(limit=3).rows():
@@ -222,6 +249,11 @@ def script() -> None:
 
 async def mistakes() -> None:
     """What a type checker is to find."""
+    slate.open("memory://scratch", wrong=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    slate.open("memory://scratch", create="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    slate.open_ingest_task("memory://scratch")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    slate.sync.open_reader(pin=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    slate.sync.Environment().open_gc("db", wrong=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     slate.open("memory://scratch").put(b"a", b"1")  # type: ignore[operator]  # pyright: ignore[reportCallIssue]
     async with slate.open("memory://scratch") as db:
         await db.put("a", b"1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

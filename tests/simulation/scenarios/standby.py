@@ -16,6 +16,7 @@ from typing import Any
 import slate_async as slate
 from slate_async.storage.liveness.heartbeat import ALIVE_KEY
 from slate_async.storage.log.names import PREFIX
+from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Kind
 from tests.simulation.loop import SimTask
@@ -54,12 +55,11 @@ class StandbySession(Session):
     async def _opened(self) -> slate.Db:
         database, node = self.database, self.node
         settings = database.params.settings(self.rng, self._poll_ms).replace(heartbeat_interval_ms=HEARTBEAT_MS)
-        return await slate.open(
+        return await on(node.runtime).open(
             database.store(node),
             name=database.name,
             metastore=database.factory(node),
             settings=settings,
-            runtime=node.runtime,
             standby=True,
         )
 

@@ -6,7 +6,7 @@ import random
 
 import slate_async as slate
 from slate_async.objectstore.protocol import ObjectStore
-from tests.engine import ManualClock, runtime
+from tests.engine import ManualClock, on, runtime
 
 
 def open_compactor(
@@ -15,11 +15,10 @@ def open_compactor(
     """A compactor of the database in the root of ``store``; ``progress`` is no setting."""
     progress = options.pop("progress", None)
     settings = slate.Settings(**{"manifest_poll_interval_ms": 5, **options})
-    return slate.open_compactor(
+    return on(runtime(clock)).open_compactor(
         store,
         name="memory://test",
         settings=settings,
-        runtime=runtime(clock),
         progress=progress,  # type: ignore[arg-type]
     )
 

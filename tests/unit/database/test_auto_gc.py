@@ -15,7 +15,7 @@ from slate_async.engine.clone.housekeeping import GcRounds
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.runtime.system import SystemIds
 from slate_async.storage.manifest.edits.checkpoints import CreateCheckpoint
-from tests.engine import KINDS, Kind, ManualClock, commit_elsewhere, memory_store, open_db, runtime, until
+from tests.engine import KINDS, Kind, ManualClock, commit_elsewhere, memory_store, on, open_db, runtime, until
 from tests.live_set import live_set
 
 NAME = "memory://test"
@@ -78,7 +78,7 @@ async def test_a_database_alone_ends_near_its_live_size(kind: Kind) -> None:
         assert len([row async for row in db.scan()]) == 50
     async with open_db(store, kind) as again:
         assert len([row async for row in again.scan()]) == 50
-    async with slate.open_admin(store, name=NAME, runtime=runtime()) as admin:
+    async with on(runtime()).open_admin(store, name=NAME) as admin:
         assert (await admin.verify()).findings == ()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -28,6 +26,7 @@ from tests.engine import (
     ManualClock,
     StoreInHand,
     memory_store,
+    on,
     open_db,
     runtime,
     settle,
@@ -152,15 +151,15 @@ class Metadata(PutIfAbsentFactory):
         return WriterRegister(objects, "writer/current")
 
 
-OPENINGS: dict[str, Callable[..., slate.Opening[Any]]] = {
-    "writer": slate.open,
-    "standby": partial(slate.open, standby=True),
-    "reader": slate.open_reader,
-    "compactor": slate.open_compactor,
-    "collector": slate.open_gc,
-    "admin": slate.open_admin,
-    "ingest": slate.open_ingest,
-    "ingest that replaces": partial(slate.open_ingest, replace=True),
+OPENINGS: dict[str, tuple[str, dict[str, bool]]] = {
+    "writer": ("open", {}),
+    "standby": ("open", {"standby": True}),
+    "reader": ("open_reader", {}),
+    "compactor": ("open_compactor", {}),
+    "collector": ("open_gc", {}),
+    "admin": ("open_admin", {}),
+    "ingest": ("open_ingest", {}),
+    "ingest that replaces": ("open_ingest", {"replace": True}),
 }
 
 
@@ -181,11 +180,12 @@ async def test_an_opening_cancelled_at_any_of_its_waits_gives_everything_back(wh
     metadata = Metadata()
     place: dict[str, Any] = {"name": "memory://test", "metastore": metadata, "settings": EPOCHS_SST.settings()}
     others, turns, opened = asyncio.all_tasks(), 0, False
+    name, more = OPENINGS[what]
     while not opened:
         store = SlowStore(ManualClock())
-        async with slate.open(store, **place, runtime=runtime()) as db:  # and closed: no standby need wait for beats
+        async with on(runtime()).open(store, **place) as db:  # and closed: no standby need wait for beats
             await db.put(b"a", b"1")
-        opening = asyncio.ensure_future(_opened(OPENINGS[what](store, **place, runtime=runtime())))
+        opening = asyncio.ensure_future(_opened(getattr(on(runtime()), name)(store, **place, **more)))
         await settle(turns)
         opening.cancel()
         await asyncio.wait([opening])

@@ -14,14 +14,14 @@ import slate_async as slate
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.manifest.state import ManifestState
-from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, open_db, runtime, starts, until
+from tests.engine import EPOCHS, START_MS, Kind, ManualClock, StoreInHand, on, open_db, runtime, starts, until
 from tests.support.checkpoints import found, manifest_of, rows_of
 
 DAY = 86_400
 
 
 def open_admin(store: ObjectStore, clock: ManualClock | None = None) -> slate.Opening[slate.Admin]:
-    return slate.open_admin(store, name="memory://test", runtime=runtime(clock))
+    return on(runtime(clock)).open_admin(store, name="memory://test")
 
 
 async def shown(store: MemoryStore, info: slate.CheckpointInfo) -> dict[bytes, bytes]:
@@ -150,7 +150,7 @@ async def test_beside_writes_compaction_and_gc_it_is_a_prefix_that_has_all_ackno
         assert before <= len(rows) <= after
 
     async with open_db(memory, kind, l0_sst_bytes=1024, block_bytes=256, flush_interval_ms=0) as db:
-        opening = slate.open_gc(memory, name="memory://test", periodic=False, settings=collecting, runtime=runtime())
+        opening = on(runtime()).open_gc(memory, name="memory://test", periodic=False, settings=collecting)
         async with open_admin(memory) as admin, opening as collector:
             busy = starts(write(db), compact(db))
             for _ in range(5):
@@ -166,7 +166,7 @@ async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> Non
         await db.put(b"a", b"1")
         await db.checkpoints.create(name="monday")
         await db.put(b"a", b"2")
-        reading = slate.open_reader(memory, checkpoint="monday", name="memory://test", runtime=runtime())
+        reading = on(runtime()).open_reader(memory, checkpoint="monday", name="memory://test")
         async with reading as reader:
             assert await reader.get(b"a") == b"1"
 

@@ -19,7 +19,7 @@ from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.sst import shares
 from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.storage.sst.reader import SstReader
-from tests.engine import KINDS, Kind, memory_store, runtime
+from tests.engine import KINDS, Kind, memory_store, on, runtime
 
 VALUE = bytes(1 << 20)  # a few dozen bytes once it is stored
 KEYS = [b"%03d" % number for number in range(40)]
@@ -135,7 +135,7 @@ async def test_what_a_writer_acknowledges_is_replayed_with_its_settings(kind: Ki
     """It dies with a log object as large as it takes: the next opening decodes that, or it is refused at once."""
     store, left = memory_store(), memory_store()
     settings = kind.settings(max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20)
-    async with slate.open(store, name="memory://db", settings=settings, runtime=runtime()) as db:
+    async with on(runtime()).open(store, name="memory://db", settings=settings) as db:
         taken = 0
         for rows in (10, 20, 40):
             batch = slate.WriteBatch()
@@ -147,7 +147,7 @@ async def test_what_a_writer_acknowledges_is_replayed_with_its_settings(kind: Ki
         async for info in store.list(""):
             await left.put(info.key, (await store.get(info.key)).data)
     assert taken == 20
-    async with slate.open(left, name="memory://db", settings=settings, runtime=runtime()) as db:
+    async with on(runtime()).open(left, name="memory://db", settings=settings) as db:
         assert [value[0] async for _, value in db.scan()] == [20] * 20
 
 
@@ -164,7 +164,7 @@ async def test_a_feed_decodes_a_bounded_part_of_the_log_at_once(kind: Kind, monk
     settings = kind.settings(
         auto_compaction=False, max_value_bytes=400_000, flush_bytes=1 << 18, decode_memory_bytes=1 << 20
     )
-    async with slate.open(store, name="memory://db", settings=settings, runtime=runtime()) as db:
+    async with on(runtime()).open(store, name="memory://db", settings=settings) as db:
         keys = [b"%03d" % number for number in range(60)]
         for number in range(0, 60, 5):
             batch = slate.WriteBatch()

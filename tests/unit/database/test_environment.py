@@ -397,14 +397,6 @@ async def test_a_store_object_stays_its_owners() -> None:
     await store.put("still", b"usable")
 
 
-async def test_one_runtime_for_a_private_environment_or_one_given() -> None:
-    async with slate.Environment(runtime=runtime()) as env:
-        with pytest.raises(slate.InvalidError, match="runtime"):
-            slate.open("memory://x", environment=env, runtime=runtime())
-        async with slate.open(memory_store(), name="memory://named", environment=env) as db:
-            assert db.status().path == "memory://named"
-
-
 async def test_threads_are_a_positive_number() -> None:
     with pytest.raises(slate.InvalidError, match="threads"):
         slate.Environment(threads=0)

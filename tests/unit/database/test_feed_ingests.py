@@ -8,7 +8,7 @@ import pytest
 import slate_async as slate
 from slate_async.engine.changes.change import Change
 from slate_async.objectstore.memory import MemoryStore
-from tests.engine import KINDS, Kind, memory_store, open_db, open_reader, runtime
+from tests.engine import KINDS, Kind, memory_store, on, open_db, open_reader, runtime
 from tests.support.feeds import all_of, taken
 from tests.support.manifests import head
 
@@ -20,7 +20,7 @@ async def ingest(store: MemoryStore, db: slate.Db, job_id: str, rows: dict[bytes
     """Bring ``rows`` in beside the writer; the number they have."""
     table = pa.record_batch({"key": pa.array(rows, pa.binary()), "value": pa.array(rows.values(), pa.binary())})
     settings = slate.Settings(manifest_poll_interval_ms=10, sst_bytes=300, block_bytes=64)
-    opening = slate.open_ingest(store, job_id=job_id, name="memory://test", settings=settings, runtime=runtime())
+    opening = on(runtime()).open_ingest(store, job_id=job_id, name="memory://test", settings=settings)
     async with opening as job:
         await job.write([table])
         await job.commit(wait=False)
@@ -31,7 +31,7 @@ async def ingest(store: MemoryStore, db: slate.Db, job_id: str, rows: dict[bytes
 async def collected(store: MemoryStore, db: slate.Db) -> int:
     """How many objects a collector has deleted."""
     settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
-    opening = slate.open_gc(store, name="memory://test", periodic=False, settings=settings, runtime=runtime())
+    opening = on(runtime()).open_gc(store, name="memory://test", periodic=False, settings=settings)
     async with opening as collector:
         count = 0
         for _ in range(3):

@@ -12,7 +12,7 @@ import slate_async as slate
 from slate_async.engine.changes.read_ahead import ReadAhead
 from slate_async.engine.changes.subscription import FeedPosition
 from slate_async.objectstore.protocol import ObjectStore
-from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, open_db, runtime
+from tests.engine import KINDS, Kind, ManualClock, StoreInHand, memory_store, on, open_db, runtime
 from tests.support.feeds import taken
 from tests.unit.database.test_feed_ingests import collected, ingest, rows_of
 
@@ -25,7 +25,7 @@ def rows_in(batch: slate.RecordBatch) -> Rows:
 
 
 async def read_range(store: ObjectStore, after: FeedPosition, until: int, **asked: Any) -> Rows:
-    async with slate.open_admin(store, name="memory://test", runtime=runtime()) as admin:
+    async with on(runtime()).open_admin(store, name="memory://test") as admin:
         return [row async for batch in admin.read_changes("copy", after, until, **asked) for row in rows_in(batch)]
 
 

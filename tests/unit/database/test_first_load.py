@@ -11,7 +11,7 @@ import pytest
 import slate_async as slate
 from slate_async.engine.ingest import driver as ingesting
 from slate_async.objectstore.memory import MemoryStore
-from tests.engine import KINDS, abandon, memory_store, open_db, runtime
+from tests.engine import KINDS, abandon, memory_store, on, open_db, runtime
 from tests.unit.database.test_ingest import NAME, open_job, table
 
 
@@ -26,7 +26,7 @@ async def test_a_database_is_made_and_who_waits_is_its_first_writer(store: Memor
     async with open_job(store, create=True, settings=fixed) as job:
         await job.write([table({"a": "1", "b": "2"})])
         assert (await job.commit(wait=False)).state == "pending"
-        async with slate.open_reader(store, name=NAME, runtime=runtime()) as reader:
+        async with on(runtime()).open_reader(store, name=NAME) as reader:
             assert [row async for row in reader.scan()] == []
         info = await job.commit()
         assert (info.state, info.seq) == ("applied", 1)

@@ -25,6 +25,7 @@ from tests.engine import (
     abandon,
     contents,
     memory_store,
+    on,
     open_db,
     open_reader,
     runtime,
@@ -40,7 +41,7 @@ def open_gc(
     store: Any, clock: ManualClock | None = None, *, periodic: bool = False, **settings: int
 ) -> slate.Opening[slate.GarbageCollector]:
     chosen = slate.Settings(**{"gc_min_age_ms": 0, "version_keep_ms": 0, "gc_clock_skew_ms": 0, **settings})
-    return slate.open_gc(store, name=NAME, periodic=periodic, settings=chosen, runtime=runtime(clock))
+    return on(runtime(clock)).open_gc(store, name=NAME, periodic=periodic, settings=chosen)
 
 
 async def check_exact(store: ObjectStore, clock: ManualClock | None = None) -> None:
@@ -313,7 +314,7 @@ async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(cap
         clock.wall_ms += 1
         assert [(await collector.collect()).blocked_by for _ in range(2)] == [(holding,)] * 2
         assert [record.message for record in caplog.records if str(left) in record.message] == [f"{NAME}: {holding}"]
-        async with slate.open_compactor(store, name=NAME, runtime=runtime(clock), auto_compaction=False) as compactor:
+        async with on(runtime(clock)).open_compactor(store, name=NAME, auto_compaction=False) as compactor:
             await compactor.compact()
         assert (await collector.collect()).blocked_by == ()
     async with open_db(store, CONTIGUOUS, clock=clock) as db:

@@ -21,6 +21,7 @@ from tests.engine import (
     ManualClock,
     commit_elsewhere,
     memory_store,
+    on,
     open_db,
     runtime,
     until,
@@ -35,13 +36,13 @@ def table(rows: dict[str, str]) -> pa.Table:
 
 def open_job(store: ObjectStore, job_id: str = "job", **more: Any) -> Any:
     settings = slate.Settings(manifest_poll_interval_ms=10, **more.pop("settings", {}))
-    return slate.open_ingest(
-        store, job_id=job_id, name=NAME, settings=settings, runtime=more.pop("run", None) or runtime(), **more
+    return on(more.pop("run", None) or runtime()).open_ingest(
+        store, job_id=job_id, name=NAME, settings=settings, **more
     )
 
 
 def open_admin(store: ObjectStore) -> Any:
-    return slate.open_admin(store, name=NAME, runtime=runtime())
+    return on(runtime()).open_admin(store, name=NAME)
 
 
 async def ingested(store: ObjectStore, db: slate.Db, rows: dict[str, str], **more: Any) -> slate.IngestInfo:
@@ -84,7 +85,7 @@ async def test_rows_take_their_place_among_the_writes(store: MemoryStore, kind: 
 async def test_a_reader_follows_and_looks_back(store: MemoryStore, kind: Any) -> None:
     async with (
         open_db(store, kind) as db,
-        slate.open_reader(store, name=NAME, runtime=runtime(), settings=kind.settings()) as reader,
+        on(runtime()).open_reader(store, name=NAME, settings=kind.settings()) as reader,
     ):
         await db.put(b"a", b"before")
         await reader.refresh()
@@ -170,7 +171,7 @@ async def test_tasks_elsewhere_know_no_more_than_json(store: MemoryStore) -> Non
     async with open_db(store) as db, open_job(store) as job:
         told: list[str] = []
         for rows in ({"a": "1", "b": "2"}, {}, {"x": "3"}):
-            async with slate.open_ingest_task(store, job.spec.to_json(), name=NAME, runtime=runtime()) as task:
+            async with on(runtime()).open_ingest_task(store, job.spec.to_json(), name=NAME) as task:
                 told += [sst.to_json() for sst in await task.write([table(rows)] if rows else [])]
         ssts = [IngestedSst.from_json(result) for result in told]
         assert len(ssts) == 2  # no rows, no SST
@@ -184,7 +185,7 @@ async def test_what_tasks_wrote_somewhere_else_is_not_committed(store: MemorySto
     elsewhere = memory_store()
     await (await open_db(store)).close()
     async with open_job(store) as job, open_job(store) as another:
-        async with slate.open_ingest_task(elsewhere, job.spec, name=NAME, runtime=runtime()) as task:
+        async with on(runtime()).open_ingest_task(elsewhere, job.spec, name=NAME) as task:
             told = await task.write([table({"a": "1"})])
         with pytest.raises(slate.InvalidError, match=r"is not there: .* the same place"):
             await job.commit(told, wait=False)
@@ -375,9 +376,7 @@ async def test_gc_spares_a_job_while_it_lives_and_then_takes_what_it_left(store:
     settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
 
     async def collect() -> list[str]:
-        async with slate.open_gc(
-            store, name=NAME, settings=settings, periodic=False, runtime=runtime(clock)
-        ) as collector:
+        async with on(runtime(clock)).open_gc(store, name=NAME, settings=settings, periodic=False) as collector:
             keys: list[str] = []
             for _ in range(3):
                 keys += [

@@ -26,6 +26,7 @@ from tests.engine import (
     abandon,
     contents,
     memory_store,
+    on,
     open_db,
     runtime,
     until,
@@ -84,7 +85,7 @@ async def test_no_number_of_idle_openings_makes_the_next_one_read_more(kind: Kin
         await db.put(b"b", b"2")
         await db.flush(l0=True)
         assert await contents(db) == {b"a": b"1", b"b": b"2"}
-    async with await slate.open_reader(objects, name="memory://test", runtime=runtime()) as reader:
+    async with await on(runtime()).open_reader(objects, name="memory://test") as reader:
         assert await contents(reader) == {b"a": b"1", b"b": b"2"}
 
 
@@ -122,15 +123,14 @@ async def test_nor_does_any_number_of_them_behind_an_sst_of_the_log() -> None:
         assert db.status().l0_ssts == 3
         await db.compact(full=True)
         assert await contents(db) == {b"a": b"1", b"b": b"2"}
-    async with slate.open_gc(
+    async with on(runtime()).open_gc(
         objects,
         name="memory://test",
         periodic=False,
         settings=slate.Settings(gc_min_age_ms=0, gc_clock_skew_ms=0),
-        runtime=runtime(),
     ) as gc:
         await gc.collect()
-    async with await slate.open_reader(objects, name="memory://test", runtime=runtime()) as reader:
+    async with await on(runtime()).open_reader(objects, name="memory://test") as reader:
         assert await contents(reader) == {b"a": b"1", b"b": b"2"}
 
 
@@ -143,8 +143,8 @@ async def test_a_compactor_that_takes_the_log_first_is_no_obstacle(monkeypatch: 
 
     async def late(ssts: Sequence[tuple[int, Table]]) -> list[tuple[int, SstRef]]:
         found = await log_references(ssts)
-        async with await slate.open_compactor(
-            objects, name="memory://test", auto_compaction=False, settings=CONTIGUOUS_SST.settings(), runtime=runtime()
+        async with await on(runtime()).open_compactor(
+            objects, name="memory://test", auto_compaction=False, settings=CONTIGUOUS_SST.settings()
         ) as compactor:
             await compactor.compact(full=True)
         return found

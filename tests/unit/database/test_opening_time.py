@@ -20,7 +20,7 @@ from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from slate_async.storage.log.reader import READS_AT_ONCE
 from tests.benchmarks.slow_store import SlowStore
-from tests.engine import abandon
+from tests.engine import abandon, on
 from tests.simulation.loop import Interleaving, SimLoop
 from tests.simulation.runtime import OffloadDelay, SimClock, sim_runtime
 
@@ -50,9 +50,7 @@ def slow(objects: MemoryObjects) -> SlowStore:
 async def open_db(store: SlowStore, **settings: Any) -> slate.Db:
     clock = SimClock(asyncio.get_running_loop().time)
     runtime = sim_runtime(clock, 1, f"process {next(PROCESSES)}", OffloadDelay())
-    return await slate.open(
-        store, name="memory://test", settings=slate.Settings(**{**FULL, **settings}), runtime=runtime
-    )
+    return await on(runtime).open(store, name="memory://test", settings=slate.Settings(**{**FULL, **settings}))
 
 
 async def killed_writer(write: Callable[[slate.Db], Coroutine[Any, Any, None]]) -> MemoryObjects:

@@ -14,7 +14,7 @@ from slate_async.codec.header import HEADER_BYTES
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.objectstore.protocol import OVERWRITE, ObjectInfo, ObjectStore, PutMode
 from slate_async.types import Buffer
-from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, open_db, runtime
+from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, on, open_db, runtime
 from tests.support.towns import Life, MortalStore
 
 NAME = "s3://bucket/db"
@@ -106,7 +106,7 @@ async def test_an_opening_that_fails_has_fenced_nobody(kind: Kind, failing: str,
     damage, wrong = FAILING[failing]
 
     def opened(place: ObjectStore, **settings: Any) -> Any:
-        return slate.open(place, name=NAME, metastore=factory, settings=kind.settings(**settings), runtime=runtime())
+        return on(runtime()).open(place, name=NAME, metastore=factory, settings=kind.settings(**settings))
 
     async with opened(store) as db:
         for number in range(3):
@@ -121,7 +121,7 @@ async def test_an_opening_that_fails_has_fenced_nobody(kind: Kind, failing: str,
             mistaken = Kind(kind.log_protocol, kind.wal_enabled is not ("wal_enabled" in wrong)).settings()
         before = db.status().epoch
         with pytest.raises((slate.InvalidError, slate.CorruptionError)):
-            await slate.open(damaged, name=NAME, metastore=factory, settings=mistaken, runtime=runtime())
+            await on(runtime()).open(damaged, name=NAME, metastore=factory, settings=mistaken)
         await db.put(b"more", b"v")
         await db.confirm()
         assert db.status().epoch == before
@@ -149,11 +149,12 @@ async def test_a_tail_that_is_gone_is_corruption_and_nobody_is_fenced(kind: Kind
             with pytest.raises(slate.CorruptionError, match="missing") as caught:
                 await open_db(store, kind)
             assert caught.value.object_name == lost[0]
-        looks = (slate.open_reader, slate.open_admin) if kind.log_protocol == "contiguous" else (slate.open_reader,)
-        for opening in looks:  # an epoch-prefixed log's end is in the register, so a checkpoint needs no look at it
+        looks = ("open_reader", "open_admin") if kind.log_protocol == "contiguous" else ("open_reader",)
+        for look in looks:  # an epoch-prefixed log's end is in the register, so a checkpoint needs no look at it
+            opening = getattr(on(runtime()), look)
             with pytest.raises(slate.CorruptionError):
-                async with opening(store, settings=kind.settings(), runtime=runtime(), name="memory://test") as other:
-                    await other.checkpoints.create()  # type: ignore[union-attr]
+                async with opening(store, settings=kind.settings(), name="memory://test") as other:
+                    await other.checkpoints.create()
         for key in lost:
             await store.put(key, kept[key])
     async with open_db(store, kind) as db:
@@ -177,11 +178,10 @@ async def test_a_tail_that_was_flushed_and_collected_under_the_look_is_no_damage
                 collected.append(0)
                 async with open_db(store, kind) as other:
                     await (other.flush(l0=True) if kind.wal_enabled else other.compact())
-                ended = slate.open_gc(
+                ended = on(runtime()).open_gc(
                     store,
                     name="memory://test",
                     settings=kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0),
-                    runtime=runtime(),
                     periodic=False,
                 )
                 async with ended as collector:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import slate_async as slate
-from tests.engine import CONTIGUOUS, Kind, contents, open_db, runtime, starts, until
+from tests.engine import CONTIGUOUS, Kind, contents, on, open_db, runtime, starts, until
 from tests.unit.database.away import SHORT, back, failed, out, outages
 
 
@@ -218,7 +218,7 @@ async def test_who_tells_of_a_loss_when_it_closes_still_gives_everything_back(fl
     await db.put(b"b", b"2")
     with pytest.raises(slate.UnavailableError):
         await db.close()
-    async with await slate.open_reader(store, name="memory://test", pin=False, runtime=runtime()) as reader:
+    async with await on(runtime()).open_reader(store, name="memory://test", pin=False) as reader:
         assert (await reader.writer_life()).state == "closed"  # a standby need not wait for beats
         assert await contents(reader) == {b"b": b"2"}
 
@@ -247,7 +247,7 @@ async def test_an_ingest_that_came_meanwhile_is_applied_above_all_numbers_given(
         store.down = True
         (sent,) = starts(db.put(b"b", b"1"))
         assert await failed(sent) == "unknown"
-        async with slate.open_ingest(store.inner, job_id="job", name="memory://test", runtime=runtime()) as job:
+        async with on(runtime()).open_ingest(store.inner, job_id="job", name="memory://test") as job:
             await job.write([pa.table({"key": ["c"], "value": ["ingested"]})])
             await job.commit(wait=False)
             store.down = False

@@ -20,7 +20,7 @@ from slate_async.storage.format.marker import decode_marker
 from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import MARKER_FEATURE, ManifestState
-from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
+from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, on, runtime
 from tests.support.towns import Killed, Life, MortalStore
 
 NAME = "s3://bucket/db"
@@ -35,20 +35,17 @@ class Town:
     factory: Any
 
     def open(self, store: ObjectStore, *, factory: Any = None, **settings: Any) -> Any:
-        return slate.open(
+        return on(runtime()).open(
             store,
             name=NAME,
             metastore=self.factory if factory is None else factory,
             settings=self.kind.settings(**settings),
-            runtime=runtime(),
         )
 
     @asynccontextmanager
     async def admin(self, store: ObjectStore) -> AsyncIterator[slate.Admin]:
         settings = self.kind.settings()
-        async with slate.open_admin(
-            store, name=NAME, metastore=self.factory, settings=settings, runtime=runtime()
-        ) as admin:
+        async with on(runtime()).open_admin(store, name=NAME, metastore=self.factory, settings=settings) as admin:
             yield admin
 
     def driver(self) -> ManifestDriver:
@@ -93,14 +90,15 @@ async def test_creation_marks_the_place(town: Town) -> None:
 
 async def test_metadata_in_the_same_store_needs_no_marker() -> None:
     store = memory_store()
-    async with slate.open(store, name=NAME, settings=CONTIGUOUS.settings(), runtime=runtime()) as db:
+    async with on(runtime()).open(store, name=NAME, settings=CONTIGUOUS.settings()) as db:
         await db.put(b"k", b"v")
     assert MARKER not in await keys(store)
 
 
 def _works(town: Town, store: ObjectStore) -> dict[str, Callable[[], Awaitable[Any]]]:
     """All that can be done with a database, at ``store``."""
-    there = {"name": NAME, "metastore": town.factory, "settings": town.kind.settings(), "runtime": runtime()}
+    there = {"name": NAME, "metastore": town.factory, "settings": town.kind.settings()}
+    opener = on(runtime())
 
     async def opened(opening: Any) -> None:
         async with opening:
@@ -111,11 +109,11 @@ def _works(town: Town, store: ObjectStore) -> dict[str, Callable[[], Awaitable[A
             await what(admin)
 
     return {
-        "write": lambda: opened(slate.open(store, **there)),
-        "read": lambda: opened(slate.open_reader(store, **there)),
-        "compact": lambda: opened(slate.open_compactor(store, **there)),
-        "collect": lambda: opened(slate.open_gc(store, periodic=False, **there)),
-        "ingest": lambda: opened(slate.open_ingest(store, job_id="job", **there)),
+        "write": lambda: opened(opener.open(store, **there)),
+        "read": lambda: opened(opener.open_reader(store, **there)),
+        "compact": lambda: opened(opener.open_compactor(store, **there)),
+        "collect": lambda: opened(opener.open_gc(store, periodic=False, **there)),
+        "ingest": lambda: opened(opener.open_ingest(store, job_id="job", **there)),
         "destroy": lambda: asked(lambda admin: admin.destroy()),
         "destroy softly": lambda: asked(lambda admin: admin.destroy(soft=True)),
         "checkpoint": lambda: asked(lambda admin: admin.checkpoints.create()),
@@ -165,9 +163,9 @@ async def test_objects_copied_to_another_url_are_told_from_no_database(town: Tow
         with pytest.raises(slate.ConfigError, match=r"by the URL it was made under.*slate mirror"):
             await work()
         assert await keys(here) == before, what
-    settings, named = town.kind.settings(), {"name": NAME, "metastore": elsewhere.factory, "runtime": runtime()}
+    settings, named = town.kind.settings(), {"name": NAME, "metastore": elsewhere.factory}
     with pytest.raises(slate.ConfigError, match="by the URL it was made under"):
-        await slate.open(here, create=False, settings=settings, **named)
+        await on(runtime()).open(here, create=False, settings=settings, **named)
 
 
 async def _adopt(town: Town, store: ObjectStore) -> None:
@@ -206,8 +204,8 @@ async def test_gc_leaves_the_marker(town: Town) -> None:
     settings = town.kind.settings(gc_min_age_ms=0, gc_clock_skew_ms=0)
     ahead = runtime()
     ahead.clock.wall_ms += 10**9  # type: ignore[attr-defined]
-    async with slate.open_gc(
-        store, name=NAME, metastore=town.factory, settings=settings, runtime=ahead, periodic=False
+    async with on(ahead).open_gc(
+        store, name=NAME, metastore=town.factory, settings=settings, periodic=False
     ) as collector:
         for _ in range(3):
             await collector.collect()
@@ -476,14 +474,14 @@ async def test_killed_anywhere_an_adoption_goes_on(kind: Kind) -> None:
 async def test_a_database_made_again_answers_for_its_whole_history(kind: Kind) -> None:
     store = memory_store()
     there = {"name": "memory://test", "settings": kind.settings(retention_ms=10**9)}
-    async with slate.open(store, runtime=runtime(), **there) as db:
+    async with on(runtime()).open(store, **there) as db:
         for key, value in ROWS.items():
             await db.put(key, value)
-    async with slate.open_admin(store, runtime=runtime(), **there) as admin:
+    async with on(runtime()).open_admin(store, **there) as admin:
         await admin.destroy()
     later = runtime()
     later.clock.wall_ms += 60_000  # type: ignore[attr-defined]
-    async with slate.open(store, runtime=later, **there) as db:
+    async with on(later).open(store, **there) as db:
         made_s = later.clock.now_ms() / 1000
         later.clock.wall_ms += 1_000  # type: ignore[attr-defined]
         await db.put(b"new", b"1")

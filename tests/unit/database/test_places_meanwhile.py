@@ -17,7 +17,7 @@ from slate_async.objectstore.protocol import ObjectStore
 from slate_async.storage.log import extent
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState
-from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, runtime
+from tests.engine import CONTIGUOUS, EPOCHS, KINDS, Kind, contents, memory_store, on, runtime
 from tests.support.towns import Life, MortalStore
 from tests.unit.database.test_places import NAME, ROWS, MortalFactory, Town, fill, keys, marker_of, unmark
 
@@ -205,9 +205,7 @@ async def test_a_compactor_of_the_old_place_does_not_claim_after_an_adoption(kin
         factory = MortalFactory(town.factory, life)
         store = MortalStore(here, life)
         with contextlib.suppress(slate.FencedError, slate.ConfigError):
-            async with slate.open_compactor(
-                store, name=NAME, metastore=factory, settings=kind.settings(), runtime=runtime()
-            ):
+            async with on(runtime()).open_compactor(store, name=NAME, metastore=factory, settings=kind.settings()):
                 pass
         if not adopted:
             return
@@ -218,8 +216,8 @@ async def test_a_compactor_of_the_old_place_does_not_claim_after_an_adoption(kin
 async def test_after_an_adoption_nothing_that_lies_in_the_old_place_is_committed(town: Town) -> None:
     here, there = memory_store(), memory_store()
     await fill(town, here)
-    async with slate.open_ingest(
-        here, job_id="job", name=NAME, metastore=town.factory, settings=town.kind.settings(), runtime=runtime()
+    async with on(runtime()).open_ingest(
+        here, job_id="job", name=NAME, metastore=town.factory, settings=town.kind.settings()
     ) as job:
         await job.write(pyarrow.table({"key": [b"ingested"], "value": [b"v"]}))
         await _copy(town, here, there)
@@ -419,7 +417,7 @@ async def test_a_database_whose_place_is_lost_is_given_up_and_made_anew(town: To
 
 
 async def test_metadata_that_is_lost_with_the_objects_is_not_given_up() -> None:
-    async with slate.open_admin(memory_store(), name=NAME, runtime=runtime()) as admin:
+    async with on(runtime()).open_admin(memory_store(), name=NAME) as admin:
         with pytest.raises(slate.InvalidError, match="metadata with its objects"):
             await admin.destroy(lost=True)
 

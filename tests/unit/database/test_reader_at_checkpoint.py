@@ -18,6 +18,7 @@ from tests.engine import (
     ManualClock,
     contents,
     memory_store,
+    on,
     open_db,
     open_reader,
     runtime,
@@ -82,7 +83,7 @@ async def test_of_the_epoch_prefixed_log_it_is_a_manifest_a_last_object_and_an_e
         await db.flush(l0=True)
     assert (await head(store)).version > kept.manifest_id
     settings = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=1_000)
-    opening = slate.open_gc(store, name="memory://test", settings=settings, periodic=False, runtime=runtime(clock))
+    opening = on(runtime(clock)).open_gc(store, name="memory://test", settings=settings, periodic=False)
     async with opening as collector:
         clock.wall_ms += 59_000
         await collector.collect()
@@ -154,7 +155,7 @@ async def test_by_name(memory: MemoryStore) -> None:
             await commit(memory, made)
         async with open_reader(memory, checkpoint="monday") as reader:
             assert await contents(reader) == ROWS
-        opening = slate.open_reader(memory, "monday", name="memory://test", runtime=runtime())
+        opening = on(runtime()).open_reader(memory, "monday", name="memory://test")
         async with opening as reader:  # the second argument, as one would guess
             assert reader.status().checkpoint is not None
         with pytest.raises(slate.InvalidError, match="say which one"):

@@ -9,7 +9,7 @@ import pytest
 
 import slate_async as slate
 from metastores.memory import MemoryFactory
-from tests.engine import KINDS, Kind, memory_store, runtime
+from tests.engine import KINDS, Kind, memory_store, on, runtime
 from tests.support.towns import Life, MortalStore
 
 
@@ -31,12 +31,12 @@ async def test_a_place_that_is_lost_under_a_reader_is_not_called_corrupt(kind: K
         "name": "s3://bucket/db",
         "metastore": MemoryFactory(),
         "settings": kind.settings(),
-        "runtime": runtime(),
     }
-    async with slate.open(here, **there) as db, slate.open_reader(Mount(here, Life()), pin=False, **there) as reader:
+    opener = on(runtime())
+    async with opener.open(here, **there) as db, opener.open_reader(Mount(here, Life()), pin=False, **there) as reader:
         mounted[0] = empty
         await db.put(b"more", b"v")
-        async with slate.open_admin(here, **there) as admin:
+        async with opener.open_admin(here, **there) as admin:
             await admin.checkpoints.create()  # this notes how far the log goes
         with pytest.raises(slate.ConfigError, match="is not the place"):
             await _refresh(reader, 2)  # the first one learns that

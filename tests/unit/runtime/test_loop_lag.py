@@ -13,7 +13,7 @@ import slate_async as slate
 from slate_async.runtime.loop_lag import LoopLag, timed
 from slate_async.runtime.protocol import Runtime
 from slate_async.runtime.system import SystemIds
-from tests.engine import memory_store, runtime
+from tests.engine import memory_store, on, runtime
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ async def test_a_database_tells() -> None:
     batch = slate.WriteBatch()
     for row in range(500):
         batch.put(b"%04d" % row, bytes(1000))
-    async with slate.open(memory_store(), name="memory://test", runtime=runtime()) as db:
+    async with on(runtime()).open(memory_store(), name="memory://test") as db:
         await db.write(batch)
         await db.flush(l0=True)
         assert db.metrics()["loop.lag_samples"] > 0

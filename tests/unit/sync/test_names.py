@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import pydoc
+import re
+from collections.abc import Callable
+from typing import get_type_hints
 
 import pytest
 
 import slate_async as slate
+from slate_async.database.opener import Opener
 from slate_async.engine.changes.feed import ChangeFeed
 
 CLASSES = [
@@ -37,7 +43,7 @@ def arguments(function: object) -> list[tuple[str, object, object]]:
     return [
         (parameter.name, parameter.kind, parameter.default)
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in ("self", "runtime", "environment")
+        if parameter.name not in ("self", "runtime")
     ]
 
 
@@ -60,9 +66,64 @@ def test_a_function_has_the_arguments_of_its_engine(name: str) -> None:
     assert arguments(getattr(slate.sync, name)) == arguments(getattr(slate, name))
 
 
+@pytest.mark.parametrize("environment", [slate.Environment, slate.sync.Environment], ids=["await", "sync"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_environment_opens_with_the_same_arguments(name: str) -> None:
-    assert arguments(getattr(slate.Environment, name)) == arguments(getattr(slate, name))
+def test_an_environment_opens_with_the_same_arguments(name: str, environment: type) -> None:
+    assert arguments(getattr(environment, name)) == arguments(getattr(slate, name))
+
+
+def test_nobody_but_the_opener_declares_arguments() -> None:
+    """What is derived has nothing to fall behind with."""
+    for name in FUNCTIONS:
+        for derived in (getattr(slate, name), getattr(slate.sync, name), getattr(slate.sync.Environment, name)):
+            assert inspect.unwrap(derived) is getattr(Opener, name)
+            assert inspect.getdoc(derived) == inspect.getdoc(getattr(Opener, name))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_class_that_is_returned_is_shown(name: str) -> None:
+    shown = inspect.signature(getattr(slate, name)).return_annotation
+    kind = shown.removeprefix("Opening[").removesuffix("]")
+    assert shown == f"Opening[{kind}]"
+    assert inspect.signature(getattr(slate.sync, name)).return_annotation == kind
+    assert inspect.signature(getattr(slate.sync.Environment, name)).return_annotation == kind
+    assert get_type_hints(getattr(slate, name))["return"] == slate.Opening[getattr(slate, kind)]
+    assert get_type_hints(getattr(slate.sync, name))["return"] is getattr(slate.sync, kind)
+
+
+def test_help_shows_every_argument() -> None:
+    shown = pydoc.plain(pydoc.render_doc(slate.open))
+    assert "open(path: 'Path', *, metastore: 'str | MetaStoreFactory | None' = None, settings:" in shown
+    assert "standby: wait until no writer has the database open" in shown
+    assert "environment" not in shown
+    assert shown.startswith("Python Library Documentation: function open in module slate_async.database.open")
+
+
+CALLS = [
+    ("open()", slate.open),
+    ("open()", slate.sync.open),
+    ("open()", slate.sync.Environment.open),
+    ("open_ingest_task()", slate.open_ingest_task),
+    ("open_ingest_task()", slate.sync.open_ingest_task),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), CALLS)
+def test_wrong_arguments_are_told_of_the_name_that_was_called(name: str, call: Callable[..., object]) -> None:
+    name = f"^{re.escape(name)} "
+    own = [object()] if "self" in inspect.signature(call).parameters else []
+    with pytest.raises(TypeError, match=f"{name}got an unexpected keyword argument 'wrong_kw'"):
+        call(*own, "memory://x", "spec", wrong_kw=1) if "task" in name else call(*own, "memory://x", wrong_kw=1)
+    with pytest.raises(TypeError, match=f"{name}missing a required argument: 'path'"):
+        call(*own)
+    with pytest.raises(TypeError, match=f"{name}too many positional arguments"):
+        call(*own, "memory://x", "spec", "more")
+
+
+def test_functions_can_be_sent_to_other_processes() -> None:
+    for name in FUNCTIONS:
+        for function in (getattr(slate, name), getattr(slate.sync, name)):
+            assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_an_environment_has_the_arguments_of_its_engine() -> None:

@@ -134,9 +134,9 @@ def test_many_threads_open_and_close(tmp_path: Path) -> None:
     with slate.sync.Environment(threads=1) as env:
 
         def work(worker: int) -> bytes | None:
-            with slate.sync.open(tmp_path / str(worker), environment=env) as own:
+            with env.open(tmp_path / str(worker)) as own:
                 own.put(b"k", b"%d" % worker)
-            with slate.sync.open_reader(tmp_path / str(worker), environment=env) as reader:
+            with env.open_reader(tmp_path / str(worker)) as reader:
                 return reader.get(b"k")
 
         with ThreadPoolExecutor(12) as pool:
@@ -267,7 +267,7 @@ def use():
     "code",
     [
         LEFT_OPEN + "use()",
-        LEFT_OPEN + "env = slate.sync.Environment(); other = slate.sync.open('memory://scratch', environment=env)\n"
+        LEFT_OPEN + "env = slate.sync.Environment(); other = env.open('memory://scratch')\n"
         "thread = threading.Thread(target=use); thread.start(); thread.join()",
     ],
     ids=["script", "thread and environment"],

@@ -18,6 +18,7 @@ from slate_async.errors import ClosedError, ConflictError, CorruptionError, Fenc
 from slate_async.objectstore.protocol import OVERWRITE
 from slate_async.storage.log.names import PREFIX
 from slate_async.storage.manifest.marker import MARKER
+from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.history import History
@@ -63,12 +64,11 @@ class Adoption:
     async def admin(self, place: str, node: Node) -> AsyncIterator[slate.Admin]:
         """An operator's handle."""
         database = self.at(place)
-        async with slate.open_admin(
+        async with on(node.runtime).open_admin(
             database.store(node),
             name=database.name,
             metastore=database.factory(node),
             settings=database.params.settings(node.rng, None),
-            runtime=node.runtime,
         ) as admin:
             yield admin
 

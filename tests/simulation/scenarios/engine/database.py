@@ -23,6 +23,7 @@ from slate_async.storage.manifest.driver import ManifestDriver
 from slate_async.storage.manifest.marker import Ground
 from slate_async.storage.manifest.marking import settle_place
 from slate_async.storage.manifest.state import ManifestState
+from tests.engine import on
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
 from tests.simulation.scenarios.engine.attempts import Attempts
@@ -108,7 +109,7 @@ class SimulatedDatabase:
         store = self.store(node, page_keys=rng.choice((2, 1000)))
         factory, settings = self.factory(node), self.params.settings(rng, poll_ms)
         if not self.neighbours:
-            return await slate.open(store, name=self.name, metastore=factory, settings=settings, runtime=node.runtime)
+            return await on(node.runtime).open(store, name=self.name, metastore=factory, settings=settings)
         stores = {database.name: database.store(node) for database in self.neighbours}
         environment = slate.Environment(runtime=node.runtime, stores=stores)
         try:

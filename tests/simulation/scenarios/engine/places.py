@@ -14,6 +14,7 @@ from slate_async.objectstore.prefixed import PrefixedStore
 from slate_async.objectstore.protocol import OVERWRITE, ByteRange, GetResult, ObjectInfo, ObjectStore, PutMode
 from slate_async.storage.log.names import PREFIX
 from slate_async.types import Buffer
+from tests.engine import on
 from tests.simulation.checkers import Violation
 from tests.simulation.history import History
 from tests.simulation.node import Cloud, Node
@@ -62,8 +63,8 @@ async def lost_place_of_a_verification(stage: Stage) -> None:
             database.factory(node),
             database.params.settings(node.rng, None),
         )
-        async with slate.open_admin(
-            store, name=database.name, metastore=factory, settings=settings, runtime=node.runtime
+        async with on(node.runtime).open_admin(
+            store, name=database.name, metastore=factory, settings=settings
         ) as admin:
             return await admin.verify()
 

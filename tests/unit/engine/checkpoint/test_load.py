@@ -13,7 +13,7 @@ from slate_async.objectstore.memory import MemoryStore
 from slate_async.storage.log.register import decode
 from slate_async.storage.manifest.edits.checkpoints import DeleteCheckpoints
 from slate_async.storage.manifest.state import Checkpoint
-from tests.engine import KINDS, Kind, abandon, memory_store, open_db, runtime
+from tests.engine import KINDS, Kind, abandon, memory_store, on, open_db, runtime
 from tests.support.checkpoints import checkpoint_on_path, manifest_of, register_of, rows_of
 
 pytestmark = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -60,7 +60,7 @@ async def test_epochs_that_the_register_forgot_are_still_found(kind: Kind) -> No
         async with open_db(store, kind) as db:
             await db.compact(full=True)
     now = slate.Settings(gc_min_age_ms=0, version_keep_ms=0, gc_clock_skew_ms=0)
-    async with slate.open_gc(store, name="memory://test", periodic=False, settings=now, runtime=runtime()) as collector:
+    async with on(runtime()).open_gc(store, name="memory://test", periodic=False, settings=now) as collector:
         reports = [await collector.collect() for _ in range(3)]
     assert sum(len(report.objects) for report in reports) > 0
     async with manifest_of(store) as driver:

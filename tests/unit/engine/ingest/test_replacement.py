@@ -16,7 +16,7 @@ from slate_async.engine.ingest.replacement import gaps, over_deletes
 from slate_async.engine.ingest.spec import IngestedSst
 from slate_async.objectstore.memory import MemoryStore
 from slate_async.types import DELETE, PUT
-from tests.engine import KINDS, ManualClock, memory_store, open_db, runtime, settle
+from tests.engine import KINDS, ManualClock, memory_store, on, open_db, runtime, settle
 
 NAME = "memory://test"
 
@@ -28,13 +28,13 @@ def table(rows: dict[str, str]) -> pa.Table:
 def open_job(store: MemoryStore, job_id: str = "job", **more: Any) -> Any:
     settings = slate.Settings(manifest_poll_interval_ms=10, **more.pop("settings", {}))
     more = {"replace": True, **more}
-    return slate.open_ingest(
-        store, job_id=job_id, name=NAME, settings=settings, runtime=more.pop("run", None) or runtime(), **more
+    return on(more.pop("run", None) or runtime()).open_ingest(
+        store, job_id=job_id, name=NAME, settings=settings, **more
     )
 
 
 def open_admin(store: MemoryStore, **more: Any) -> Any:
-    return slate.open_admin(store, name=NAME, runtime=more.pop("run", None) or runtime())
+    return on(more.pop("run", None) or runtime()).open_admin(store, name=NAME)
 
 
 async def contents(readable: Any) -> dict[str, str]:
@@ -72,7 +72,7 @@ async def test_its_rows_are_all_that_is_left(store: MemoryStore, kind: Any) -> N
         assert [row is not None and row.seq == info.seq for row in rows.values()] == [True, True]
     async with (
         open_db(store, kind) as db,
-        slate.open_reader(store, name=NAME, runtime=runtime(), settings=kind.settings()) as reader,
+        on(runtime()).open_reader(store, name=NAME, settings=kind.settings()) as reader,
     ):
         assert len(await contents(db)) == 6
         async with reader.as_of(seq=info.seq - 1) as earlier, reader.as_of(seq=info.seq) as then:
@@ -196,7 +196,7 @@ async def test_tasks_elsewhere_answer_for_their_ranges(store: MemoryStore) -> No
             told: list[IngestedSst] = []
             for rows in (range(10, 30, 2), range(60, 80, 3)):
                 spec = job.spec.to_json()
-                async with slate.open_ingest_task(store, spec, name=NAME, runtime=runtime()) as task:
+                async with on(runtime()).open_ingest_task(store, spec, name=NAME) as task:
                     told += await task.write([table({f"{number:02}": "new" for number in rows})])
             assert len({result.part for result in told}) == 2
             assert len(told) > 4
@@ -318,7 +318,7 @@ async def test_two_drivers_of_one_job_get_one_answer(store: MemoryStore) -> None
             info = await applied(first, db)
             assert await second.write([table({"y": "2"})]) == []
             assert await second.commit() == info
-            async with slate.open_ingest_task(store, second.spec, name=NAME, runtime=runtime()) as task:
+            async with on(runtime()).open_ingest_task(store, second.spec, name=NAME) as task:
                 with pytest.raises(slate.ConflictError, match="kept no longer: it was committed"):
                     await task.write([table({"y": "2"})])
         assert await contents(db) == {"x": "1"}

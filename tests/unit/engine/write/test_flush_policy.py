@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import slate_async as slate
 from slate_async.engine.write.commit_group import GROUP_COMMIT_WAITERS
 from slate_async.engine.write.flush_policy import FULL_WINDOW_GROUPS, FlushPolicy
-from tests.engine import CONTIGUOUS, KINDS, Kind
+from tests.engine import CONTIGUOUS, KINDS, Kind, on
 from tests.simulation.faults import NO_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.world import World
@@ -144,12 +144,11 @@ def flushing(
 
     async def whole(world: World) -> None:
         node = world.node("writer")
-        opening = slate.open(
+        opening = on(node.runtime).open(
             world.cloud.objects(node),
             name="memory://flushes",
             metastore=world.cloud.metastore(node),
             settings=kind.settings(**chosen),
-            runtime=node.runtime,
         )
 
         async def opened() -> slate.Db:

@@ -17,7 +17,7 @@ from slate_async.maintenance.mirror.report import MirrorProgress, MirrorReport
 from slate_async.storage.manifest.edits.mirror import ShowMirrored
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.locate import SstOpener
-from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, runtime
+from tests.engine import CONTIGUOUS, InlineOffload, Kind, contents, on, runtime
 from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
 from tests.support.towns import CLONE, PARENT, Killed, Life, Town, numbered
 
@@ -237,9 +237,7 @@ async def test_killed_before_the_first_is_whole_it_goes_on_at_any_checkpoint(kin
 def open_job(town: Town) -> Any:
     """An ingest into the mirror."""
     settings = town.kind.settings(manifest_poll_interval_ms=10)
-    return slate.open_ingest(
-        town.store(MIRROR), job_id="job", name=MIRROR, settings=settings, runtime=runtime(town.clock)
-    )
+    return on(runtime(town.clock)).open_ingest(town.store(MIRROR), job_id="job", name=MIRROR, settings=settings)
 
 
 async def test_an_ingest_that_waits_in_a_mirror_stays(kind: Kind) -> None:

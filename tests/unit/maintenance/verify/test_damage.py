@@ -18,7 +18,7 @@ from slate_async.errors import CorruptionError
 from slate_async.storage.log.object_status import log_name
 from slate_async.storage.manifest.marker import MARKER
 from slate_async.storage.manifest.state import ManifestState
-from tests.engine import CONTIGUOUS, Kind, runtime
+from tests.engine import CONTIGUOUS, Kind, on, runtime
 from tests.live_set import live_set
 from tests.slices import sample
 from tests.support.settled_town import admin, alter, bytes_of, compact, remove, settled
@@ -233,11 +233,11 @@ async def test_a_marker_that_is_damaged_is_named(kind: Kind, how: str) -> None:
     town, factory, other = Town(kind), MemoryFactory(), MemoryFactory()
     for name, metastore in ((PARENT, factory), (CLONE, other)):
         store, settings = town.store(name), kind.settings()
-        async with slate.open(store, name=name, metastore=metastore, settings=settings, runtime=runtime()) as db:
+        async with on(runtime()).open(store, name=name, metastore=metastore, settings=settings) as db:
             await db.put(b"k", b"v")
 
     async def verified() -> slate.VerifyReport:
-        opening = slate.open_admin(town.store(PARENT), name=PARENT, metastore=factory, runtime=runtime())
+        opening = on(runtime()).open_admin(town.store(PARENT), name=PARENT, metastore=factory)
         async with opening as opened:
             return await opened.verify()
 

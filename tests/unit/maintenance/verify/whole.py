@@ -13,7 +13,7 @@ from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.names import sst_key
 from slate_async.storage.sst.reader import SstReader
 from slate_async.storage.sst.reference import sst_ref
-from tests.engine import InlineOffload, Kind, runtime
+from tests.engine import InlineOffload, Kind, on, runtime
 from tests.support.settled_town import admin, compact, settled
 from tests.support.towns import CLONE, PARENT, Town, numbered
 
@@ -57,9 +57,7 @@ async def ingest(town: Town, job_id: str, rows: dict[str, str]) -> None:
     """Commit a job; a writer that is there applies it."""
     table = pa.table({"key": list(rows), "value": list(rows.values())})
     settings = town.kind.settings()
-    job_of = slate.open_ingest(
-        town.store(PARENT), job_id=job_id, name=PARENT, settings=settings, runtime=runtime(town.clock)
-    )
+    job_of = on(runtime(town.clock)).open_ingest(town.store(PARENT), job_id=job_id, name=PARENT, settings=settings)
     async with job_of as job:
         await job.write([table])
         await job.commit(wait=False)
