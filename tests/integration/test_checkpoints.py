@@ -29,7 +29,7 @@ async def shown(place: Place, checkpoint: str) -> set[bytes]:
 
 @pytest.mark.usefixtures("aws_environment")
 @pytest.mark.parametrize("log", [LOGS[0], LOGS[-1]], ids=str)
-async def test_each_keeps_its_moment(s3_endpoint: str, log: tuple[str, bool]) -> None:
+async def test_each_keeps_its_state(s3_endpoint: str, log: tuple[str, bool]) -> None:
     place = await make_place("s3+dynamodb", log, None, s3_endpoint, l0_sst_bytes=4_096)
     settings = slate.Settings(**place.settings)
     async with slate.open_admin(place.path, metastore=place.metastore, settings=settings) as admin:

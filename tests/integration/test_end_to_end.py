@@ -256,7 +256,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("metastore", "protocol", "way_out"), BROKEN)
-async def test_a_store_that_ignores_conditions_is_refused_and_then_used_as_told(
+async def test_a_store_that_ignores_conditions_is_refused_and_then_used_as_advised(
     metastore: str | None, protocol: str, way_out: str, servers: Servers, watch: Watch
 ) -> None:
     place = await servers.s3rver()

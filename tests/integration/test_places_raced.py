@@ -194,7 +194,7 @@ async def _places(rng: random.Random, s3_endpoint: str, other_endpoint: str) -> 
 
 
 @pytest.mark.timeout(3_000)
-async def test_who_creates_and_who_adopts_at_once(
+async def test_a_creation_and_an_adoption_at_once(
     full: bool, s3_endpoint: str, other_endpoint: str, aws_environment: dict[str, str]
 ) -> None:
     seeds = slices.seeds(ALL_ROUNDS if full else ROUNDS)

@@ -214,7 +214,7 @@ def test_a_take_over_misses_what_was_acknowledged() -> None:
     expect(history, "inheritance")
 
 
-def test_a_take_over_misses_what_an_older_writer_is_told_only_afterwards() -> None:
+def test_a_takeover_misses_what_is_acknowledged_to_an_older_writer_only_afterwards() -> None:
     history = History(Clock())
     write(history, 1)
     late = write(history, 2, acked=False)

@@ -178,7 +178,7 @@ def test_the_same_seed_gives_the_same_order(interleaving: Interleaving) -> None:
     assert interleaving_of(3, interleaving) == interleaving_of(3, interleaving)
 
 
-def test_a_deadlock_names_who_waits_and_where() -> None:
+def test_a_deadlock_names_the_waiting_task_and_where_it_waits() -> None:
     async def stuck() -> None:
         await asyncio.Event().wait()
 

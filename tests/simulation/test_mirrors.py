@@ -23,7 +23,7 @@ def test_all_rules_on(scenario: str, full: bool) -> None:
     assert [(result.seed, result.kind, result.message) for result in results if result.failed] == []
 
 
-def test_mirrors_are_made_and_made_again() -> None:
+def test_mirrors_are_made_and_repeated() -> None:
     """On seeds that stay the same."""
     happened = Counter[str]()
     for scenario in NAMES:

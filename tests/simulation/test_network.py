@@ -91,7 +91,7 @@ def test_the_store_without_faults() -> None:
         (Fault.LATE, "unknown", False, True),
     ],
 )
-def test_what_a_caller_is_told_and_what_happened(fault: Fault, outcome: str, soon: bool, later: bool) -> None:
+def test_what_a_caller_sees_and_what_happened(fault: Fault, outcome: str, soon: bool, later: bool) -> None:
     async def body(world: World, node: Node, store: FaultyStore) -> None:
         world.rule(once(fault, late_seconds=30))
         with pytest.raises(UnavailableError) as raised:

@@ -110,7 +110,7 @@ def test_ranges_prefixes_and_keys_alone(spark: SparkSession, filled: Filled) -> 
     assert slate_spark.read(spark, filled.path, startKey="b", endKey="b").count() == 0
 
 
-def test_earlier_moments(spark: SparkSession, filled: Filled) -> None:
+def test_earlier_states(spark: SparkSession, filled: Filled) -> None:
     assert collected(slate_spark.read(spark, filled.path, atSeq=filled.then, partitionBytes=60_000)) == filled.rows_then
 
 
@@ -134,7 +134,7 @@ def test_a_checkpoint_by_id_or_name_stays_what_it_was(spark: SparkSession, tmp_p
     assert values() == [b"later"]
 
 
-def test_the_queries_of_a_frame_see_one_moment(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_queries_of_a_frame_have_one_read_point(spark: SparkSession, tmp_path: Path) -> None:
     async def put(key: bytes) -> None:
         async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
             await db.put(key, b"v")

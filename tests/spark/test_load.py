@@ -124,7 +124,7 @@ async def test_without_a_writer_it_waits_or_takes_over(
     assert await contents(tmp_path) == [(b"a", b"1"), (b"b", b"2"), (b"before", b"1")]
 
 
-async def test_a_database_is_made_and_progress_told(spark: SparkSession, tmp_path: Path) -> None:
+async def test_a_database_is_made_and_progress_reported(spark: SparkSession, tmp_path: Path) -> None:
     df = small(spark, [("a", "1"), ("b", "2")])
     with pytest.raises(slate.InvalidError, match="create=True"):
         await load(df, tmp_path / "db", create=False)
@@ -169,7 +169,7 @@ async def test_of_one_key_with_very_many_versions_one_is_kept(spark: SparkSessio
     assert await contents(tmp_path) == [(b"key", b"%X" % 29_999)]
 
 
-async def test_ranges_that_overlap_are_told_and_hold_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
+async def test_ranges_that_overlap_are_reported_and_hold_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
     await made(tmp_path)
     df = spark.createDataFrame([(f"{number:03}", "x") for number in range(100)], "key string, value string")
     with pytest.raises(slate.InvalidError, match="overlapping keys"):

@@ -116,7 +116,7 @@ def test_a_value_that_is_no_arrow_stream_is_named(spark: SparkSession, tmp_path:
         df.collect()
 
 
-def test_a_function_that_fails_is_told_with_the_keys_it_was_given(spark: SparkSession, people: Path) -> None:
+def test_the_error_of_a_function_names_the_keys_it_was_given(spark: SparkSession, people: Path) -> None:
     def broken(batch: pa.RecordBatch) -> pa.RecordBatch:
         raise ZeroDivisionError("its own")
 
@@ -136,7 +136,7 @@ def test_a_function_makes_columns(spark: SparkSession, people: Path) -> None:
     }
 
 
-def test_a_block_reads_one_moment_and_leaves_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_block_has_one_read_point_and_leaves_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     run(put_all(tmp_path, {b"a": b"1"}))
     with slate_spark.reading(spark, str(tmp_path)) as df:
         assert df.count() == 1

@@ -285,7 +285,7 @@ def test_in_front_of_s3_half_a_request_changes_nothing(s3_endpoint: str) -> None
         assert "Contents" not in s3.list_objects_v2(Bucket="netproxy-half")
 
 
-def test_in_front_of_dynamodb_operations_are_told_apart(s3_endpoint: str) -> None:
+def test_in_front_of_dynamodb_operations_are_distinguished(s3_endpoint: str) -> None:
     throttled = scripted([DYNAMODB_THROTTLED], lambda request: request.operation == "ListTables")
     config = Config(retries={"total_max_attempts": 1})
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}

@@ -76,7 +76,7 @@ def test_a_writer_that_runs_is_not_disturbed(slate: Run, path: str) -> None:
         (("delete-checkpoint", "-i", str(uuid4())), "list-checkpoints"),
     ],
 )
-def test_mistakes_are_told_with_exit_code_2(slate: Run, path: str, arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_end_with_exit_code_2(slate: Run, path: str, arguments: tuple[str, ...], said: str) -> None:
     done = slate(*arguments, path=path)
     assert (done.code, said in done.err) == (2, True)
     assert slate("list-checkpoints", path=path).out == ""

@@ -58,7 +58,7 @@ def test_softly_destroyed_it_is_closed_and_gc_removes_it(slate: Run, tmp_path: P
     assert slate("get", "k", path=path).out == "again\n"
 
 
-def test_a_database_that_is_written_is_destroyed_only_if_told(slate: Run, tmp_path: Path) -> None:
+def test_a_database_with_a_writer_is_destroyed_only_with_fence(slate: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "db")
     with slate_async.sync.open(path) as db:
         db.put(b"k", b"v")

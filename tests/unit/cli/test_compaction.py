@@ -127,7 +127,7 @@ def test_options_of_spark_are_checked_before_it_is_started(
 
 
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_compactor_runs_until_it_is_told_to_end(path: str, end: signal.Signals, code: int) -> None:
+def test_a_compactor_runs_until_a_signal_ends_it(path: str, end: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         [*COMMAND, "--json", "--path", path, "compactor"], stdout=subprocess.PIPE, text=True
     ) as running:

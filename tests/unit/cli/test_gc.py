@@ -81,7 +81,7 @@ def test_an_abandoned_compaction_is_in_the_summary() -> None:
     assert all(part in said for part in (str(holding.id), "1970-01-01T00:00:00", "`slate compact`"))
 
 
-def test_a_round_is_told_in_words_if_it_did_anything() -> None:
+def test_a_round_is_reported_in_words_if_it_did_anything() -> None:
     idle = GcReport(False, 20, 12, (), 0, (), 1, False)
     assert deeds(idle) == []
     busy = replace(idle, manifest_versions=1, abandoned=("memory://clone",), detached=True, removed=True)
@@ -113,7 +113,7 @@ def test_a_missing_database(slate: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_for_ever_until_it_is_told_to_end(path: str) -> None:
+def test_for_ever_until_a_signal_ends_it(path: str) -> None:
     left = orphan(path)
     command = [*COMMAND, "--path", path, "--json", "gc", "--interval", "10ms"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

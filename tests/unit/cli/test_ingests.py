@@ -116,7 +116,7 @@ def test_only_what_is_known_of_a_job_is_shown(slate: Run, path: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
-def test_a_file_without_keys_is_told_what_it_lacks(slate: Run, path: str, tmp_path: Path, name: str) -> None:
+def test_the_error_of_a_file_without_keys_names_what_it_lacks(slate: Run, path: str, tmp_path: Path, name: str) -> None:
     file, rows = tmp_path / name, pa.table({"id": ["a"], "value": ["1"]})
     if file.suffix == ".parquet":
         pq.write_table(rows, file)

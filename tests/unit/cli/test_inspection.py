@@ -153,7 +153,7 @@ def test_times_both_ways(slate: Run, path: str) -> None:
         (("time-to-seq", "9999-01-01T00:00:00Z"), "in the future"),
     ],
 )
-def test_mistakes_are_told_with_exit_code_2(slate: Run, path: str, arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_end_with_exit_code_2(slate: Run, path: str, arguments: tuple[str, ...], said: str) -> None:
     done = slate(*arguments, path=path)
     assert (done.code, said in done.err, "Traceback" in done.err) == (2, True, False), done.err
 

@@ -184,7 +184,7 @@ def test_bad_settings_name_the_setting(slate: Run, database: FakeDatabase, monke
     assert (result.code, "flush_bytes" in result.err) == (2, True)
 
 
-def test_what_only_reads_writes_nothing_unless_told(slate: Run, database: FakeDatabase) -> None:
+def test_what_only_reads_writes_nothing_without_pin(slate: Run, database: FakeDatabase) -> None:
     database.rows = {b"k": b"v"}
     for command in (("get", "k"), ("scan",), ("scan", "--pin"), ("count",), ("exists", "k")):
         assert slate(*command).code == 0

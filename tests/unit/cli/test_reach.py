@@ -60,7 +60,7 @@ def test_endpoints_are_those_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert endpoints_of("/a/folder", None) == endpoints_of("nonsense://x", None) == []
 
 
-async def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "REFUSED_S", 0.3)
     with pytest.raises(slate_async.UnavailableError, match=r"no answer from http://127.0.0.1:\d+: connection refused"):
         await check_reachable([f"http://127.0.0.1:{unused_port()}"])
@@ -76,7 +76,7 @@ async def test_one_that_listens_or_is_behind_a_proxy_is_left_to_the_engine(monke
     await check_reachable(["http://127.0.0.1:1"])
 
 
-async def test_a_server_of_plain_http_under_https_is_told_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_of_plain_http_under_https_is_reported_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real one, which answers a greeting of TLS as it answers any other bad request."""
     monkeypatch.setattr(reach, "REFUSED_S", 20.0)  # the answer tells, not the end of the wait
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
@@ -94,7 +94,7 @@ async def test_a_server_of_plain_http_under_https_is_told_with_the_cause(monkeyp
         server.server_close()
 
 
-async def test_a_server_that_hangs_up_on_tls_is_told_once_it_has_done_so_for_long(
+async def test_a_server_that_hangs_up_on_tls_is_reported_once_it_has_done_so_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reach, "REFUSED_S", 0.3)

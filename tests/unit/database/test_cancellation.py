@@ -61,7 +61,7 @@ def test_a_loop_that_is_torn_down_ends() -> None:
 
 
 @pytest.mark.parametrize("closing_first", [False, True])
-async def test_a_program_that_cancels_all_tasks_is_told_and_can_close(kind: Kind, closing_first: bool) -> None:
+async def test_a_program_that_cancels_all_tasks_gets_an_error_and_can_close(kind: Kind, closing_first: bool) -> None:
     store = StoreInHand(memory_store())
     db = await open_db(store, kind)
     store.hold = True
@@ -107,7 +107,7 @@ async def _cut(scope: anyio.CancelScope, turns: int) -> None:
     scope.cancel()
 
 
-async def test_a_write_lost_in_a_cancelled_closing_is_told_by_the_next() -> None:
+async def test_a_write_lost_in_a_cancelled_closing_is_reported_by_the_next() -> None:
     store = StoreInHand(memory_store())
     db = await open_db(store, CONTIGUOUS, retry_deadline_ms=50, request_timeout_ms=50)
     store.hold = True

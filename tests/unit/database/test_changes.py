@@ -199,7 +199,7 @@ async def test_waiting_may_be_cancelled_and_loses_nothing() -> None:
                 assert (await anext(batches)).column("seq").to_pylist() == [number]
 
 
-async def test_wrong_arguments_are_told_at_the_call() -> None:
+async def test_wrong_arguments_are_refused_at_the_call() -> None:
     async with open_db(memory_store()) as db:
         await db.put(b"a", b"1")
         for wrong in (
@@ -237,7 +237,7 @@ async def test_it_ends_with_its_owner() -> None:
 
 @KIND
 @pytest.mark.parametrize("way", ["rows", "batches"])
-async def test_a_whole_snapshot_is_left_behind_though_its_last_rows_are_gone(kind: Kind, way: str) -> None:
+async def test_a_whole_snapshot_is_left_behind_though_its_last_rows_were_dropped(kind: Kind, way: str) -> None:
     async with open_db(memory_store(), kind) as db:
         await db.put(b"a", b"1")
         await db.put(b"b", b"2")

@@ -171,7 +171,7 @@ async def test_a_reader_opens_it_by_name(kind: Kind, memory: MemoryStore) -> Non
             assert await reader.get(b"a") == b"1"
 
 
-async def test_one_made_from_another_keeps_the_same_after_that_is_gone(kind: Kind, memory: MemoryStore) -> None:
+async def test_one_made_from_another_keeps_the_same_after_that_was_deleted(kind: Kind, memory: MemoryStore) -> None:
     async with open_db(memory, kind) as db, open_admin(memory) as admin:
         await db.put(b"a", b"1")
         first = await db.checkpoints.create(name="first")
@@ -201,7 +201,7 @@ async def test_they_are_listed_lengthened_and_deleted(memory: MemoryStore) -> No
         assert [info.name for info in await db.checkpoints.list() if info.owner == "user"] == ["two"]
 
 
-async def test_what_is_gone_or_expired_is_told_apart(memory: MemoryStore) -> None:
+async def test_missing_and_expired_checkpoints_have_different_errors(memory: MemoryStore) -> None:
     clock = ManualClock()
     async with open_db(memory, EPOCHS, clock=clock) as db, open_admin(memory, clock) as admin:
         info = await db.checkpoints.create(name="short", lifetime=1)

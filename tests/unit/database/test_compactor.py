@@ -169,7 +169,7 @@ async def test_of_several_compactors_opened_at_once_one_lives() -> None:
         assert await contents(db) == model
 
 
-async def test_a_writer_compacts_again_when_the_other_compactor_is_gone() -> None:
+async def test_a_writer_compacts_again_when_the_other_compactor_has_closed() -> None:
     store = memory_store()
     async with open_db(store, CONTIGUOUS, auto_compaction=True, l0_compact_ssts=2, manifest_poll_interval_ms=5) as db:
         await fill(db, rounds=2)
@@ -241,7 +241,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
             assert compactor.metrics()["compaction.committed"] == 0
 
 
-async def test_closing_a_database_ends_who_waits_for_a_compaction() -> None:
+async def test_closing_a_database_ends_calls_that_wait_for_a_compaction() -> None:
     held = StoreInHand(memory_store(), watch="sst/")
     db = await open_db(held, CONTIGUOUS_SST)
     await fill(db)

@@ -118,7 +118,7 @@ async def test_one_that_is_too_large_is_refused_and_others_are_read(tmp_path: Pa
         assert await db.get(b"x-large") == bytes(2 << 20)
 
 
-async def test_log_objects_that_are_too_large_are_refused_to_whoever_replays_them(tmp_path: Path) -> None:
+async def test_log_objects_that_are_too_large_are_refused_at_their_replay(tmp_path: Path) -> None:
     little = Settings(max_value_bytes=1000, decode_memory_bytes=1 << 20)
     refusal = r"log/.* takes \d+ bytes .*decode_memory_bytes allows 1048576"
     async with slate.open(tmp_path) as db:

@@ -304,7 +304,7 @@ async def test_closing_tells_of_lost_writes_nobody_waited_for(kind: Kind) -> Non
     await db.close()  # the writer got the error
 
 
-async def test_closing_tells_of_a_lost_write_whoever_waited_for_others(kind: Kind) -> None:
+async def test_closing_raises_a_lost_write_though_others_were_waited_for(kind: Kind) -> None:
     """Two waits for one write, an empty batch's handle and a flush are no word to the other one's writer."""
     store = in_hand()
     db = await open_db(store, kind, **FAST)

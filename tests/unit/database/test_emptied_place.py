@@ -76,7 +76,7 @@ async def test_a_writer_without_its_marker_or_with_anothers_ends(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_writer_that_does_not_collect_notices_that_its_marker_is_gone_once_it_commits(kind: Kind) -> None:
+async def test_a_writer_that_does_not_collect_notices_that_its_marker_is_missing_once_it_commits(kind: Kind) -> None:
     """Its metadata is elsewhere, so every commit succeeds. While it commits nothing it asks for nothing."""
     town, store = Town(kind, MemoryFactory()), StoreInHand(memory_store())
     async with town.open(store, **{**SOON, "auto_gc": False, "heartbeat_interval_ms": 0}) as db:

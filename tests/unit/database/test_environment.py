@@ -285,7 +285,7 @@ async def test_a_store_object_needs_a_name_where_metadata_is_elsewhere() -> None
         await slate.open(memory_store(), metastore=MemoryFactory())
 
 
-async def test_a_missing_extra_is_told_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_extra_is_reported_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slate_async.codec.compression._lz4", None)
     with pytest.raises(slate.InvalidError, match="lz4"):
         await slate.open("memory://no-lz4", settings=slate.Settings(compression="lz4"))

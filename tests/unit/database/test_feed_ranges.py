@@ -99,7 +99,7 @@ async def test_key_ranges_are_the_whole_range(kind: Kind, retention_ms: int) -> 
 
 
 @pytest.mark.parametrize("retention_ms", [0, 3_600_000])
-async def test_who_keeps_what_was_found_reads_ssts_once_for_many_short_ranges(retention_ms: int) -> None:
+async def test_keeping_what_was_found_reads_ssts_once_for_many_short_ranges(retention_ms: int) -> None:
     store, clock = StoreInHand(memory_store()), ManualClock()
     async with open_db(store, retention_ms=retention_ms, clock=clock) as db:
         for number in range(100):

@@ -77,7 +77,7 @@ async def test_resuming_inside_the_log_delivers_each_row_once(kind: Kind) -> Non
         assert seen == list(range(1, 13))
 
 
-async def test_who_opens_a_subscription_takes_it_over() -> None:
+async def test_opening_a_subscription_takes_it_over() -> None:
     async with open_db(memory_store()) as db, db.changes(subscription="copy") as before:
         await db.put(b"a", b"1")
         await db.put(b"a", b"2")
@@ -168,7 +168,7 @@ async def test_a_lost_subscription_is_made_anew_if_nothing_is_missing(kind: Kind
             await taken(feed, 1)
 
 
-async def test_a_subscription_that_expired_and_was_collected_is_told() -> None:
+async def test_a_subscription_that_expired_and_was_collected_is_reported() -> None:
     store, clock = memory_store(), ManualClock()
     async with open_db(store, clock=clock) as db:
         await write(db, 1, 3)

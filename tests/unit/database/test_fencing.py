@@ -94,7 +94,7 @@ async def test_confirm_sees_a_take_over_at_once(kind: Kind) -> None:
     await older.close()
 
 
-async def test_a_fenced_writer_closes_quietly_when_everybody_was_told(kind: Kind) -> None:
+async def test_a_fenced_writer_closes_quietly_when_every_write_got_its_error(kind: Kind) -> None:
     store = memory_store()
     async with open_db(store, kind) as older:
         newer = await open_db(store, kind)

@@ -21,7 +21,7 @@ def store() -> MemoryStore:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_database_is_made_and_who_waits_is_its_first_writer(store: MemoryStore, kind: Any) -> None:
+async def test_a_database_is_made_and_a_waiting_load_is_its_first_writer(store: MemoryStore, kind: Any) -> None:
     fixed = {"log_protocol": kind.log_protocol, "wal_enabled": kind.wal_enabled}
     async with open_job(store, create=True, settings=fixed) as job:
         await job.write([table({"a": "1", "b": "2"})])
@@ -69,7 +69,7 @@ async def test_a_writer_that_came_first_is_not_fenced(store: MemoryStore) -> Non
         assert (await job.wait()).state == "applied"
 
 
-async def test_a_writer_that_comes_in_the_same_moment_is_not_fenced(
+async def test_a_writer_that_opens_at_the_same_time_is_not_fenced(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look whether there is a writer, and becoming it."""

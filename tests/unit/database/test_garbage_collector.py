@@ -135,7 +135,7 @@ async def test_scans_of_writer_and_reader_never_meet_a_deleted_sst(kind: Kind) -
     await check_exact(store)
 
 
-async def test_rounds_are_told_and_repeat_themselves() -> None:
+async def test_rounds_are_reported_and_repeat() -> None:
     store = memory_store()
     async with open_db(store) as db:
         await fill(db, b"rows")
@@ -217,7 +217,7 @@ async def test_it_waits_out_an_outage() -> None:
         assert failures == 3
 
 
-async def test_closing_it_tells_who_waits_for_a_round() -> None:
+async def test_closing_it_ends_calls_that_wait_for_a_round() -> None:
     store = StoreInHand(memory_store(), watch="manifest/")
     async with open_db(store, CONTIGUOUS) as db:
         await db.checkpoints.create(lifetime=0.001)
@@ -297,7 +297,7 @@ async def test_what_a_writer_that_died_between_upload_and_commit_left(kind: Kind
     await check_exact(store)
 
 
-async def test_an_abandoned_compaction_is_told_of_until_a_compactor_takes_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abandoned_compaction_is_reported_until_a_compactor_takes_it(caplog: pytest.LogCaptureFixture) -> None:
     store, clock, age = memory_store(), ManualClock(), 10_000
     async with open_db(store, CONTIGUOUS, clock=clock, auto_compaction=False) as db:
         rows = await fill(db, b"rows")

@@ -250,7 +250,7 @@ async def test_what_says_nothing_of_a_clone_is_not_taken_for_its_end(
         await town.fill(town.clone, b"somebody else's")
 
 
-async def test_a_clone_that_is_out_of_reach_is_told_of_once(
+async def test_a_clone_that_is_out_of_reach_is_logged_once(
     town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def no_way(*_: object) -> bool:

@@ -112,7 +112,7 @@ async def test_writes_wait_while_it_is_applied_and_come_after_it(store: MemorySt
     assert cancelled.cancelled()
 
 
-async def test_writes_that_wait_are_told_when_the_writer_ends(store: MemoryStore) -> None:
+async def test_writes_that_wait_fail_when_the_writer_ends(store: MemoryStore) -> None:
     db = await open_db(store)
     with db._sequencer.paused():
         waiting = asyncio.ensure_future(db.put(b"a", b"1"))
@@ -125,7 +125,7 @@ async def test_writes_that_wait_are_told_when_the_writer_ends(store: MemoryStore
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_driver_is_told_only_what_the_writers_own_reads_show(
+async def test_a_driver_learns_only_what_the_writers_own_reads_show(
     store: MemoryStore, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manifest has the edit before the writer hears of it: a read that is confirmed then must not be too old."""
@@ -217,7 +217,7 @@ async def test_exclusive_fences_the_live_writer(store: MemoryStore) -> None:
     await db.close()
 
 
-async def test_drivers_that_fence_one_another_are_told_all_the_same(store: MemoryStore) -> None:
+async def test_drivers_that_fence_one_another_all_get_their_answer(store: MemoryStore) -> None:
     """A writer that takes over applies jobs committed under the one before."""
     await (await open_db(store)).close()
 
@@ -242,7 +242,7 @@ async def test_exclusive_loads_make_room_where_nobody_compacts(store: MemoryStor
         assert len([row async for row in db.scan()]) == 10
 
 
-async def test_whoever_opens_the_database_applies_what_waits(store: MemoryStore) -> None:
+async def test_a_writer_that_opens_the_database_applies_what_waits(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as job:
         await job.write([table({"a": "1"})])
@@ -267,7 +267,7 @@ async def test_what_is_known_of_a_pending_job_is_known_of_the_applied_one(store:
     assert [getattr(applied, name) for name in known] == [getattr(pending, name) for name in known]
 
 
-async def test_a_job_is_one_job_whoever_opens_it(store: MemoryStore) -> None:
+async def test_a_job_is_one_job_whichever_driver_opens_it(store: MemoryStore) -> None:
     async with open_db(store) as db:
         async with open_job(store) as first, open_job(store) as second:
             assert first.spec == second.spec
@@ -338,7 +338,7 @@ async def test_an_aborted_job_never_shows(store: MemoryStore) -> None:
         assert [listed.named for listed in await admin.ingests.objects("job")] == [False]
 
 
-async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -> None:
+async def test_giving_up_spares_what_is_committed(store: MemoryStore) -> None:
     """A second driver of the same job fails, and knows nothing of the first one's commit."""
     await (await open_db(store)).close()
     async with open_job(store) as job, open_job(store) as failed, open_admin(store) as admin:
@@ -351,7 +351,7 @@ async def test_what_is_committed_is_spared_by_who_gives_up(store: MemoryStore) -
         assert (await job.abort(unless_committed=True)).state == "aborted"
 
 
-async def test_who_gives_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) -> None:
+async def test_giving_up_late_leaves_a_job_begun_anew_alone(store: MemoryStore) -> None:
     await (await open_db(store)).close()
     async with open_job(store) as sleeper, open_admin(store) as admin:
         await admin.ingests.abort("job")
@@ -430,7 +430,7 @@ async def test_an_open_job_is_renewed(store: MemoryStore) -> None:
         lambda: slate.open_ingest_task("memory://x", "no json"),
     ],
 )
-def test_wrong_arguments_are_told_at_the_call(call: Any) -> None:
+def test_wrong_arguments_are_refused_at_the_call(call: Any) -> None:
     with pytest.raises(slate.InvalidError):
         call()
 

@@ -170,7 +170,7 @@ async def test_a_scan_goes_on_behind_what_it_gave(kind: Kind, reverse: bool) -> 
 
 
 @kinds
-async def test_a_moment_that_compaction_left_behind_is_not_made_up(kind: Kind) -> None:
+async def test_a_read_point_that_compaction_left_behind_is_not_made_up(kind: Kind) -> None:
     store = memory_store()
     async with open_db(store, kind, **UNCACHED) as db:
         await fill(db, ROWS)

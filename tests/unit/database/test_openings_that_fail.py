@@ -135,7 +135,7 @@ async def data_objects(store: ObjectStore) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_tail_that_is_gone_is_corruption_and_nobody_is_fenced(kind: Kind) -> None:
+async def test_a_tail_that_is_missing_is_corruption_and_nobody_is_fenced(kind: Kind) -> None:
     store = memory_store()
     async with open_db(store, kind) as db:
         for number in range(5):

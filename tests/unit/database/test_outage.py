@@ -96,7 +96,7 @@ async def test_what_was_sent_and_is_not_found_leaves_snapshots_too(kind: Kind) -
         snapshot.close()
 
 
-async def test_who_took_over_meanwhile_is_never_fenced(kind: Kind) -> None:
+async def test_a_writer_that_took_over_meanwhile_is_never_fenced(kind: Kind) -> None:
     store = outages()
     older = await open_db(store, kind, **SHORT)
     await older.put(b"a", b"1")
@@ -174,7 +174,7 @@ async def test_several_outages_and_what_is_read_meanwhile(kind: Kind) -> None:
         assert db.metrics()["log.flushes"] >= 4
 
 
-async def test_closing_in_an_outage_tells_of_what_nobody_was_told() -> None:
+async def test_closing_in_an_outage_raises_a_loss_that_was_not_reported() -> None:
     store = outages()
     db = await open_db(store, CONTIGUOUS, **SHORT)
     store.down = True
@@ -188,7 +188,7 @@ async def test_closing_in_an_outage_tells_of_what_nobody_was_told() -> None:
     assert not handle.is_durable
 
 
-async def test_a_loss_in_an_outage_that_is_over_is_told_by_flush_and_close(kind: Kind) -> None:
+async def test_a_loss_in_an_outage_that_is_over_is_reported_by_flush_and_close(kind: Kind) -> None:
     store = outages()
     db = await open_db(store, kind, **SHORT)
     store.down = True
@@ -204,7 +204,9 @@ async def test_a_loss_in_an_outage_that_is_over_is_told_by_flush_and_close(kind:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-async def test_who_tells_of_a_loss_when_it_closes_still_gives_everything_back(flushed: bool, kind: Kind) -> None:
+async def test_a_handle_that_raises_a_loss_when_it_closes_still_gives_everything_back(
+    flushed: bool, kind: Kind
+) -> None:
     store = outages()
     db = await open_db(store, kind, **SHORT)
     store.down = True

@@ -288,7 +288,7 @@ async def test_a_flush_notes_when_its_rows_were_written() -> None:
         await settle()
 
 
-async def test_whoever_waits_for_a_pin_is_told_why_the_database_closed() -> None:
+async def test_a_wait_for_a_pin_ends_with_why_the_database_closed() -> None:
     begun = await Confirming.begun()
     begun.db._fail(slate.FencedError("writer epoch 9 took over"))
     with pytest.raises(slate.FencedError, match="epoch 9"):

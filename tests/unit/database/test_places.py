@@ -152,7 +152,7 @@ async def test_another_databases_place_is_named(town: Town) -> None:
     assert await other.head() == theirs
 
 
-async def test_objects_copied_to_another_url_are_told_from_no_database(town: Town) -> None:
+async def test_objects_copied_to_another_url_differ_from_no_database(town: Town) -> None:
     """The metastore finds a database by its URL; that its objects are here does not help."""
     here = memory_store()
     await fill(town, here)
@@ -213,7 +213,7 @@ async def test_gc_leaves_the_marker(town: Town) -> None:
         assert await contents(db) == ROWS
 
 
-async def test_destroyed_and_made_again_it_has_a_new_store_id(town: Town) -> None:
+async def test_destroyed_and_recreated_it_has_a_new_store_id(town: Town) -> None:
     store, empty = memory_store(), memory_store()
     await fill(town, store, l0=True)
     before = await town.head()
@@ -233,7 +233,7 @@ async def test_destroyed_and_made_again_it_has_a_new_store_id(town: Town) -> Non
         assert await contents(db) == {b"new": b"v"}
 
 
-async def test_two_who_create_at_once_agree_on_one_marker(town: Town) -> None:
+async def test_two_creations_at_once_agree_on_one_marker(town: Town) -> None:
     store = memory_store()
     both = await asyncio.gather(*(_opened(town, store) for _ in range(4)), return_exceptions=True)
     assert any(isinstance(result, slate.Db) for result in both)
@@ -266,7 +266,9 @@ async def unmark(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
 
 
-async def test_an_older_database_is_told_by_an_sst_and_marked(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_database_is_recognised_by_an_sst_and_marked(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = memory_store()
     await fill(town, store, l0=True)
     await unmark(town, monkeypatch)
@@ -471,7 +473,7 @@ async def test_killed_anywhere_an_adoption_goes_on(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_database_made_again_answers_for_its_whole_history(kind: Kind) -> None:
+async def test_a_recreated_database_answers_for_its_whole_history(kind: Kind) -> None:
     store = memory_store()
     there = {"name": "memory://test", "settings": kind.settings(retention_ms=10**9)}
     async with on(runtime()).open(store, **there) as db:

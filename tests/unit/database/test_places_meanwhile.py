@@ -34,7 +34,9 @@ async def _copy(town: Town, here: ObjectStore, there: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
-async def test_two_who_mark_an_older_database_agree_on_one_marker(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_openings_that_mark_an_older_database_agree_on_one_marker(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of them sleeps before any of its requests while the other one does all of it."""
     for requests in range(60):
         town, store = Town(kind, MemoryFactory()), memory_store()
@@ -64,7 +66,7 @@ async def test_two_who_mark_an_older_database_agree_on_one_marker(kind: Kind, mo
 @pytest.mark.parametrize("lost", ["no answer", "an answer"])
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
-async def test_two_who_adopt_one_place_at_once_need_no_repeat(kind: Kind, damaged: bool, lost: str) -> None:
+async def test_two_adoptions_of_one_place_at_once_need_no_repeat(kind: Kind, damaged: bool, lost: str) -> None:
     """One of them sleeps before any of its requests, or gets no answer to it, while the other one does all of it."""
     for requests in range(60):
         town, here, there = Town(kind, MemoryFactory()), memory_store(), memory_store()
@@ -154,7 +156,7 @@ async def test_a_place_is_not_adopted_without_all_that_is_known_to_be_needed(tow
 
 
 @pytest.mark.parametrize("kind", [CONTIGUOUS, EPOCHS], ids=str)
-async def test_of_two_who_adopt_two_places_at_once_one_is_refused(kind: Kind) -> None:
+async def test_of_two_adoptions_of_two_places_at_once_one_is_refused(kind: Kind) -> None:
     refused = 0
     for requests in range(60):
         town, here = Town(kind, MemoryFactory()), memory_store()
@@ -236,7 +238,7 @@ async def test_after_an_adoption_nothing_that_lies_in_the_old_place_is_committed
         assert await contents(db) == {**ROWS, b"new": b"v"}
 
 
-async def test_a_database_made_again_under_an_opening_is_not_claimed(town: Town) -> None:
+async def test_a_database_recreated_under_an_opening_is_not_claimed(town: Town) -> None:
     """It may have other settings, and another place, than what was looked at."""
     store = memory_store()
     await fill(town, store)
@@ -318,7 +320,7 @@ async def test_a_place_that_is_lost_under_a_verification_is_no_damage(town: Town
     raise AssertionError("it was always lost")
 
 
-async def test_a_database_made_again_under_a_verification_is_no_damage(town: Town) -> None:
+async def test_a_database_recreated_under_a_verification_is_no_damage(town: Town) -> None:
     for requests in range(200):
         town, store = Town(town.kind, MemoryFactory()), memory_store()
         await fill(town, store, l0=True)

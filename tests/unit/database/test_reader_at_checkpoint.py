@@ -40,7 +40,7 @@ async def filled(store: MemoryStore, kind: Kind) -> slate.Db:
     return db
 
 
-async def test_it_shows_its_moment_whatever_happens_after(kind: Kind) -> None:
+async def test_it_shows_its_state_whatever_happens_after(kind: Kind) -> None:
     store = memory_store()
     async with await filled(store, kind) as db:
         kept = await checkpoint_on_path(store)
@@ -111,7 +111,7 @@ async def test_a_copy_shows_what_its_source_shows(memory: MemoryStore, clock: Ma
         assert await contents(reader) == {b"a": b"1"}
 
 
-async def test_expiry_is_judged_at_its_moment(memory: MemoryStore, clock: ManualClock) -> None:
+async def test_expiry_is_judged_at_its_time(memory: MemoryStore, clock: ManualClock) -> None:
     async with open_db(memory, clock=clock) as db:
         await db.put(b"a", b"1", ttl=10)
         kept = await checkpoint_on_path(memory)

@@ -138,7 +138,7 @@ async def test_a_scan_longer_than_any_lifetime(db: slate.Db, memory: MemoryStore
         assert await ids(memory) == [UUID(reader.status().checkpoint)]
 
 
-async def test_a_lost_checkpoint_is_told_and_made_again(
+async def test_a_lost_checkpoint_is_logged_and_replaced(
     db: slate.Db, memory: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await new_l0(db, b"1")
@@ -216,7 +216,7 @@ async def test_many_readers_hold_and_release_each_their_own(
     assert await held(memory) == []
 
 
-async def test_where_nothing_may_be_written_it_is_told_how_to_read(db: slate.Db, memory: MemoryStore) -> None:
+async def test_where_nothing_may_be_written_the_error_says_how_to_read(db: slate.Db, memory: MemoryStore) -> None:
     await db.put(b"k", b"v")
     refusal = slate.InvalidError("Permission denied: /data/db; check its permissions", outcome="not_applied")
     store = StoreInHand(memory, watch="", fail_before=lambda key: refusal)

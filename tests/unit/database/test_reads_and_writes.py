@@ -160,7 +160,7 @@ async def test_a_scan_is_closed_and_iterated_once(db: slate.Db) -> None:
         await anext(aiter(scan))
 
 
-async def test_a_scan_shows_the_moment_it_was_made(db: slate.Db) -> None:
+async def test_a_scan_shows_the_state_at_its_call(db: slate.Db) -> None:
     rows = await fill(db, 50)
     scan = db.scan()
     await db.put(b"k9", b"later")
@@ -320,7 +320,7 @@ async def test_a_key_or_value_is_copied_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_row_is_gone_the_moment_it_expires(db: slate.Db, clock: ManualClock, mode: str) -> None:
+async def test_a_row_is_hidden_as_soon_as_it_expires(db: slate.Db, clock: ManualClock, mode: str) -> None:
     await db.put(b"a", b"old")
     await settled(db, mode)
     await db.put(b"a", b"short", ttl=0.25)

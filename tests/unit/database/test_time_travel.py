@@ -86,7 +86,7 @@ async def small(memory: MemoryStore, clock: ManualClock):  # type: ignore[no-unt
             yield reader
 
 
-async def test_expiry_is_judged_at_that_moment(small: slate.DbReader, clock: ManualClock) -> None:
+async def test_expiry_is_judged_at_that_time(small: slate.DbReader, clock: ManualClock) -> None:
     clock.wall_ms += 60_000
     assert await small.get(b"k") is None
     for number in range(3):
@@ -127,7 +127,7 @@ async def test_below_the_floor_and_in_the_future_it_is_refused(
         small.as_of(time=1.0)
 
 
-async def test_what_is_no_moment_is_refused(small: slate.DbReader) -> None:
+async def test_what_is_no_time_is_refused(small: slate.DbReader) -> None:
     for wrong in ({}, {"seq": 1, "time": 1.0}, {"seq": -1}, {"seq": True}, {"seq": "1"}, {"time": "now"}):
         with pytest.raises(slate.InvalidError):
             small.as_of(**wrong)
@@ -144,7 +144,7 @@ async def test_a_database_open_for_writing_looks_back_too(memory: MemoryStore, c
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_no_past_moment_is_shown_without_the_rows_that_expired_since(kind: Kind) -> None:
+async def test_no_past_state_is_shown_without_the_rows_that_expired_since(kind: Kind) -> None:
     clock = ManualClock()
     async with open_db(memory_store(), kind, clock=clock) as db:
         await db.put(b"a", b"short", ttl=10)

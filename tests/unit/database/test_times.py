@@ -86,7 +86,7 @@ async def test_outside_of_what_is_known_they_are_refused() -> None:
         assert await opened.time_to_seq(START_MS / 1000 + 5) == 5
 
 
-async def test_where_there_is_no_database_nothing_is_told() -> None:
+async def test_where_there_is_no_database_nothing_is_known() -> None:
     async with admin(Town(CONTIGUOUS)) as opened:
         with pytest.raises(slate.InvalidError, match="no database"):
             await opened.seq_to_time(1)

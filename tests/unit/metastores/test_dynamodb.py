@@ -201,7 +201,7 @@ async def test_the_folder_of_a_database_in_dynamodb_is_not_taken_for_empty() -> 
 
 
 @pytest.mark.parametrize(("table", "region"), [("other", "us-east-1"), ("table", "eu-west-1")])
-async def test_a_database_is_not_made_again_in_another_table_or_region(table: str, region: str) -> None:
+async def test_a_database_is_not_recreated_in_another_table_or_region(table: str, region: str) -> None:
     objects = MemoryObjects()
     await commit(store_of(FakeDynamo({}), objects), 1, b"x")
     assert objects.objects[names.ELSEWHERE] == b"dynamodb://table?region=us-east-1\n"

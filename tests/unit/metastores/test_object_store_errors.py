@@ -121,7 +121,9 @@ async def test_a_bug_passes_through_as_it_is(request_name: str, bug: Exception) 
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
-async def test_a_failed_read_is_told_by_kind(request_name: str, failure: Exception, expected: type[Exception]) -> None:
+async def test_a_failed_read_is_reported_by_kind(
+    request_name: str, failure: Exception, expected: type[Exception]
+) -> None:
     with pytest.raises(expected) as caught:
         await REQUESTS[request_name](Failing(failure))
     assert failure in (caught.value, caught.value.__cause__)
@@ -135,7 +137,7 @@ async def test_a_failed_read_is_told_by_kind(request_name: str, failure: Excepti
         (ConnectionResetError(), "the connection was lost"),
     ],
 )
-async def test_a_failure_is_told_in_words(failure: Exception, words: str) -> None:
+async def test_a_failure_is_reported_in_words(failure: Exception, words: str) -> None:
     with pytest.raises(MetaStoreUnavailableError) as caught:
         await ObjectBodies(Failing(failure)).list()
     assert str(caught.value) == f"listing the manifest's bodies: {words}"

@@ -88,7 +88,7 @@ async def _no_client() -> Any:
 
 
 @pytest.mark.parametrize("text", [REFUSED, UNREACHABLE])
-def test_a_machine_without_credentials_is_told_what_to_set(text: str) -> None:
+def test_without_credentials_the_error_names_what_to_set(text: str) -> None:
     store = ObstoreStore(_no_client, S3, "s3://bucket")
     error = store._failure(Exception(text), "key", CREATE)
     assert isinstance(error, InvalidError)
@@ -119,9 +119,7 @@ async def test_aiobotocore_without_credentials_says_the_same(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("attempts", [3, 6])
-async def test_an_operation_that_keeps_failing_is_told_to_the_log_once(
-    attempts: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_operation_that_keeps_failing_is_logged_once(attempts: int, caplog: pytest.LogCaptureFixture) -> None:
     policy = RetryPolicy(attempts=attempts, first_pause=0.0001)
     store, _ = open_store("s3://bucket?endpoint_url=http://127.0.0.1:9", system_runtime(), retry=policy)
     assert isinstance(store, RetryingStore)

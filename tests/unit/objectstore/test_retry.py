@@ -194,7 +194,7 @@ async def test_conditional_puts_go_through_once(mode: PutMode) -> None:
     assert (await store.get("key")).data == b"1"
 
 
-async def test_conditional_puts_that_fail_in_a_row_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_conditional_puts_that_fail_in_a_row_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     store, inner, _ = _opened()
 
     async def fail(times: int) -> None:

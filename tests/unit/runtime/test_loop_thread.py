@@ -146,7 +146,7 @@ def test_the_end_closes_the_last_first_and_goes_on_after_a_failure(loop: LoopThr
         loop.run(answer, 6)
 
 
-def test_a_call_that_is_under_way_at_the_end_is_told(loop: LoopThread) -> None:
+def test_a_call_that_is_under_way_at_the_end_fails(loop: LoopThread) -> None:
     started = threading.Event()
 
     async def forever() -> None:

@@ -38,7 +38,7 @@ async def test_a_large_one_is_not_overtaken() -> None:
     assert order == [0, 1, 2]
 
 
-async def test_widening_lets_in_who_waits() -> None:
+async def test_widening_lets_waiting_tasks_in() -> None:
     budget = MemoryBudget(10)
     async with budget.hold(8, "x"):
         waiting = asyncio.create_task(budget.hold(8, "x").__aenter__())

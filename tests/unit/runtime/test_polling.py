@@ -40,7 +40,7 @@ async def test_a_cancelled_poll_keeps_nothing_of_its_owner() -> None:
     await polls.close()
 
 
-async def test_the_end_of_the_timer_is_told_to_all_who_rely_on_it() -> None:
+async def test_the_end_of_the_timer_ends_all_its_polls() -> None:
     polls = PollScheduler(runtime())
     owners = [Polled(), Polled()]
     for owner in owners:

@@ -50,7 +50,9 @@ async def overtaken(tasks: int, operations: int, step: float, look: str) -> int:
 
 
 @pytest.mark.parametrize(("look", "each"), [("spent", CALLS_PER_LOOK), ("exhausted", 1)])
-async def test_who_waits_is_overtaken_a_bounded_number_of_times_whatever_the_clock_says(look: str, each: int) -> None:
+async def test_a_waiting_task_is_overtaken_a_bounded_number_of_times_whatever_the_clock_says(
+    look: str, each: int
+) -> None:
     """Here it stands still once somebody waits, so every operation seems to take no time."""
     clock = Clock(0)
     budget = YieldBudget(clock)
@@ -68,7 +70,7 @@ async def test_who_waits_is_overtaken_a_bounded_number_of_times_whatever_the_clo
 
 
 @pytest.mark.parametrize("tasks", [2, 8, 64])
-async def test_all_who_wait_share_one_budget(tasks: int) -> None:
+async def test_all_waiting_tasks_share_one_budget(tasks: int) -> None:
     steps_in_budget = 64
     step = BUDGET_SECONDS / steps_in_budget
     share = steps_in_budget // tasks

@@ -52,7 +52,7 @@ def test_corruption_still_says_where() -> None:
     assert str(told) == "sst/1.sst at byte 9: bad checksum"
 
 
-def test_narrower_errors_are_told_as_their_public_kind() -> None:
+def test_narrower_errors_are_reported_as_their_public_kind() -> None:
     told = engine_error(trace_of(MissingError("is gone", object_name="sst/1.sst")))
     assert type(told) is slate.CorruptionError
 

@@ -81,7 +81,7 @@ async def test_each_batch_once_is_good(tmp_path: Path) -> None:
     ],
     ids=["the last", "another"],
 )
-async def test_a_batch_applied_twice_is_told_though_the_rows_are_equal(
+async def test_a_batch_applied_twice_is_reported_though_the_rows_are_equal(
     tmp_path: Path, spoil: Callable[[list[Rows]], list[Rows]], said: str
 ) -> None:
     told = await judgement(tmp_path, spoil(APPLIED))
@@ -99,7 +99,9 @@ async def test_a_batch_applied_twice_is_told_though_the_rows_are_equal(
     ],
     ids=["one is missing", "out of order", "two in one", "another operation"],
 )
-async def test_anything_else_that_is_wrong_is_told(tmp_path: Path, spoil: Callable[[list[Rows]], list[Rows]]) -> None:
+async def test_anything_else_that_is_wrong_is_reported(
+    tmp_path: Path, spoil: Callable[[list[Rows]], list[Rows]]
+) -> None:
     assert await judgement(tmp_path, spoil(APPLIED)) is not None
 
 
@@ -115,7 +117,7 @@ def test_where_batches_end_is_in_sparks_checkpoint(tmp_path: Path) -> None:
     assert offsets(tmp_path) == [5, 9]
 
 
-def test_the_first_difference_is_told() -> None:
+def test_the_first_difference_is_reported() -> None:
     one, other = Batch(1, 10), Batch(2, 20)
     assert judged([one, other], [one, other]) is None
     assert judged([one, other], [one]) == "1 batches came in, not 2"

@@ -43,12 +43,14 @@ def test_a_session_learns_a_format_once() -> None:
     ("options", "said"),
     [({}, "path is missing"), ({"path": "/db", "startingSeq": "latest"}, "option startingSeq='latest'")],
 )
-def test_wrong_options_of_changes_are_told_when_spark_asks_for_the_schema(options: dict[str, str], said: str) -> None:
+def test_wrong_options_of_changes_are_reported_when_spark_asks_for_the_schema(
+    options: dict[str, str], said: str
+) -> None:
     with pytest.raises(slate.InvalidError, match=said):
         SlateChangesSource(options).schema()
 
 
-def test_wrong_options_of_changes_are_told_at_once() -> None:
+def test_wrong_options_of_changes_are_reported_at_once() -> None:
     with pytest.raises(slate.InvalidError, match="option startingSeq='latest'"):
         read_changes(NO_SESSION, "/db", startingSeq="latest")
 
@@ -58,7 +60,7 @@ def test_the_format_of_rows_names_that_of_changes() -> None:
         SlateDataSource({"path": "/db"}).streamReader(ROW).initialOffset()
 
 
-def test_a_checkpoint_that_is_not_there_is_told_before_spark_does_anything(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_there_is_reported_before_spark_does_anything(tmp_path: Path) -> None:
     async def make() -> None:
         await (await slate.open(tmp_path / "db")).close()
 

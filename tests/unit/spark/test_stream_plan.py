@@ -73,7 +73,7 @@ async def seqs_of(path: Path, begin: Offset, end: Offset, planner: Planner) -> l
 
 
 @KIND
-async def test_each_change_is_in_one_micro_batch_whoever_plans(kind: Kind, tmp_path: Path) -> None:
+async def test_each_change_is_in_one_micro_batch_whichever_process_plans(kind: Kind, tmp_path: Path) -> None:
     """Planners come and go, done or not done with a micro-batch, while everything is compacted and collected."""
     rng = random.Random(3)
     settings = kind.settings(manifest_poll_interval_ms=20, gc_min_age_ms=0, version_keep_ms=0, retention_ms=3_600_000)
@@ -245,7 +245,7 @@ async def test_a_query_does_not_read_on_in_another_database(tmp_path: Path) -> N
     assert await feed_subscriptions(tmp_path / "b") == []
 
 
-async def test_a_subscription_that_is_gone_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
+async def test_a_subscription_that_was_deleted_already_does_not_keep_a_query_from_ending(tmp_path: Path) -> None:
     async with slate.open(tmp_path), planning(tmp_path) as planner:
         start = await planner.begin()
         async with slate.open_admin(tmp_path) as admin:
@@ -280,7 +280,7 @@ async def test_a_query_killed_in_its_first_micro_batch_begins_where_it_began(tmp
 
 
 @pytest.mark.parametrize("retention_ms", [3_600_000, 0])
-async def test_a_query_whose_subscription_is_gone_goes_on_if_history_is_exact(
+async def test_a_query_whose_subscription_was_deleted_goes_on_if_history_is_exact(
     retention_ms: int, tmp_path: Path
 ) -> None:
     """Spark begins with the micro-batch that was not done: nobody asks where that ends."""

@@ -77,7 +77,7 @@ async def test_a_held_checkpoint_is_lengthened_and_goes_with_the_block(tmp_path:
         assert await admin.checkpoints.list() == []
 
 
-async def test_a_held_checkpoint_that_is_gone_already_is_no_error(tmp_path: Path) -> None:
+async def test_a_held_checkpoint_that_was_deleted_already_is_no_error(tmp_path: Path) -> None:
     async with slate.open(tmp_path, settings=KINDS[0].settings()) as db:
         await db.put(b"k", b"v")
     async with slate.open_admin(tmp_path) as admin:

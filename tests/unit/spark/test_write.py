@@ -69,7 +69,7 @@ def test_what_another_driver_committed_and_aborted_is_no_load_of_nothing(tmp_pat
     assert asyncio.run(rows_of(tmp_path)) == [(b"a", b"1"), (b"b", b"2")]
 
 
-def test_who_repeats_a_load_is_told_that_its_rows_are_not_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_repeating_a_load_warns_that_its_rows_are_not_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     load = writer(tmp_path, ingestMode="exclusive")
     load.commit([load.write(iter([BATCH]))])
     assert not caplog.records
@@ -79,7 +79,7 @@ def test_who_repeats_a_load_is_told_that_its_rows_are_not_in(tmp_path: Path, cap
     assert "loaded before" in caplog.text
 
 
-def test_a_place_that_can_be_no_database_is_told_before_any_task(tmp_path: Path) -> None:
+def test_a_place_that_can_be_no_database_is_reported_before_any_task(tmp_path: Path) -> None:
     source = SlateDataSource({"path": str(tmp_path), "metastore": "nothing://here"})
     with pytest.raises(slate.InvalidError, match="metastore is none of"):
         source.writer(ROWS, overwrite=False)

@@ -161,7 +161,7 @@ async def test_a_clone_outlives_its_parents_soft_end(town: Town) -> None:
         await destroy_it(town)
 
 
-async def test_a_running_writer_is_told_of_the_end(kind: Kind) -> None:
+async def test_a_running_writer_learns_of_the_end(kind: Kind) -> None:
     town = Town(kind)
     async with town.open(PARENT) as db:
         await destroy_it(town, soft=True)
@@ -220,7 +220,7 @@ async def test_databases_nested_below_and_others_files_stay(kind: Kind) -> None:
 # ---- recreated on the same path (rule 29)
 
 
-async def test_made_again_it_is_empty_and_continues_what_must_not_be_repeated(town: Town) -> None:
+async def test_recreated_it_is_empty_and_continues_what_must_not_be_repeated(town: Town) -> None:
     old = await destroy_it(town)
     await town.write(PARENT, {b"new": b"row"})
     assert await town.rows(PARENT) == {b"new": b"row"}

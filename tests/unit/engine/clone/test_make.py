@@ -75,7 +75,7 @@ async def test_a_clone_of_the_head_holds_everything_and_shares_the_ssts(town: To
     assert await town.rows(PARENT) == EXPECTED
 
 
-async def test_a_clone_of_a_checkpoint_is_that_moment_whatever_came_later(town: Town) -> None:
+async def test_a_clone_of_a_checkpoint_shows_that_state_whatever_came_later(town: Town) -> None:
     made = await town.checkpoint(PARENT)
     await town.write(PARENT, {**numbered(0, 40, b"later"), b"0030": None}, l0=True)
     by_id, by_name = await clone(town, checkpoint=made), await clone(town, GRANDCHILD, checkpoint="mine")
@@ -348,7 +348,7 @@ async def test_a_damaged_log_object_is_not_copied(town: Town) -> None:
     assert await town.rows(CLONE) == EXPECTED
 
 
-async def test_a_lost_log_object_is_told(town: Town) -> None:
+async def test_a_lost_log_object_is_an_error(town: Town) -> None:
     key = [key for key in town.keys(PARENT) if key.startswith("log/")][-1]
     made = await town.checkpoint(PARENT)
     if town.kind.log_protocol == "contiguous":
@@ -358,7 +358,7 @@ async def test_a_lost_log_object_is_told(town: Town) -> None:
         await clone(town, checkpoint=made)
 
 
-async def test_a_foreign_object_in_a_copys_place_is_told(town: Town) -> None:
+async def test_a_foreign_object_in_a_copys_place_is_an_error(town: Town) -> None:
     if town.kind.log_protocol == "epoch_prefixed":
         return  # its copies replace what is there
     log_start = (await town.state(PARENT)).log_start

@@ -237,7 +237,7 @@ async def test_a_cancelled_run_leaves_no_task(harness: MergeHarness) -> None:
         assert len(asyncio.all_tasks()) == 1, f"after {turns} turns"
 
 
-async def test_progress_is_told(harness: MergeHarness) -> None:
+async def test_progress_is_reported(harness: MergeHarness) -> None:
     told: list[MergeCounts] = []
     task = await harness.task([Version(b"%03d" % key, b"x", 1 + key) for key in range(100)])
     result = await LocalExecutor(harness.store, harness.open_sst, runtime()).run(task, told.append)

@@ -70,7 +70,7 @@ async def later(place: Place, ms: int) -> GcReport:
     return await place.collector().sweep()
 
 
-async def test_who_stands_still_loses_the_work_and_the_role(place: Place) -> None:
+async def test_a_compactor_that_stands_still_loses_the_work_and_the_role(place: Place) -> None:
     output = await finish(place, 0)
     assert (await later(place, 0)).evicted == ()
     assert len(await place.keys("gc/compactors/")) == 1
@@ -90,7 +90,7 @@ async def test_who_stands_still_loses_the_work_and_the_role(place: Place) -> Non
     assert await place.read(b"a", b"b", b"c") == [b"value of a", b"value of b", b"value of c"]
 
 
-async def test_who_finishes_a_part_now_and_then_is_left_alone(place: Place) -> None:
+async def test_a_compactor_that_finishes_a_part_now_and_then_is_left_alone(place: Place) -> None:
     outputs = []
     for index in range(2):
         assert (await later(place, STALLED - 1)).evicted == ()

@@ -269,7 +269,7 @@ async def test_exclusively_what_the_own_writer_applies_counts_too(store: MemoryS
         assert await contents(db) == {"a": "old", "c": "new"}
 
 
-async def test_whoever_lost_the_writers_role_replaces_nothing(store: MemoryStore) -> None:
+async def test_a_driver_that_lost_the_writers_role_replaces_nothing(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"old")
     async with open_job(store) as job:
@@ -287,7 +287,7 @@ async def test_whoever_lost_the_writers_role_replaces_nothing(store: MemoryStore
         assert await contents(db) == {"a": "old", "b": "another writer's"}
 
 
-async def test_whoever_goes_on_replaces_the_same(store: MemoryStore) -> None:
+async def test_a_resumed_job_replaces_the_same(store: MemoryStore) -> None:
     async with open_db(store) as db:
         await db.put(b"a", b"old")
         async with open_job(store) as first:

@@ -243,7 +243,7 @@ def test_keys_that_are_not_in_order_yet() -> None:
     assert memory.first_rows(None, None, 2, MAX_SEQ, 0, False, False) is not None
 
 
-def test_rows_that_are_hidden_are_told_from_the_end() -> None:
+def test_rows_that_are_hidden_differ_from_the_end() -> None:
     dead = memtable_of([Version(b"%02d" % i, b"", i + 1, DELETE) for i in range(20)])
     assert first(view_of([dead], []), 3) == ([], b"%02d" % (3 * (1 + REFILLS_AT_ONCE) - 1))
     assert first(view_of([dead], []), 9) == ([], None)

@@ -65,7 +65,7 @@ async def test_all_levels_are_answered_by_one_dictionary() -> None:
     assert stored.stored.cache.stats().hits == hits
 
 
-async def test_who_may_not_see_all_of_a_range_does_without_it() -> None:
+async def test_a_read_that_may_not_see_all_of_a_range_does_without_it() -> None:
     stored = Stored([Version(b"0010", b"new", 5000)], rows(1))
     await stored.load()
     assert stored.heat(b"0010") == b"new"
@@ -168,7 +168,7 @@ async def test_ranges_last_as_long_as_the_levels() -> None:
     assert again.look_up(b"0007", MAX_SEQ) == b"level 1"
 
 
-async def test_ranges_of_levels_that_are_gone_make_room_for_others() -> None:
+async def test_ranges_of_replaced_levels_make_room_for_others() -> None:
     stored = Stored(rows(1), cache_bytes=72_000)
     await stored.load()
     blocks = stored.stored.cache.stats()

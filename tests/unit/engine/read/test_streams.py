@@ -65,7 +65,7 @@ async def test_a_stream_that_ends_early_ends_what_it_began() -> None:
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
-async def test_a_table_is_not_begun_for_who_may_stop_early() -> None:
+async def test_a_table_is_not_begun_for_a_read_that_may_stop_early() -> None:
     run, stores = run_of(rows_from(0), rows_from(2000))
     stream = RunStream(run, range(2), KeyRange(None, None), False)
     await anext(stream)

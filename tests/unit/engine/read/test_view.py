@@ -145,7 +145,7 @@ async def test_others_get_turns_while_blocks_are_read_without_waiting(many: bool
     assert not any(fake(fresh).gets for fresh in tables)
 
 
-async def test_get_many_is_of_one_moment() -> None:
+async def test_get_many_has_one_read_point() -> None:
     active, frozen = Memtable(), memtable(*(Version(b"%04d" % i, b"old", i + 1) for i in range(200)))
     later = memtable(Version(b"0000", b"older", 300))
     view = ReadView([active, later, frozen], [], [], yield_budget=exhausted_budget())

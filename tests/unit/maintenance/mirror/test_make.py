@@ -169,7 +169,7 @@ async def mirror_in(town: Town, life: Life, checkpoint: str = "now") -> MirrorRe
         return await make_mirror(source, target, checkpoint, ssts)
 
 
-async def test_killed_between_any_two_requests_it_shows_one_moment_and_goes_on(kind: Kind) -> None:
+async def test_killed_between_any_two_requests_it_shows_one_state_and_goes_on(kind: Kind) -> None:
     town = await settled(Town(kind))
     await mirror(town)
     await checkpoint_now(town, "now")

@@ -178,7 +178,7 @@ async def names_it(town: Town, damage: Damage) -> bool:
     return any(want in said for want in wanted for said in named)
 
 
-async def test_a_clones_hold_that_is_gone_is_told() -> None:
+async def test_a_clones_hold_that_is_missing_is_reported() -> None:
     town = await whole_town(CONTIGUOUS)
     state = await town.state(CLONE)
     [parent] = state.parents
@@ -192,7 +192,7 @@ async def test_a_clones_hold_that_is_gone_is_told() -> None:
     assert any("no database" in what for what in whats)
 
 
-async def test_a_parents_own_lost_hold_is_told_of_its_clones_clone() -> None:
+async def test_a_parents_own_lost_hold_is_reported_for_its_clones_clone() -> None:
     town, third = await whole_town(CONTIGUOUS), "memory://third"
     town.store(third)
     async with admin(town, CLONE) as opened:
@@ -206,7 +206,7 @@ async def test_a_parents_own_lost_hold_is_told_of_its_clones_clone() -> None:
 
 
 @pytest.mark.parametrize("left", ["an ingest", "a finished part"])
-async def test_what_a_checkpoints_version_named_as_work_on_its_way_may_be_gone(kind: Kind, left: str) -> None:
+async def test_what_a_checkpoints_version_named_as_work_on_its_way_may_be_deleted(kind: Kind, left: str) -> None:
     """A nightly checkpoint beside an ingest, or a compaction: both ended since, and what they left was collected."""
     town = await settled(Town(kind))
     if left == "an ingest":

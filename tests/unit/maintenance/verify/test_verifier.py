@@ -101,7 +101,7 @@ async def test_a_lost_manifest_version_is_missed(town: Town) -> None:
     assert f"manifest version {then.manifest_id}" in about(await verified(town))
 
 
-async def test_a_damaged_head_is_all_that_can_be_told(town: Town) -> None:
+async def test_a_damaged_head_is_the_only_finding(town: Town) -> None:
     state = await town.state(PARENT)
     key = f"manifest/{state.version:020}.manifest"
     sound = bytes_of(town, key)
@@ -341,7 +341,7 @@ async def test_whatever_goes_between_any_two_of_its_requests_is_not_missed(kind:
     assert requests > 30
 
 
-async def test_made_again_on_the_path_of_a_destroyed_one_it_is_clean(town: Town) -> None:
+async def test_recreated_on_the_path_of_a_destroyed_one_it_is_clean(town: Town) -> None:
     async with admin(town) as opened:
         for checkpoint in await opened.checkpoints.list():
             await opened.checkpoints.delete(checkpoint.id, force=True)
@@ -395,5 +395,5 @@ def test_a_sound_state_has_no_findings() -> None:
         ("history", {"history_floor": 101}),
     ],
 )
-def test_each_contradiction_in_a_state_is_told(said: str, changes: dict[str, Any]) -> None:
+def test_each_contradiction_in_a_state_is_found(said: str, changes: dict[str, Any]) -> None:
     assert any(said in finding.what for finding in check_state(replace(SOUND, **changes)))

@@ -111,7 +111,7 @@ async def test_a_full_disk_is_waited_for(tmp_path: Path, runtime: Runtime, monke
 
 
 @pytest.mark.parametrize("empty", [False, True])
-async def test_a_folder_moved_away_while_open_is_waited_for_and_not_made_again(
+async def test_a_folder_moved_away_while_open_is_waited_for_and_not_recreated(
     tmp_path: Path, runtime: Runtime, empty: bool
 ) -> None:
     root, away = tmp_path / "db", tmp_path / "away"

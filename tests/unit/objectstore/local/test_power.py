@@ -149,7 +149,7 @@ async def test_a_read_whose_sync_fails_says_so(disk: ForgetfulDisk) -> None:
     await store.close()
 
 
-async def test_a_folder_that_another_process_made_is_synced_by_who_puts_into_it(disk: ForgetfulDisk) -> None:
+async def test_a_folder_that_another_process_made_is_synced_by_the_first_put_into_it(disk: ForgetfulDisk) -> None:
     folder = disk.root / "database"
     folder.mkdir()  # and its maker has yet to sync it
     store = store_on(folder)

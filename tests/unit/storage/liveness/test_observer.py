@@ -89,7 +89,7 @@ async def test_beats_that_go_on_are_a_life_and_three_missed_ones_its_end() -> No
     assert await scene.states(1) == ["alive"]
 
 
-async def test_a_writer_that_died_before_its_first_beat_is_gone_after_three() -> None:
+async def test_a_writer_that_died_before_its_first_beat_is_dead_after_three() -> None:
     scene = Scene(claimed())
     assert await scene.states(0, 10, 10, 9.9, 0.1) == ["unknown"] * 4 + ["dead"]
 

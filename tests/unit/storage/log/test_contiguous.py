@@ -139,7 +139,7 @@ async def test_a_newer_claim_seen_in_the_last_look_at_the_head_fences(shelf: She
         await taken_over(shelf.contiguous(), claimed)
 
 
-async def test_a_head_that_is_gone_fences(shelf: Shelf) -> None:
+async def test_a_head_that_is_missing_fences(shelf: Shelf) -> None:
     claimed = shelf.claim(1)
     shelf.head_steps.append(lambda: setattr(shelf, "head", None))
     with pytest.raises(FencedError, match="writer epoch none"):

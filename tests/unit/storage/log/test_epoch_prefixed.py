@@ -85,7 +85,7 @@ async def test_a_zombie_never_stands_in_for_the_live_writers_lost_object(shelf: 
     assert taken.owner(2) == 1
 
 
-async def test_a_committed_object_that_is_gone_is_corruption_whatever_a_zombie_left_there(shelf: Shelf) -> None:
+async def test_a_committed_object_that_is_missing_is_corruption_whatever_a_zombie_left_there(shelf: Shelf) -> None:
     shelf.lay("1.2", "1.3", "2.4")
     held(shelf, [(1, 1, 2), (2, 3)], 4)
     with pytest.raises(CorruptionError, match="a committed log object is missing") as caught:
@@ -169,7 +169,7 @@ async def test_a_claim_whose_answer_was_lost_is_recognised(shelf: Shelf) -> None
     assert (taken.epoch, taken.last_written) == (2, 2)
 
 
-async def test_a_claim_that_was_lost_on_its_way_is_made_again(shelf: Shelf) -> None:
+async def test_a_claim_that_was_lost_on_its_way_is_repeated(shelf: Shelf) -> None:
     held(shelf, [(1, 1)], 0)
     unknown = CasStep(answer=Unknown("no answer"), lost=True)
     shelf.register.steps += [unknown, CasStep(error=MetaStoreUnavailableError("throttled"), lost=True), unknown]
@@ -202,7 +202,7 @@ async def test_a_register_that_never_answers_ends_the_opening_at_its_deadline(sh
 
 
 @pytest.mark.parametrize("evidence", ["objects", "log_start"])
-async def test_a_register_that_is_gone_is_corruption_and_no_empty_log(shelf: Shelf, evidence: str) -> None:
+async def test_a_register_that_is_missing_is_corruption_and_no_empty_log(shelf: Shelf, evidence: str) -> None:
     if evidence == "objects":
         shelf.lay("1.1")
     with pytest.raises(CorruptionError) as caught:
@@ -302,7 +302,7 @@ async def test_a_publish_whose_answer_was_lost_is_read_back(shelf: Shelf, live: 
     assert last_written(shelf) == 5
 
 
-async def test_a_publish_that_was_lost_on_its_way_is_made_again(shelf: Shelf, live: EpochPrefixedLog) -> None:
+async def test_a_publish_that_was_lost_on_its_way_is_repeated(shelf: Shelf, live: EpochPrefixedLog) -> None:
     shelf.register.steps += [
         CasStep(answer=Unknown("no answer"), lost=True),
         CasStep(error=MetaStoreUnavailableError("throttled"), lost=True),

@@ -89,7 +89,7 @@ async def test_a_gap_in_another_place_is_no_lost_object(shelf: Shelf) -> None:
     assert asked == [shelf.head]
 
 
-async def test_a_gap_of_a_database_that_was_made_again_is_none_of_the_new_ones(shelf: Shelf) -> None:
+async def test_a_gap_of_a_database_that_was_recreated_is_none_of_the_new_ones(shelf: Shelf) -> None:
     shelf.lay("1.1", "1.5")
     shelf.claim(1, fence_width=2)
 

@@ -107,7 +107,7 @@ async def test_a_large_full_version_waits_until_the_changes_cost_as_much(
     assert 15_000 < changes < 30_000
 
 
-async def test_who_asks_for_full_versions_only_gets_them_however_large(
+async def test_a_driver_for_full_versions_only_writes_them_however_large(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tombstone must stand without a base, whatever there was before it."""

@@ -46,7 +46,7 @@ def test_one_row_to_be_picked_costs_its_piece_only() -> None:
     assert cut(rows) == [(4, 100), (4, None), (4, 92)]
 
 
-def test_a_piece_that_begins_with_older_versions_does_not_say_who_sees_them() -> None:
+def test_a_piece_that_begins_with_older_versions_does_not_say_which_reads_see_them() -> None:
     assert cut(puts(8), continues=True) == [(4, None), (4, 96)]
     rows = puts(8)
     rows[4] = rows[4]._replace(key=rows[3].key)

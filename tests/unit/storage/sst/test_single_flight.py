@@ -36,7 +36,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_fetch_serves_all_who_wait() -> None:
+async def test_one_fetch_serves_all_waiting_callers() -> None:
     flights = SingleFlight()
     fetch = Fetch()
     waiting = [asyncio.create_task(flights.run("a", fetch)) for _ in range(5)]

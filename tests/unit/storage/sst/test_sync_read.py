@@ -30,7 +30,7 @@ class StoreAtHand(CountingStore):
         return data[offset : offset + length] if len(data) == size else None
 
 
-async def test_a_block_is_read_without_waiting_by_who_may_read_and_then_cached() -> None:
+async def test_a_block_is_read_without_waiting_where_that_is_allowed_and_then_cached() -> None:
     store, rows, cache = StoreAtHand(), big_rows(), BlockCache(64 << 20)
     reader = reader_of(store, big_sst(rows), cache=cache)
     key, hashed = rows[KEY].key, key_hash(rows[KEY].key)

@@ -95,7 +95,7 @@ def test_no_checkpoint_of_what_cannot_be_opened(unusable: ManifestState) -> None
         make(ONE).apply(unusable)
 
 
-def test_a_name_that_has_expired_is_told_from_one_that_never_was() -> None:
+def test_a_name_that_has_expired_differs_from_one_that_never_was() -> None:
     state = commit(make(ONE, name="nightly"), STATE)
     assert find_checkpoint(state, "nightly", 1_999).id == ONE
     with pytest.raises(InvalidError, match="'nightly' has expired"):

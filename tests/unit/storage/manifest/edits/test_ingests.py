@@ -93,7 +93,7 @@ def test_it_is_applied_under_one_number_above_everything() -> None:
     assert [len(unit) for unit in l0_units(state.l0)] == [2]
 
 
-def test_its_owner_is_told_once_the_writer_shows_it() -> None:
+def test_its_driver_is_answered_once_the_writer_shows_it() -> None:
     after = applied(committed(), apply_ingests("job"))
     assert unreported_ingests(after)
     shown = applied(after, ShowIngests(3))
@@ -225,7 +225,7 @@ def test_a_renewed_job_lives_on() -> None:
     assert AdvanceGc(300, 0).apply(begun) is not None
 
 
-def test_who_goes_on_with_a_job_late_lengthens_it() -> None:
+def test_resuming_a_job_late_lengthens_it() -> None:
     begun = applied(BASE, RegisterIngest("job", 100, 200))
     assert RegisterIngest("job", 140, 240).apply(begun) is None
     longer = find_ingest(applied(begun, RegisterIngest("job", 160, 260)), "job")

@@ -138,7 +138,7 @@ def test_a_parent_that_is_still_named_is_not_forgotten() -> None:
     ],
     ids=["L0", "a run", "a checkpoint nobody looked at", "not yet a database"],
 )
-def test_who_may_still_name_a_parents_sst_is_not_detached(state: ManifestState) -> None:
+def test_a_clone_that_may_still_name_a_parents_sst_is_not_detached(state: ManifestState) -> None:
     with pytest.raises(ConflictError):
         DetachParents(SOURCE, 6, frozenset({VersionRef(4, "read")})).apply(state)
 
@@ -163,7 +163,7 @@ def destroyed(state: ManifestState | None = None) -> ManifestState:
     return applied(MarkDestroyed(SOURCE, TOKEN, NOW, 40, refuse_held=True), claimed() if state is None else state)
 
 
-def test_whoever_claims_after_the_fence_must_be_fenced_first() -> None:
+def test_a_writer_that_claims_after_the_fence_must_be_fenced_first() -> None:
     with pytest.raises(FencedError):
         MarkDestroyed(SOURCE, "another", NOW, 40, refuse_held=True).apply(claimed())
 
@@ -197,7 +197,7 @@ def test_a_database_is_removed_only_without_living_checkpoints(checkpoint: Check
         assert applied(RemoveContents(SOURCE, NOW), marked).checkpoints == ()
 
 
-def test_a_database_made_again_continues_what_must_not_be_repeated() -> None:
+def test_a_recreated_database_continues_what_must_not_be_repeated() -> None:
     removed = applied(RemoveContents(SOURCE, NOW), destroyed(replace(claimed(), l0=(sst(5),), fence_width=4)))
     assert (removed.l0, removed.log_start) == ((), 41)
     first = ManifestState(AGAIN, "contiguous", wal_enabled=False, created_ms=NOW + 5, properties={"mine": "now"})
@@ -211,7 +211,7 @@ def test_a_database_made_again_continues_what_must_not_be_repeated() -> None:
         RemoveContents(SOURCE, NOW).apply(again)
 
 
-def test_what_is_made_again_keeps_its_log_as_the_fences_are() -> None:
+def test_a_recreated_database_keeps_its_log_as_the_fences_are() -> None:
     removed = applied(RemoveContents(SOURCE, NOW), destroyed())
     with pytest.raises(InvalidError, match="contiguous"):
         Recreate(ManifestState(AGAIN, "epoch_prefixed", wal_enabled=True, created_ms=NOW)).apply(removed)

@@ -184,7 +184,7 @@ def test_a_claim_instead_of_a_writer_fences_nobody_else() -> None:
     assert apply(ClaimWriter("d", 1), claimed).heartbeat_interval_ms is None
 
 
-def test_fences_are_passed_over_with_the_floor_of_the_writer_who_saw_them() -> None:
+def test_fences_are_passed_over_with_the_floor_of_the_writer_that_saw_them() -> None:
     state = apply(PassFences("me", 12), replace(CLAIMED, writer_epoch=7, log_start=5, log_floor=3))
     assert (state.log_start, state.log_last_seen, state.log_floor) == (13, 12, 7)
     further = replace(state, log_start=20)
