@@ -122,12 +122,12 @@ class RetryingStore:
     def _budget(self) -> _Budget:
         return _Budget(self._policy, self._clock, self._rng)
 
-    async def _attempt(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """One counted attempt, cut off after ``seconds`` or the policy's time for one request."""
+    async def _attempt(self, operation: str, key: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """One counted attempt at ``key``, cut off after ``seconds`` or the policy's time for one request."""
         self.stats.count(operation)
-        return await self._answer(operation, call, seconds)
+        return await self._answer(operation, key, call, seconds)
 
-    async def _answer(self, operation: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+    async def _answer(self, operation: str, key: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
         """What ``call`` answers; if nothing in time, `UnavailableError`."""
         seconds = min(seconds, self._policy.request_timeout)
         try:
@@ -136,7 +136,8 @@ class RetryingStore:
         except TimeoutError as error:
             self.stats.errors += 1
             raise UnavailableError(
-                f"{operation}: no answer within {seconds:g} s", outcome=_outcome(operation)
+                f"{operation} of {key!r} in {self._store!r}: no answer within {seconds:g} s",
+                outcome=_outcome(operation),
             ) from error
         except ConflictError:
             self.stats.conflicts += 1
@@ -149,21 +150,21 @@ class RetryingStore:
                 error.outcome = None
             raise
 
-    async def _retried(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
         budget = self._budget()
         unknown = False
         while True:
             try:
-                return await self._attempt(operation, call, budget.left())
+                return await self._attempt(operation, key, call, budget.left())
             except SlateError as error:
                 unknown = unknown or error.outcome == "unknown"
                 if unknown:
                     error.outcome = "unknown"  # a refusal says nothing of the attempts before it
                 if not isinstance(error, UnavailableError):
                     raise
-                await self._pause_or_raise(operation, budget, error)
+                await self._pause_or_raise(operation, key, budget, error)
 
-    async def _pause_or_raise(self, operation: str, budget: _Budget, error: UnavailableError) -> None:
+    async def _pause_or_raise(self, operation: str, key: str, budget: _Budget, error: UnavailableError) -> None:
         pause = budget.pause()
         if pause is None:
             if budget.failures > 1:
@@ -171,8 +172,10 @@ class RetryingStore:
             raise error
         if budget.failures == WARN_AFTER_FAILURES:
             logger.warning(
-                "%s failed %d times and is retried for %.0f s more: %s",
+                "%r: %s of %r failed %d times and is retried for %.0f s more: %s",
+                self._store,
                 operation,
+                key,
                 budget.failures,
                 budget.left(),
                 error,
@@ -197,18 +200,19 @@ class RetryingStore:
             return await self._store.put(key, parts, mode=mode, metadata=metadata)
 
         if isinstance(mode, Overwrite):
-            return await self._retried("put", send)
+            return await self._retried("put", key, send)
         return await self._put_if(key, send)
 
     async def _put_if(self, key: str, send: Callable[[], Awaitable[str]]) -> str:
         try:
-            etag = await self._attempt("put_if", send, self._policy.deadline)
+            etag = await self._attempt("put_if", key, send, self._policy.deadline)
         except UnavailableError as error:
             self._conditional_failures += 1
             if self._conditional_failures == WARN_AFTER_FAILURES:
                 logger.warning(
-                    "conditional puts failed %d times in a row, the last one of %s;"
+                    "%r: conditional puts failed %d times in a row, the last one of %r;"
                     " each is read back before it is sent again: %s",
+                    self._store,
                     WARN_AFTER_FAILURES,
                     key,
                     error,
@@ -222,7 +226,7 @@ class RetryingStore:
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> GetResult:
         """Read an object or a part of it."""
-        result = await self._retried("get", lambda: self._store.get(key, byte_range))
+        result = await self._retried("get", key, lambda: self._store.get(key, byte_range))
         self.stats.bytes_in += len(result.data)
         return result
 
@@ -236,7 +240,7 @@ class RetryingStore:
 
     async def head(self, key: str) -> ObjectInfo:
         """What is known of an object without its bytes."""
-        return await self._retried("head", lambda: self._store.head(key))
+        return await self._retried("head", key, lambda: self._store.head(key))
 
     async def list(self, prefix: str = "", *, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """List; a failed page is asked for again, from the last key seen, with attempts and deadline renewed."""
@@ -248,11 +252,11 @@ class RetryingStore:
             if listed % LISTED_AT_ONCE == 0:
                 self.stats.count("list")
             try:
-                info = await self._answer("list", pages.__anext__, budget.left())
+                info = await self._answer("list", prefix, pages.__anext__, budget.left())
             except StopAsyncIteration:
                 return
             except UnavailableError as error:
-                await self._pause_or_raise("list", budget, error)
+                await self._pause_or_raise("list", prefix, budget, error)
                 pages = self._store.list(prefix, start_after=last)
                 listed = 0
                 continue
@@ -265,7 +269,8 @@ class RetryingStore:
         """Remove objects; missing ones are no error. `DELETED_AT_ONCE` at a time, attempts and deadline renewed."""
         for start in range(0, len(keys), DELETED_AT_ONCE):
             portion = keys[start : start + DELETED_AT_ONCE]
-            await self._retried("delete", partial(self._store.delete, portion))
+            named = portion[0] if len(portion) == 1 else f"{portion[0]} and {len(portion) - 1} more"
+            await self._retried("delete", named, partial(self._store.delete, portion))
 
     async def close(self) -> None:
         """Close the underlying store."""

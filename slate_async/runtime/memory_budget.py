@@ -21,7 +21,7 @@ from slate_async.errors import ConfigError
 
 def over_budget(what: str, nbytes: int, most_bytes: int) -> ConfigError:
     """``what`` takes more memory than there may be for it."""
-    return ConfigError(f"{what} takes {nbytes} bytes of memory, and decode_memory_bytes allows {most_bytes}")
+    return ConfigError(f"{what} takes {nbytes} bytes of memory, and decode_memory_bytes allows {most_bytes}; raise it")
 
 
 class MemoryBudget:

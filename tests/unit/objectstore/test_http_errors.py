@@ -125,9 +125,9 @@ async def test_an_operation_that_keeps_failing_is_logged_once(attempts: int, cap
     assert isinstance(store, RetryingStore)
     with caplog.at_level(logging.WARNING, "slate_async.objectstore"), pytest.raises(UnavailableError):
         await store.get("key")
-    told = [record.getMessage() for record in caplog.records if record.name == "slate_async.objectstore.retry"]
-    assert len(told) == (1 if attempts > 3 else 0)
-    assert all("get failed 3 times" in text and "connection refused" in text for text in told)
+    logged = [record.getMessage() for record in caplog.records if record.name == "slate_async.objectstore.retry"]
+    assert len(logged) == (1 if attempts > 3 else 0)
+    assert all("get of 'key' failed 3 times" in text and "connection refused" in text for text in logged)
     await store.close()
 
 
