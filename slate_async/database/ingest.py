@@ -11,7 +11,7 @@ from slate_async.database.handle import Handle, HandleResources
 from slate_async.database.metrics import shared_counters
 from slate_async.engine.ingest import manage
 from slate_async.engine.ingest.driver import JobDriver, OpenWriter, write_job_ssts
-from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.manage import IngestInfo, StreamBatch
 from slate_async.engine.ingest.open import WAIT_S, IngestOptions, register_job
 from slate_async.engine.ingest.replacement import OpenOld
 from slate_async.engine.ingest.rows import Duplicates
@@ -113,7 +113,7 @@ class IngestJob(Handle):
         self,
         ssts: Iterable[IngestedSst] = (),
         *,
-        batch: tuple[str, int] | None = None,
+        batch: StreamBatch | None = None,
         wait: bool = True,
         timeout: Duration = WAIT_S,
         exclusive: bool = False,
@@ -122,7 +122,8 @@ class IngestJob(Handle):
 
         ssts: the results that tasks elsewhere reported; what `write` wrote here goes along
         batch: ``(app id, number)`` of the batch of a stream that this is. If that one, or a later one of the same app,
-        is in the database or waits to be, nothing happens (``state`` is ``"duplicate"``)
+        is in the database or waits to be, nothing happens (``state`` is ``"duplicate"``). A third part is the id of
+        the query that counts the batches: a batch that another query counts is refused, for that begins at 0 again
         wait: until the live writer has applied it; else it may be ``"pending"`` still
         timeout: seconds or a timedelta to wait
         exclusive: become the writer, which fences a live one, apply the job, and give up the role. A call that waits

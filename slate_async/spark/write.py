@@ -10,9 +10,12 @@ may be called for a commit that succeeded: it deletes nothing, nor undoes what i
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -22,26 +25,33 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 import slate_async as slate
 from slate_async.database.opening import Opening
+from slate_async.engine.ingest.manage import StreamBatch
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
-from slate_async.spark.load import LOADED_BEFORE, SKIPPED
+from slate_async.spark.load import LOADED_BEFORE
 from slate_async.spark.worker import this_worker
-from slate_async.spark.write_options import WriteOptions, batch_job
+from slate_async.spark.write_options import WriteOptions, query_job
 
 logger = logging.getLogger(__name__)
 SORT_BYTES = 1 << 30
 """Rows of a task that are sorted in its memory, at most."""
 HAS_ORDER = "has order"
+REPLAYED = "batch %d of %s is in %s already: Spark repeats it, and it is not taken again"
+"""Batch, app, path."""
 BATCH_ID = "streaming.sql.batchId"
-"""The local property that says which batch of a stream a task works for."""
+QUERY_ID = "sql.streaming.queryId"
+"""Local properties that say which batch of which query a task works for. A query has its id from its first start on, by
+its checkpoint. The process that commits has no such properties."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has uploaded, as JSON; or the job was committed before, so that it uploaded nothing."""
+    """What a task has uploaded, as JSON; or the job was committed before, so that it uploaded nothing. ``query_id``: of
+    the stream it works for."""
 
     ssts: tuple[str, ...]
     committed_before: bool = False
+    query_id: str | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -88,33 +98,62 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Implements Spark's writer of a stream: each batch is a job, named by the stream and its number."""
+    """Implements Spark's writer of a stream: each batch is a job, named by the stream, its query and its number."""
 
     def __init__(self, options: WriteOptions) -> None:
-        if options.app_id is None:
-            raise slate.InvalidError(
-                "option appId is missing: a name for this stream, kept for as long as its checkpointLocation; with a"
-                " new checkpointLocation, whose batches begin at 0, comes a new appId"
-            )
         if options.job_id is not None:
-            raise slate.InvalidError("option jobId is for batch writes; a stream is named by appId")
+            raise slate.InvalidError("option jobId is for batch writes; a stream is named by its query, or by appId")
         self._options = options
-        self._app_id = options.app_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task."""
         context = TaskContext.get()
-        said = None if context is None else context.getLocalProperty(BATCH_ID)
-        if said is None:
-            raise slate.InternalError("Spark did not say which batch of the stream this is")
-        return _write(self._options, batch_job(self._app_id, int(said)), iterator)
+        batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
+        query_id = None if context is None else context.getLocalProperty(QUERY_ID)
+        if batch_id is None or query_id is None:
+            raise slate.InternalError("Spark did not say which batch of which stream this is")
+        app_id = self._options.app_id or query_id
+        written = _write(self._options, query_job(app_id, query_id, int(batch_id)), iterator)
+        return replace(written, query_id=query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Raises unless the batch is in, or waits as asked for. Done again, it changes nothing."""
-        _commit(self._options, batch_job(self._app_id, batchId), messages, (self._app_id, batchId))
+        """Raises unless the batch is in, or waits as asked for. Done again, it changes nothing. Raises `InvalidError`
+        if another query counts the batches of this app."""
+        query_id = self._query_id(messages)
+        if query_id is None:
+            return  # no task, so no row, and nothing to replace
+        app_id = self._options.app_id or query_id
+        _commit(self._options, query_job(app_id, query_id, batchId), messages, (app_id, batchId, query_id))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing: the stream comes back with the same batch, or its job expires."""
+
+    def _query_id(self, messages: list[WriterCommitMessage | None]) -> str | None:
+        """As the tasks say. A batch without tasks has no rows: ``None``, unless it is to replace what is there."""
+        found = {message.query_id for message in messages if isinstance(message, Written)}
+        if len(found) > 1:
+            raise slate.InternalError(f"tasks of one batch work for several queries: {', '.join(map(str, found))}")
+        if found:
+            return found.pop()
+        return query_id_of(self._options.checkpoint_location) if self._options.replace else None
+
+
+def query_id_of(checkpoint_location: str | None) -> str:
+    """The id of the query whose checkpoint is there, in a folder of this machine. Raises `InvalidError` unless it can
+    be read."""
+    try:
+        if checkpoint_location is None:
+            raise ValueError("option checkpointLocation is missing")
+        url = urlsplit(checkpoint_location)
+        if url.scheme not in ("", "file"):
+            raise ValueError("it is not in a folder of this machine")
+        folder = Path(unquote(url.path) if url.scheme else checkpoint_location)
+        return str(json.loads((folder / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise slate.InvalidError(
+            "a batch that is to replace everything has no task, which would know the id of its query, and that cannot"
+            f" be read from the checkpoint at {checkpoint_location}: {error}"
+        ) from error
 
 
 def _write(options: WriteOptions, job_id: str, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -135,7 +174,7 @@ def _commit(
     options: WriteOptions,
     job_id: str,
     messages: list[WriterCommitMessage | None],
-    batch: tuple[str, int] | None,
+    batch: StreamBatch | None,
 ) -> None:
     written = [message for message in messages if isinstance(message, Written)]
     results = [sst for message in written for sst in message.ssts]
@@ -160,7 +199,7 @@ def _commit(
                 exclusive=options.exclusive,
             )
             if batch is not None and (some_wrote_nothing or info.state == "duplicate"):
-                logger.warning(SKIPPED, *batch[::-1], options.path)
+                logger.warning(REPLAYED, batch[1], batch[0], options.path)
 
     this_worker().run(commit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from pyspark.sql.types import StructType
 
@@ -26,7 +27,8 @@ class WriteOptions:
 
     columns: those of the frame, by what they are for: ``key``, ``value``, ``op``, ``expire_time``, ``order``
     sorted: whether each partition comes sorted by key, then order, so that none is kept in memory to sort it
-    app_id: of a stream: its name, under which its batches are counted
+    app_id: of a stream: its name, under which its batches are counted; ``None``: the id of its query
+    checkpoint_location: Spark's own, of a stream
     replace: whether the rows are to be all there is
     """
 
@@ -41,13 +43,13 @@ class WriteOptions:
     wait: bool
     timeout_s: float
     app_id: str | None
+    checkpoint_location: str | None
     replace: bool
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType, *, replace: bool) -> WriteOptions:
         """Raises `InvalidError` for unknown options, wrong values, and columns that cannot be meant, by name."""
         given = Options(options)
-        given.take("checkpointLocation", str, None)  # Spark's own, of streams
         write = cls(
             path=given.path(),
             metastore=given.take("metastore", str, None),
@@ -60,6 +62,7 @@ class WriteOptions:
             wait=given.take("wait", boolean, True),
             timeout_s=given.take("timeout", seconds, DEFAULT_TIMEOUT_S),
             app_id=given.take("appId", _app_id, None),
+            checkpoint_location=given.take("checkpointLocation", str, None),
             replace=replace,
         )
         given.finish()
@@ -89,13 +92,18 @@ def batch_job(app_id: str, batch_id: int) -> str:
     return f"{app_id}/{batch_id}"
 
 
+def query_job(app_id: str, query_id: str, batch_id: int) -> str:
+    """As `batch_job`, of a query whose id is known: others of the same app have other jobs."""
+    return batch_job(app_id if app_id == query_id else f"{app_id}/{query_id}", batch_id)
+
+
 def _job_id(text: str) -> str:
     check_job(text)
     return text
 
 
 def _app_id(text: str) -> str:
-    check_job(batch_job(text, MAX_SEQ), (text, 0))
+    check_job(query_job(text, str(UUID(int=0)), MAX_SEQ), (text, 0))
     return text
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from slate_async.arguments import Duration
 from slate_async.database import ingest as engine
-from slate_async.engine.ingest.manage import IngestInfo
+from slate_async.engine.ingest.manage import IngestInfo, StreamBatch
 from slate_async.engine.ingest.open import WAIT_S
 from slate_async.engine.ingest.rows import Duplicates
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec
@@ -101,7 +101,7 @@ class IngestJob(Handle[engine.IngestJob]):
         self,
         ssts: Iterable[IngestedSst] = (),
         *,
-        batch: tuple[str, int] | None = None,
+        batch: StreamBatch | None = None,
         wait: bool = True,
         timeout: Duration = WAIT_S,
         exclusive: bool = False,

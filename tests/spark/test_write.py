@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -128,9 +129,14 @@ async def test_what_cannot_be_written_is_said(spark: SparkSession, tmp_path: Pat
     assert [job.state for job in await jobs(tmp_path)] in ([], ["aborted"])
 
 
-async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, tmp_path: Path) -> None:
-    """Two batches; then Spark forgets that the last one was committed, and replays it; then a third one."""
+@pytest.mark.parametrize("app_id", [None, "copy"])
+async def test_a_stream_comes_in_once_whatever_is_repeated(
+    app_id: str | None, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two batches; then Spark forgets that the last one was committed, and replays it; then a third one; then comes
+    another query."""
     path, source, log = tmp_path / "db", tmp_path / "in", tmp_path / "log"
+    named = {} if app_id is None else {"appId": app_id}
     await made(path)
 
     def arrive(number: int) -> None:
@@ -139,7 +145,7 @@ async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, 
     def run() -> None:
         stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
         writer = stream.parquet(str(source)).repartitionByRange(2, "key").writeStream.format("slate")
-        writer = writer.option("checkpointLocation", str(log)).option("appId", "copy")
+        writer = writer.option("checkpointLocation", str(log)).options(**named)
         query = writer.option("ingestMode", "exclusive").trigger(availableNow=True).start(str(path))
         query.awaitTermination()
 
@@ -148,7 +154,10 @@ async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, 
     arrive(1)
     run()
     before = await jobs(path)
-    assert [(job.job_id, job.state) for job in before] == [("copy/1", "applied"), ("copy/0", "applied")]
+    query_id = json.loads((log / "metadata").read_text())["id"]
+    stem = query_id if app_id is None else f"{app_id}/{query_id}"
+    assert [(job.job_id, job.state) for job in before] == [(f"{stem}/1", "applied"), (f"{stem}/0", "applied")]
+    assert {job.app_id for job in before} == {app_id or query_id}
     for kept in (log / "commits").glob("*1*"):
         kept.unlink()
     run()
@@ -157,11 +166,17 @@ async def test_a_stream_comes_in_once_whatever_is_repeated(spark: SparkSession, 
     run()
     assert (await jobs(path))[0].batch_id == 2
     assert await contents(path) == [(b"0", b"x"), (b"1", b"x"), (b"2", b"x"), (b"before", b"1"), (b"last", b"2")]
-    shutil.rmtree(log)
-    run()  # begins at batch 0 again, which this app has left behind
-    assert len(await jobs(path)) == 3
+    async with slate.open(path) as db:
+        await db.put(b"last", b"1")
+    shutil.rmtree(log)  # the next query begins at batch 0 again
+    if app_id is None:
+        run()
+        assert len({job.app_id for job in await jobs(path)}) == 2
+    else:
+        with pytest.raises(StreamingQueryException, match=f"are counted by query {query_id}, and this one comes from"):
+            run()
     async with slate.open_reader(path) as reader:
-        assert await reader.get(b"last") == b"2"
+        assert await reader.get(b"last") == (b"2" if app_id is None else b"1")
 
 
 async def test_a_complete_result_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
@@ -175,7 +190,7 @@ async def test_a_complete_result_takes_the_place_of_the_one_before(spark: SparkS
         counts = lines.groupBy("word").count().filter("count < 3")
         columns = counts.select(F.col("word").alias("key"), F.col("count").cast("string").alias("value"))
         writer = columns.repartitionByRange(2, "key").writeStream.format("slate").outputMode("complete")
-        writer = writer.option("checkpointLocation", str(log)).option("appId", "counts")
+        writer = writer.option("checkpointLocation", str(log))
         writer.option("ingestMode", "exclusive").trigger(availableNow=True).start(str(path)).awaitTermination()
 
     run("a", "b", "b")

@@ -116,7 +116,7 @@ class JobDriver:
     async def commit(
         self,
         results: list[IngestedSst],
-        batch: tuple[str, int] | None,
+        batch: manage.StreamBatch | None,
         *,
         wait: bool,
         timeout_s: float,
@@ -171,7 +171,7 @@ class JobDriver:
         self,
         results: list[IngestedSst],
         replaced: Replaced | None,
-        batch: tuple[str, int] | None,
+        batch: manage.StreamBatch | None,
         *,
         alone: tuple[int, int] | None = None,
     ) -> IngestInfo:
@@ -212,7 +212,7 @@ class JobDriver:
         raise ConflictError(f"ingest {self.job_id!r} {why}; begin again", outcome="not_applied")
 
     async def _commit_alone(
-        self, results: list[IngestedSst], replaced: Replaced, batch: tuple[str, int] | None, db: JobWriter
+        self, results: list[IngestedSst], replaced: Replaced, batch: manage.StreamBatch | None, db: JobWriter
     ) -> None:
         """Commit, unless something was written since the job began: then nobody can commit it so any more, and it is
         aborted, so that it may begin anew."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from slate_async.engine.ingest.spec import IngestedSst, IngestSpec, references
 from slate_async.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
@@ -36,6 +36,8 @@ MAX_NAME = 200
 HEADS_IN_PARALLEL = 16
 SHORTEST_POLL_S = 0.02
 """A writer that polls as often as it may has applied a small ingest soon."""
+StreamBatch: TypeAlias = tuple[str, int] | tuple[str, int, str]
+"""App id and number of a batch of a stream, and the id of the query that counts it, if there is one."""
 IngestState = Literal["registered", "pending"] | IngestEnd
 
 
@@ -134,8 +136,10 @@ def check_job(job_id: object, batch: object = None) -> None:
         raise InvalidError(f"a job id is 1 to {MAX_NAME} printable characters, not {job_id!r}")
     if batch is None:
         return
-    if not isinstance(batch, tuple) or len(batch) != 2 or not _is_name(batch[0]):
-        raise InvalidError(f"batch is a pair (app id, batch number), not {batch!r}")
+    if not isinstance(batch, tuple) or len(batch) not in (2, 3) or not _is_name(batch[0]):
+        raise InvalidError(f"batch is (app id, batch number) or (app id, batch number, query id), not {batch!r}")
+    if len(batch) == 3 and not _is_name(batch[2]):
+        raise InvalidError(f"a query id is 1 to {MAX_NAME} printable characters, not {batch[2]!r}")
     if isinstance(batch[1], bool) or not isinstance(batch[1], int) or batch[1] < 0:
         raise InvalidError(f"a batch number is a whole number of at least 0, not {batch[1]!r}")
 
@@ -189,7 +193,7 @@ async def commit(
     clock: Clock,
     spec: IngestSpec,
     ssts: Sequence[IngestedSst],
-    batch: tuple[str, int] | None = None,
+    batch: StreamBatch | None = None,
     alone: tuple[int, int] | None = None,
 ) -> IngestInfo:
     """Let ``ssts``, of all tasks, wait for a writer. Idempotent: asked again, the first one's answer stands.
@@ -205,9 +209,9 @@ async def commit(
     return _known(await driver.commit(edit), spec.job_id)
 
 
-def check_same(info: IngestInfo, batch: tuple[str, int] | None) -> None:
+def check_same(info: IngestInfo, batch: StreamBatch | None) -> None:
     """Raise `ConflictError` if the job that is known by this name was another one than ``batch``."""
-    if batch is not None and (info.app_id, info.batch_id) != batch:
+    if batch is not None and (info.app_id, info.batch_id) != batch[:2]:
         known = "no batch of a stream" if info.app_id is None else f"batch {info.batch_id} of {info.app_id!r}"
         raise ConflictError(
             f"ingest {info.job_id!r} is {info.state} already, as {known};"

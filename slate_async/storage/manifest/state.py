@@ -234,9 +234,8 @@ class Ingest:
     id: the job's, chosen by the caller
     base_version: its SSTs are named by it; until they are committed it holds ``sst_floor`` down
     begun_ms, expire_ms: wall clock; a job that is only registered ends at ``expire_ms`` unless it is renewed
-    pending: its SSTs are committed and wait to be applied
-    ssts: in key order, with disjoint key ranges
-    app_id, batch_id: the batch of a stream that it is, if it is one
+    pending: its ``ssts``, in key order with disjoint key ranges, are committed and wait to be applied
+    app_id, batch_id, query_id: the batch of a stream that it is, if it is one; which query counts those, if one does
     replaces: the checkpoint of what it replaces, if it does; it is there until the job is committed, or ends
     """
 
@@ -249,6 +248,7 @@ class Ingest:
     app_id: str | None = None
     batch_id: int = 0
     replaces: UUID | None = None
+    query_id: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 
@@ -272,8 +272,7 @@ class IngestRecord:
     """What became of an ingest that has ended.
 
     outcome: `DUPLICATE`: the batch was there already, so this job's SSTs were not taken
-    seq: the number its rows were applied under; 0 if none were
-    rows: how many were applied, deletes counted
+    seq, rows: the number its rows were applied under, and how many were, deletes counted; 0 if none
     shown: of one that was applied: the writer's own reads see it, so it may be reported
     replacing: it was to replace what was there; ``None``: no
     deletes, ssts, size: of what was applied: rows that are deletes, SSTs and their bytes; ``None`` if nothing was
@@ -301,10 +300,11 @@ class IngestRecord:
 
 @dataclass(frozen=True, slots=True)
 class AppBatch:
-    """The newest batch of stream ``app_id`` that was applied; earlier ones count as applied, too."""
+    """The newest batch of stream ``app_id`` that was applied, and all before it, as query ``query_id`` counts them."""
 
     app_id: str
     batch_id: int
+    query_id: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=no_fields)
 
 

@@ -308,6 +308,19 @@ async def test_each_batch_of_a_stream_is_in_once(store: MemoryStore) -> None:
         assert await db.get(b"a") == b"later"
 
 
+async def test_a_query_that_counts_anew_needs_another_app_id(store: MemoryStore) -> None:
+    await (await open_db(store)).close()
+    async with open_job(store, "one") as job:
+        await job.commit(batch=("app", 4, "query 1"))
+    async with open_job(store, "two") as job:
+        with pytest.raises(slate.InvalidError, match="counted by query query 1") as raised:
+            await job.commit(batch=("app", 0, "query 2"))
+        assert (raised.value.outcome, (await job.info()).state) == ("not_applied", "registered")
+        async with open_admin(store) as admin:
+            await admin.ingests.forget_app("app")
+        assert (await job.commit(batch=("app", 0, "query 2"))).batch_id == 0
+
+
 async def test_a_batch_is_not_taken_for_a_job_of_the_same_name(store: MemoryStore) -> None:
     """Else its rows would be lost, and its stream go on."""
     await (await open_db(store)).close()
@@ -435,7 +448,7 @@ def test_wrong_arguments_are_refused_at_the_call(call: Any) -> None:
         call()
 
 
-@pytest.mark.parametrize("batch", [("app",), ("", 1), ("app", -1), ("app", True), "app"])
+@pytest.mark.parametrize("batch", [("app",), ("", 1), ("app", -1), ("app", True), "app", ("app", 1, ""), ("app", 1, 2)])
 async def test_a_batch_is_an_app_and_a_number(store: MemoryStore, batch: Any) -> None:
     await (await open_db(store, CONTIGUOUS)).close()
     async with open_job(store) as job:

@@ -13,8 +13,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import slate_async as slate
+from slate_async.spark import write
 from slate_async.spark.source import SlateDataSource
-from slate_async.spark.write import BatchWriter, Written
+from slate_async.spark.write import BATCH_ID, QUERY_ID, BatchWriter, StreamWriter, Written
 from slate_async.spark.write_options import WriteOptions
 
 ROWS = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
@@ -108,3 +109,78 @@ def test_a_job_that_cannot_be_aborted_hides_no_cause(tmp_path: Path, caplog: pyt
     options = {"path": str(tmp_path), "metastore": "nothing://here"}
     BatchWriter(WriteOptions.of(options, ROWS, replace=False)).abort([])
     assert "stays until it expires" in caplog.text
+
+
+class TaskOf:
+    """Spark's context of a task of a stream."""
+
+    def __init__(self, query_id: str, batch_id: int) -> None:
+        self._properties = {QUERY_ID: query_id, BATCH_ID: str(batch_id)}
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+
+def stream(path: Path, *, replace: bool = False, **options: str) -> StreamWriter:
+    given = {"path": str(path), "ingestMode": "exclusive", **options}
+    return StreamWriter(WriteOptions.of(given, ROWS, replace=replace))
+
+
+def task(monkeypatch: pytest.MonkeyPatch, sink: StreamWriter, query_id: str, batch_id: int) -> Written:
+    monkeypatch.setattr(write.TaskContext, "get", lambda: TaskOf(query_id, batch_id))
+    return sink.write(iter([BATCH]))
+
+
+async def jobs_of(path: Path) -> list[tuple[str, str | None, int | None]]:
+    async with slate.open_admin(path) as admin:
+        return [(job.job_id, job.app_id, job.batch_id) for job in await admin.ingests.list()]
+
+
+def test_a_stream_is_named_by_its_query_unless_it_has_an_app_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = stream(tmp_path)
+    for _ in range(2):  # Spark repeats it
+        sink.commit([task(monkeypatch, sink, "q1", 0)], 0)
+    named = stream(tmp_path, appId="orders")
+    named.commit([task(monkeypatch, named, "q1", 0)], 0)
+    assert asyncio.run(jobs_of(tmp_path)) == [("orders/q1/0", "orders", 0), ("q1/0", "q1", 0)]
+
+
+def test_an_app_id_is_of_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one counts its batches from 0 again: they would be taken for replays, and be lost."""
+    sink = stream(tmp_path, appId="orders")
+    for number in (0, 1):
+        sink.commit([task(monkeypatch, sink, "q1", number)], number)
+    for number in (0, 2):
+        with pytest.raises(slate.InvalidError, match="counted by query q1, and this one comes from query q2"):
+            sink.commit([task(monkeypatch, sink, "q2", number)], number)
+
+
+def test_tasks_of_two_queries_are_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = stream(tmp_path, appId="orders")
+    told = [task(monkeypatch, sink, query_id, 0) for query_id in ("q1", "q2")]
+    with pytest.raises(slate.InternalError, match="several queries"):
+        sink.commit([*told], 0)
+
+
+def test_a_batch_without_tasks_is_committed_if_it_replaces_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, checkpoint = tmp_path / "db", tmp_path / "check point"
+    sink = stream(path)
+    sink.commit([task(monkeypatch, sink, "q1", 0)], 0)
+    sink.commit([], 1)
+    assert asyncio.run(jobs_of(path)) == [("q1/0", "q1", 0)]
+    assert len(asyncio.run(rows_of(path))) == 2
+    for location in (str(checkpoint), checkpoint.as_uri()):
+        with pytest.raises(slate.InvalidError, match="cannot be read from the checkpoint at"):
+            stream(path, replace=True, checkpointLocation=location).commit([], 1)
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q1"}')
+    for location in (str(checkpoint), checkpoint.as_uri()):
+        stream(path, replace=True, checkpointLocation=location).commit([], 1)
+    assert asyncio.run(jobs_of(path)) == [("q1/1", "q1", 1), ("q1/0", "q1", 0)]
+    assert asyncio.run(rows_of(path)) == []
+    with pytest.raises(slate.InvalidError, match="checkpoint at s3a://b/c: it is not in a folder of this machine"):
+        stream(path, replace=True, checkpointLocation="s3a://b/c").commit([], 1)

@@ -52,10 +52,12 @@ FEATURE = "ingest"
 
 
 class Batch(NamedTuple):
-    """Batch ``batch_id`` of stream ``app_id``. Numbers of one stream rise."""
+    """Batch ``batch_id`` of stream ``app_id``, as query ``query_id`` counts it, if that is known. Numbers of one stream
+    rise."""
 
     app_id: str
     batch_id: int
+    query_id: str | None = None
 
 
 # ---- what a state says
@@ -91,6 +93,13 @@ def committed_batch(state: ManifestState, app_id: str) -> int | None:
     waiting = [ingest.batch_id for ingest in state.ingests if ingest.pending and ingest.app_id == app_id]
     newest = applied_batch(state, app_id)
     return max([*waiting, *([] if newest is None else [newest])], default=None)
+
+
+def counting_query(state: ManifestState, app_id: str) -> str | None:
+    """The query that counts the stream's batches, of those in the database and those that wait; ``None``: not known."""
+    pending = (ingest.query_id for ingest in pending_ingests(state) if ingest.app_id == app_id)
+    applied = (app.query_id for app in state.ingest_apps if app.app_id == app_id)
+    return next((query_id for query_id in (*pending, *applied) if query_id is not None), None)
 
 
 def merged_records(preferred: tuple[IngestRecord, ...], others: tuple[IngestRecord, ...]) -> tuple[IngestRecord, ...]:
@@ -184,7 +193,8 @@ class CommitIngest:
     """Let ``ssts``, in key order, wait to be applied. Asked for again, whatever was asked first stands. Of those that
     replace what was there, and do not know of each other, the first to be committed wins: the others end.
 
-    batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect
+    batch: which batch of a stream it is; if that one, or a later one, is there or waits, the job ends without effect.
+    The first query that says it counts them does so for good
     base_version: of the job whose tasks made ``ssts``: an earlier job of the same id may have ended
     alone: ``(epoch, sequence number)``: of the writer that this driver has become, which it must be still; of what the
     job replaces: nothing has come in since, nor waits
@@ -215,6 +225,7 @@ class CommitIngest:
                 f"GC may have deleted SSTs of ingest {self.id!r} already; begin it again", outcome="not_applied"
             )
         if self.batch is not None:
+            _check_query(state, self.batch)
             before = committed_batch(state, self.batch.app_id)
             if before is not None and before >= self.batch.batch_id:
                 return _ended(state, job, DUPLICATE, self.now_ms, batch=self.batch)
@@ -228,8 +239,9 @@ class CommitIngest:
         if not self.ssts:
             done = _ended(state, job, APPLIED, self.now_ms, batch=self.batch)
             return done if self.batch is None else replace(done, ingest_apps=_with_batch(done, self.batch))
-        app_id, batch_id = (None, 0) if self.batch is None else self.batch
-        waiting = replace(job, pending=True, ssts=self.ssts, app_id=app_id, batch_id=batch_id)
+        waiting = replace(job, pending=True, ssts=self.ssts)
+        if self.batch is not None:
+            waiting = replace(waiting, **self.batch._asdict())
         # the last in line, for its batch may follow one that was committed after this job began
         others = tuple(ingest for ingest in state.ingests if ingest is not job)
         return replace(state, ingests=(*others, waiting), checkpoints=_without_base(state, job))
@@ -382,7 +394,8 @@ def _applied(state: ManifestState, job: Ingest, seq: int, now_ms: int) -> Manife
     numbers = {"min_seq": seq, "max_seq": seq, "global_seq": seq, "global_create_ms": tick}
     ssts = tuple(structs.replace(sst, **numbers) for sst in job.ssts)
     done = _ended(state, job, APPLIED, now_ms, seq=seq)
-    apps = state.ingest_apps if job.app_id is None else _with_batch(state, Batch(job.app_id, job.batch_id))
+    batch = None if job.app_id is None else Batch(job.app_id, job.batch_id, job.query_id)
+    apps = state.ingest_apps if batch is None else _with_batch(state, batch)
     features = state.required_features
     return replace(
         done,
@@ -443,7 +456,7 @@ def _ended(
     batch: Batch | None = None,
 ) -> ManifestState:
     """``seq``: the number of its rows, if they are applied; the writer's own reads are to show them then."""
-    app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch
+    app_id, batch_id = (job.app_id, job.batch_id) if batch is None else batch[:2]
     record = IngestRecord(
         job.id, outcome, now_ms, app_id=app_id, batch_id=batch_id, replacing=True if job.replaces else None
     )
@@ -469,4 +482,17 @@ def _without_base(state: ManifestState, job: Ingest) -> tuple[Checkpoint, ...]:
 def _with_batch(state: ManifestState, batch: Batch) -> tuple[AppBatch, ...]:
     others = tuple(app for app in state.ingest_apps if app.app_id != batch.app_id)
     known = applied_batch(state, batch.app_id)
-    return (*others, AppBatch(batch.app_id, batch.batch_id if known is None else max(known, batch.batch_id)))
+    query_id = counting_query(state, batch.app_id) if batch.query_id is None else batch.query_id
+    newest = batch.batch_id if known is None else max(known, batch.batch_id)
+    return (*others, AppBatch(batch.app_id, newest, query_id))
+
+
+def _check_query(state: ManifestState, batch: Batch) -> None:
+    known = counting_query(state, batch.app_id)
+    if known is not None and batch.query_id not in (None, known):
+        raise InvalidError(
+            f"the batches of app {batch.app_id!r} are counted by query {known}, and this one comes from query"
+            f" {batch.query_id}, which counts anew: with another checkpoint goes another app id; or forget the batches"
+            " of this one (admin.ingests.forget_app)",
+            outcome="not_applied",
+        )

@@ -154,6 +154,11 @@ NEXT = replace(
     ingest_apps=(AppBatch("stream", 8),),
     seq_times=(*BASE.seq_times, SeqTime(69, 1_750_000_001_000)),
 )
+COUNTED = replace(
+    BASE,
+    ingests=(Ingest("q1/8", 31, 1_750_000_000_600, 1_750_000_900_600, True, (sst(8),), "stream", 8, query_id="q1"),),
+    ingest_apps=(AppBatch("stream", 7, "q1"), AppBatch("other", 9)),
+)
 LONG = replace(BASE, runs=(SortedRun(8, tuple(sst(n) for n in (10, 12, 14, 16))),))
 GROWN = replace(LONG, ref=NEXT.ref, runs=(SortedRun(8, tuple(sst(n) for n in (10, 13, 14, 16))),))
 REGISTER = (
@@ -173,6 +178,7 @@ OBJECTS = {
 OLDER = "manifest-full-without-ingests.bin"
 BYTES = {
     "manifest-full.bin": lambda: codec.encode_full(BASE),
+    "manifest-full-with-queries.bin": lambda: codec.encode_full(COUNTED),
     "manifest-delta.bin": lambda: codec.encode_delta(BASE, NEXT),
     "manifest-delta-of-a-run.bin": lambda: codec.encode_delta(LONG, GROWN),
     "writer-register-value.bin": lambda: writer_register.encode(REGISTER),
@@ -232,6 +238,12 @@ async def test_a_pinned_full_manifest_is_read() -> None:
     state = codec.decode(await golden("manifest-full.bin"), object_name="m")
     assert isinstance(state, ManifestState)
     assert replace(state, ref=BASE.ref) == BASE
+
+
+async def test_a_pinned_manifest_that_says_which_queries_count_batches_is_read() -> None:
+    state = codec.decode(await golden("manifest-full-with-queries.bin"), object_name="m")
+    assert isinstance(state, ManifestState)
+    assert replace(state, ref=BASE.ref) == COUNTED
 
 
 async def test_a_pinned_full_manifest_of_before_there_were_ingests_is_read() -> None:

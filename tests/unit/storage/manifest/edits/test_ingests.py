@@ -17,10 +17,12 @@ from slate_async.storage.manifest.edits.ingests import (
     ApplyIngests,
     Batch,
     CommitIngest,
+    ForgetApp,
     RegisterIngest,
     RenewIngest,
     ShowIngests,
     committed_batch,
+    counting_query,
     find_ingest,
     find_record,
     unreported_ingests,
@@ -246,6 +248,37 @@ def test_a_batch_that_is_in_or_waits_is_not_taken_again() -> None:
     assert committed_batch(after, "app") == 7
     assert find_ingest(committed("b", batch=Batch("app", 7), state=after), "b") is None
     assert find_ingest(committed("b", batch=Batch("other", 7), state=after), "b") is not None
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_batches_of_an_app_are_those_of_one_query(waits: bool) -> None:
+    """Noted with its first batch, whether that waits or is applied; one that says no query is taken."""
+    state = committed("a", batch=Batch("app", 7, "q"))
+    state = state if waits else apply_ingests("a").apply(state) or state
+    assert counting_query(state, "app") == "q"
+    for number in (0, 8):
+        with pytest.raises(InvalidError, match="counted by query q, and this one comes from query r") as raised:
+            committed("b", batch=Batch("app", number, "r"), state=state)
+        assert raised.value.outcome == "not_applied"
+    for batch in (Batch("app", 8, "q"), Batch("app", 8)):
+        later = committed("b", batch=batch, state=state)
+        assert find_ingest(later, "b") is not None
+        ids = [ingest.id for ingest in later.ingests]
+        after = applied(later, replace(apply_ingests(*ids), first_seq=later.last_seq + 1))
+        assert (committed_batch(after, "app"), counting_query(after, "app")) == (8, "q")
+    other = committed("b", batch=Batch("other", 0, "r"), state=state)
+    assert (counting_query(other, "app"), counting_query(other, "other")) == ("q", "r")
+
+
+def test_an_app_that_is_forgotten_may_be_counted_by_another_query() -> None:
+    state = committed("a", batch=Batch("app", 7, "q"))
+    forgotten = applied(apply_ingests("a").apply(state) or state, ForgetApp("app"))
+    assert counting_query(committed("b", batch=Batch("app", 0, "r"), state=forgotten), "app") == "r"
+
+
+def test_a_batch_without_rows_notes_its_query_too() -> None:
+    begun = applied(BASE, RegisterIngest("job", 1, 2))
+    assert counting_query(applied(begun, CommitIngest(DATABASE, "job", 1, (), 1, Batch("app", 5, "q"))), "app") == "q"
 
 
 def test_a_batch_without_rows_is_in_at_once() -> None:
