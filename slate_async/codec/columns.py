@@ -7,15 +7,28 @@ arrays, wrapped around stored bytes without a copy where possible. Nothing here 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from slate_async.codec.arrays import number_array
+from slate_async.errors import InternalError
 
 NO_EXPIRY = np.iinfo(np.int64).max
 """``expire_ms`` of a row that never expires."""
+
+
+class LateValue(Protocol):
+    """The value of one row, which is read when somebody wants it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its length."""
+
+    async def complete(self, row: Columns) -> Columns:
+        """``row``, whose value this is, with it. Raises what reading raises."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +42,7 @@ class Columns:
     create_ms: int64[n] milliseconds since the epoch
     seen_from: readers of this sequence number and above see every row; ``None`` if some see less, or nobody looked.
                So the keys are distinct, and every row is a put that never expires
+    late:      of a single row: its value, in place of which ``values`` has an empty one
     """
 
     keys: pa.BinaryArray
@@ -38,14 +52,17 @@ class Columns:
     expire_ms: npt.NDArray[np.int64] | None
     create_ms: npt.NDArray[np.int64]
     seen_from: int | None = None
+    late: LateValue | None = None
 
     def __len__(self) -> int:
         return len(self.seqs)
 
     @property
     def nbytes(self) -> int:
-        """Bytes the rows occupy in memory, offsets and fixed columns included."""
+        """Bytes the rows occupy in memory, offsets and fixed columns included; those of a late value, too."""
         fixed = self.seqs.nbytes + self.kinds.nbytes + self.create_ms.nbytes
+        if self.late is not None:
+            fixed += self.late.nbytes
         expire = 0 if self.expire_ms is None else self.expire_ms.nbytes
         return binary_nbytes(self.keys) + binary_nbytes(self.values) + fixed + expire
 
@@ -59,6 +76,7 @@ class Columns:
             None if self.expire_ms is None else self.expire_ms[start:stop],
             self.create_ms[start:stop],
             self.seen_from,
+            self.late if start < stop else None,
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Columns:
@@ -71,6 +89,8 @@ class Columns:
             self.kinds[indices],
             None if self.expire_ms is None else self.expire_ms[indices],
             self.create_ms[indices],
+            None,
+            self.late if len(indices) else None,
         )
 
 
@@ -89,6 +109,8 @@ def concat(parts: list[Columns]) -> Columns:
     below 2 GiB (Arrow's 32-bit offsets)."""
     if len(parts) == 1:
         return parts[0]
+    if any(part.late is not None for part in parts):
+        raise InternalError("a row whose value is late has to stay alone")
     expire = None
     if any(p.expire_ms is not None for p in parts):
         expire = np.concatenate(

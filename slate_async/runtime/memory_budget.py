@@ -4,8 +4,8 @@ Compressed bytes say nothing of what becomes of them: 70 KB may be a gigabyte. S
 much as will come out, which the bytes say themselves, and waits until there is room.
 
 Ordering rule: first come, first served, so a large block is not overtaken for ever by small ones. Invariant: at most
-``capacity_bytes`` are held; what is greater by itself is refused. A caller that holds some asks for no more, so nobody
-waits for itself.
+``capacity_bytes`` are held and lent; what is greater by itself is refused. A caller that holds some asks for no more,
+so nobody waits for itself. What is lent can be had again: it is taken back, the oldest first, before anybody waits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
+from typing import Protocol
+from weakref import ref
 
 from slate_async.errors import ConfigError
 
@@ -24,6 +27,16 @@ def over_budget(what: str, nbytes: int, most_bytes: int) -> ConfigError:
     return ConfigError(f"{what} takes {nbytes} bytes of memory, and decode_memory_bytes allows {most_bytes}; raise it")
 
 
+class Lent(Protocol):
+    """Something in memory that can be read once more. ``nbytes``: what it takes now; only ever less, and 0 once it is
+    taken back."""
+
+    nbytes: int
+
+    def take_back(self) -> None:
+        """There is no room for it any more."""
+
+
 class MemoryBudget:
     """Belongs to one event loop. ``held_bytes``: what is held now."""
 
@@ -31,6 +44,8 @@ class MemoryBudget:
         self.capacity_bytes = capacity_bytes
         self.held_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._lent: dict[int, ref[Lent]] = {}
+        self._numbers = count()
 
     def widen(self, capacity_bytes: int) -> None:
         """Let it have at least so much."""
@@ -43,7 +58,7 @@ class MemoryBudget:
         may be."""
         if nbytes > self.capacity_bytes:
             raise over_budget(what, nbytes, self.capacity_bytes)
-        if self._waiting or self.held_bytes + nbytes > self.capacity_bytes:
+        if self._waiting or not self._has_room(nbytes):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((nbytes, turn))
             try:
@@ -68,8 +83,46 @@ class MemoryBudget:
         self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self.held_bytes + self._waiting[0][0] <= self.capacity_bytes:
+        while self._waiting and self._has_room(self._waiting[0][0]):
             nbytes, turn = self._waiting.popleft()
             if not turn.done():
                 self.held_bytes += nbytes
                 turn.set_result(None)
+
+    # what can be had again
+
+    def lend(self, lent: Lent) -> None:
+        """Let ``lent`` stay until it is dropped, or somebody needs its room; take it back at once if somebody does."""
+        if self._waiting or self.held_bytes + self.lent_bytes + lent.nbytes > self.capacity_bytes:
+            lent.take_back()
+        else:
+            self._lent[next(self._numbers)] = ref(lent)
+
+    @property
+    def lent_bytes(self) -> int:
+        """What is lent now."""
+        total = 0
+        for number, weak in [*self._lent.items()]:
+            lent = weak()
+            if lent is None or not lent.nbytes:
+                del self._lent[number]
+            else:
+                total += lent.nbytes
+        return total
+
+    def _has_room(self, nbytes: int) -> bool:
+        """Whether so much can be held now. If only what is lent is in the way, as much of it as need be is taken
+        back."""
+        if self.held_bytes + nbytes > self.capacity_bytes:
+            return False
+        if self._lent:
+            missing = self.held_bytes + nbytes + self.lent_bytes - self.capacity_bytes
+            for number, weak in [*self._lent.items()]:
+                if missing <= 0:
+                    break
+                lent = weak()
+                if lent is not None:
+                    missing -= lent.nbytes
+                    lent.take_back()
+                del self._lent[number]
+        return True

@@ -48,7 +48,8 @@ class StorageSettings(BaseSettings):
         unit="bytes",
         what="Memory for blocks and log objects while they are decompressed, of all databases of an Environment"
         " together. What needs more by itself is refused. Scans read the less at once the more of them are under way:"
-        " what they have decoded stays within it, too, but for large rows. The largest that was asked for counts.",
+        " what they have decoded stays within it, too. Stored bytes of blocks of more than 4 MiB have as much again,"
+        " for each open database. The largest that was asked for counts.",
         why="Compressed bytes may become ten thousand times as many. Room for a few of the largest values at once. A"
         " writer needs twice max_value_bytes and four times flush_bytes, and takes no batch that is larger.",
         scaled=lambda values: max(256 * MIB, 4 * values.get("max_value_bytes", 0)),

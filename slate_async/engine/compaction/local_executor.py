@@ -59,7 +59,10 @@ class LocalExecutor:
             while await rounds.fill():
                 left = await self._runtime.offload.run(lambda: output.add(merge.keep(rounds.step())))
                 while len(left):
-                    await output.seal()
+                    if left.late is None:
+                        await output.seal()
+                    else:
+                        left = await left.late.complete(left)
                     left = await self._runtime.offload.run(lambda rest=left: output.add(rest))  # type: ignore[misc]
                 if progress is not None:
                     progress(tally.counts())
@@ -86,7 +89,7 @@ class LocalExecutor:
             reader = self._open_sst(sst)
             meta = await reader.load()
             stored = max(1, int(read_ahead * _stored_share(meta)))
-            async with aclosing(read_batches(reader, start, end, read_bytes=stored)) as batches:
+            async with aclosing(read_batches(reader, start, end, read_bytes=stored, merged=True)) as batches:
                 async for rows in batches:
                     yield rows
 

@@ -144,13 +144,15 @@ def data_bytes(rows: Columns) -> int:
     """Bytes of the keys and values of ``rows``."""
     if not len(rows):
         return 0
-    return binary_nbytes(rows.keys) + binary_nbytes(rows.values) - 8 * (len(rows) + 1)
+    late = 0 if rows.late is None else rows.late.nbytes
+    return binary_nbytes(rows.keys) + binary_nbytes(rows.values) - 8 * (len(rows) + 1) + late
 
 
 def _bury(rows: Columns, expired: Mask) -> Columns:
     """``rows`` with tombstones in the place of the ``expired`` ones."""
     return replace(
         rows,
+        late=None if expired.any() else rows.late,
         values=pc.if_else(mask_array(expired), pa.scalar(b"", pa.binary()), rows.values),
         kinds=np.where(expired, np.uint8(DELETE), rows.kinds),
         expire_ms=None if rows.expire_ms is None else np.where(expired, NO_EXPIRY, rows.expire_ms),

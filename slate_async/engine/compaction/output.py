@@ -75,8 +75,9 @@ class SstOutput:
         self._done: list[SstRef] = []
 
     def add(self, rows: Columns) -> Columns:
-        """Put ``rows`` into the SST in the making as far as they fit; what is left calls for `seal` first."""
-        while len(rows):
+        """Put ``rows`` into the SST in the making as far as they fit; what is left calls for `seal` first. A row whose
+        value is late is left until it has it."""
+        while len(rows) and rows.late is None:
             if self._builder is None:
                 self._builder = self._begin()
             room = self._task.sst_bytes - self._builder.size_estimate

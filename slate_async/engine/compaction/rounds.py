@@ -5,7 +5,8 @@ known which rows stay. The bound is the nearest of the keys that lie `Rounds.nby
 rows of that very key stay behind, because other versions of it may still come. So a round holds whole keys, and every
 version of each. Sources are given newest first; between equal sequence numbers of one key the newer source wins.
 
-Rows too large to be joined (Arrow's offsets end at 2 GiB) come one by one; only such rounds split a key.
+Rows too large to be joined (Arrow's offsets end at 2 GiB), or whose values come late, come one by one; only such rounds
+split a key.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Rounds:
             bound = min((edge for source in self._sources if (edge := source.edge()) is not None), default=None)
             taken = [parts for source in self._sources if (parts := source.take(bound))]
             joined = [part for parts in taken for part in parts]
-            if len(joined) == 1 or sum(part.nbytes for part in joined) <= MAX_JOINED_BYTES:
+            if len(joined) == 1 or not _stay_apart(joined):
                 rows = concat(joined)
                 return as_round(rows) if len(taken) == 1 else Round(rows, *order_of(rows))
             self._single_rows.extend(rows_apart(joined, reverse=False))
@@ -96,6 +97,10 @@ class Rounds:
         self._sources = []
         while self._open:
             await close_stream(self._open.pop())
+
+
+def _stay_apart(parts: Sequence[Columns]) -> bool:
+    return any(part.late is not None for part in parts) or sum(part.nbytes for part in parts) > MAX_JOINED_BYTES
 
 
 class _Source:

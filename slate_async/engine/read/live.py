@@ -122,7 +122,7 @@ class LiveRows(AsyncIterator[Columns]):
         self._yield_budget = yield_budget
         self._reverse = reverse
         self._decided: bytes | None = None
-        self._whole: Columns | None = None
+        self._whole: bytes | None = None
 
     async def __anext__(self) -> Columns:
         while True:
@@ -130,7 +130,7 @@ class LiveRows(AsyncIterator[Columns]):
                 await self._yield_budget.yield_now()
             found = self._live(await anext(self._batches))
             if len(found):
-                return found
+                return found if found.late is None else await found.late.complete(found)
 
     def next_nowait(self) -> Columns | None:
         """The next batch, if that takes no waiting; of several streams nobody knows. Never suspends."""
@@ -146,7 +146,7 @@ class LiveRows(AsyncIterator[Columns]):
         rows = found.rows
         if found.order is None:
             if rows.seen_from is not None and rows.seen_from <= self._max_seq:
-                self._whole = rows
+                self._whole = key_at(rows, 0 if self._reverse else -1)
                 return rows
             found = Round(self._undecided(rows))
         return live_rows(found, max_seq=self._max_seq, now_ms=self._now_ms)
@@ -157,8 +157,7 @@ class LiveRows(AsyncIterator[Columns]):
         A key that is spread over batches shows its newest version first (a single row per batch in reverse).
         """
         if self._whole is not None:
-            self._decided = key_at(self._whole, 0 if self._reverse else -1)
-            self._whole = None
+            self._decided, self._whole = self._whole, None
         if len(batch) and self._decided is not None and key_at(batch, 0) == self._decided:
             batch = batch.slice(first_row_after(batch, self._decided), len(batch))
         visible = np.flatnonzero(batch.seqs <= self._max_seq)

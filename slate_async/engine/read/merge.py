@@ -9,8 +9,8 @@ Forward, rounds ascend; in reverse they come from the end, the rows inside each 
 said of "before" and "last" is mirrored. Streams are given newest first; between equal sequence numbers of one key
 the newer stream wins.
 
-Rows too large to be joined (Arrow's offsets end at 2 GiB) come as rounds of one row each, then also in reverse
-the newest version of a key first; only such rounds split a key.
+Rows too large to be joined (Arrow's offsets end at 2 GiB), or whose values come late, come as rounds of one row each,
+then also in reverse the newest version of a key first; only such rounds split a key.
 """
 
 from __future__ import annotations
@@ -111,6 +111,9 @@ class MergedRows(AsyncIterator[Round]):
         joined = [part for parts in taken for part in parts]
         if len(joined) == 1:
             return Round(joined[0])
+        if any(part.late is not None for part in joined):
+            self._single_rows.extend(rows_apart(joined, self._reverse))
+            return None
         most = len(joined) * max(cursor.heaviest for cursor in self._cursors)
         if most > MAX_JOINED_BYTES and sum(part.nbytes for part in joined) > MAX_JOINED_BYTES:
             self._single_rows.extend(rows_apart(joined, self._reverse))

@@ -37,14 +37,18 @@ class RetryingRows:
         self._prefetch = prefetch
         self._pin: Pin | None = point.view.pin()
         self._rows: LiveRows | None = None
-        self._behind: Columns | None = None
+        self._behind: bytes | None = None
 
     def next_nowait(self) -> Columns | None:
         """As `next`, if that takes no waiting. Never suspends."""
         batch = None if self._rows is None else self._rows.next_nowait()
         if batch is not None:
-            self._behind = batch
+            self._behind = self._far_key(batch)
         return batch
+
+    def _far_key(self, batch: Columns) -> bytes:
+        """The key that comes last in scan order. The batch is its consumer's: one row may be large."""
+        return key_at(batch, 0 if self._reverse else -1)
 
     async def next(self) -> Columns | None:
         """The next batch, ascending by key; ``None`` at the end."""
@@ -64,16 +68,16 @@ class RetryingRows:
                 self._adopt(await self._same_point(self._point, missing))
                 continue
             if batch is not None:
-                self._behind = batch
+                self._behind = self._far_key(batch)
             return batch
         raise retries_exhausted(last)
 
     def _adopt(self, point: ReadPoint) -> None:
         """Continue in ``point``, which shows the same rows, behind the last batch."""
         if self._behind is not None and self._reverse:
-            self._ahead = KeyRange(self._ahead.start, key_at(self._behind, 0))
+            self._ahead = KeyRange(self._ahead.start, self._behind)
         elif self._behind is not None:
-            self._ahead = KeyRange(key_at(self._behind, -1) + b"\0", self._ahead.end)
+            self._ahead = KeyRange(self._behind + b"\0", self._ahead.end)
         self._behind = None
         self._point, self._pin = point, point.view.pin()
 

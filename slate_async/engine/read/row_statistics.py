@@ -112,7 +112,7 @@ class RowCounter:
         self._add_live(rows, alive, expires)
 
     def _add_live(self, rows: Columns, alive: npt.NDArray[np.bool_], expires: npt.NDArray[np.int64]) -> None:
-        key_sizes, value_sizes = _lengths(rows.keys)[alive], _lengths(rows.values)[alive]
+        key_sizes, value_sizes = _lengths(rows.keys)[alive], _value_sizes(rows)[alive]
         ends = alive & (expires != NO_EXPIRY)
         self._live += _count(alive)
         self._expiring += _count(ends)
@@ -148,6 +148,10 @@ def histogram(numbers: npt.NDArray[np.int64], buckets: int) -> Counts:
 def _lengths(column: pa.BinaryArray) -> npt.NDArray[np.int64]:
     lengths: npt.NDArray[np.int64] = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
+
+
+def _value_sizes(rows: Columns) -> npt.NDArray[np.int64]:
+    return _lengths(rows.values) if rows.late is None else np.array([rows.late.nbytes])
 
 
 def _count(mask: npt.NDArray[np.bool_]) -> int:

@@ -124,6 +124,7 @@ class _Pairs(AsyncIterator[Pair]):
     async def __anext__(self) -> Pair:
         for pair in self._ready:
             return pair
+        self._ready = _NO_PAIRS  # ``zip`` keeps what it gave last, and that may be large
         steps = self._steps
         ready = None if steps.over else steps.pairs_nowait() or await steps.next_pairs()
         if ready is None:

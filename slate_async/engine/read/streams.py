@@ -43,14 +43,17 @@ class MemtableStream(AsyncIterator[Columns]):
 class RunStream(AsyncIterator[Columns]):
     """The tables ``numbers`` of ``run`` one after another; in ``reverse`` the last one first.
 
-    ``prefetch_among``: all is wanted soon, by so many streams; 0 if nobody knows. The next table is begun when the last
-    read of the one before it is under way."""
+    ``prefetch_among``: all is wanted soon, by so many streams; 0 if nobody knows. ``merged``: the rows go into a merge.
+    The next table is begun when the last read of the one before it is under way."""
 
-    def __init__(self, run: Run, numbers: range, span: KeyRange, reverse: bool, prefetch_among: int = 0) -> None:
+    def __init__(
+        self, run: Run, numbers: range, span: KeyRange, reverse: bool, prefetch_among: int = 0, *, merged: bool = False
+    ) -> None:
         self._todo: Iterator[Table] = map(run.table, reversed(numbers) if reverse else numbers)
         self._span = span
         self._reverse = reverse
         self._prefetch_among = prefetch_among
+        self._merged = merged
         self._current: AsyncIterator[Columns] | None = None
         self._next: AsyncIterator[Columns] | None = None
 
@@ -79,8 +82,11 @@ class RunStream(AsyncIterator[Columns]):
         if table is None:
             return None
         scan = aiter(table.source.scan(self._span.start, self._span.end, reverse=self._reverse))
-        if self._prefetch_among and isinstance(scan, BlockScan):
-            scan.prefetch(self._prefetch_among)
+        if isinstance(scan, BlockScan):
+            if self._prefetch_among:
+                scan.prefetch(self._prefetch_among)
+            if self._merged:
+                scan.merge()
         return scan
 
     async def aclose(self) -> None:

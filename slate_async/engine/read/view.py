@@ -316,7 +316,8 @@ class ReadView:
             rows = MemtableStream(memtable, span, limit, reverse, self._yield_budget)
             streams.append(Stream(rows, local=True))
         stored = [(run, numbers) for run in self._levels if (numbers := run.within(span.start, span.end))]
+        merged = reverse or len(streams) + len(stored) > 1
         for run, numbers in stored:
-            rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if prefetch else 0)
+            rows_of_run = RunStream(run, numbers, span, reverse, len(stored) if prefetch else 0, merged=merged)
             streams.append(Stream(rows_of_run, next_nowait=rows_of_run.next_nowait))
         return streams

@@ -102,6 +102,11 @@ class Index:
         """Whether versions of ``key`` go on from the block before ``block`` into ``block``."""
         return block < len(self.offsets) and bool(self.continues[block]) and self.first_keys[block] == key
 
+    def extent(self, blocks: Sequence[int]) -> tuple[int, int]:
+        """Where neighbouring ``blocks`` begin, and how many bytes they have together."""
+        first, last = self.offsets[blocks[0]], blocks[-1]
+        return first, self.offsets[last] + self.stored_bytes[last] - first
+
     def range(self, start: bytes | None, end: bytes | None) -> range:
         """The blocks that may hold keys in ``[start, end)``; ``None`` is unbounded."""
         first = 0

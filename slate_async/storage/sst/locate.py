@@ -11,11 +11,13 @@ from uuid import UUID
 
 from slate_async.errors import CorruptionError
 from slate_async.objectstore.protocol import ObjectStore
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.sst import likely_meta_bytes
 from slate_async.storage.manifest.state import Parent, SstRef
 from slate_async.storage.sst.cache import BlockCache
-from slate_async.storage.sst.reader import Override, SstReader
+from slate_async.storage.sst.override import Override
+from slate_async.storage.sst.reader import SstReader
 
 
 def override_of(sst: SstRef) -> Override | None:
@@ -43,6 +45,7 @@ class SstOpener:
         self._parent_store = parent_store
         self.cache = cache
         self._offload = offload
+        self._fetching = MemoryBudget(cache.decoding.capacity_bytes)
         self._parents: dict[UUID, ObjectStore] = {}
 
     def store_of(self, sst: SstRef, parents: Sequence[Parent]) -> ObjectStore:
@@ -73,6 +76,7 @@ class SstOpener:
             must_exist=must_exist,
             meta_bytes=likely_meta_bytes(sst.size, sst.rows, len(sst.last_key)),
             override=override_of(sst),
+            fetching=self._fetching,
         )
 
     def open_log(self, key: str, size: int, object_id: bytes, *, must_exist: bool = True) -> SstReader:
@@ -86,4 +90,5 @@ class SstOpener:
             cache=self.cache,
             offload=self._offload,
             must_exist=must_exist,
+            fetching=self._fetching,
         )

@@ -9,21 +9,21 @@ nobody sees the stored ones. A missing object is `ObjectNotFoundError` unless th
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypeVar
 from uuid import UUID
 from weakref import ref
-
-import numpy as np
 
 from slate_async.codec.columns import Columns
 from slate_async.codec.header import HEADER_BYTES, decode_header
 from slate_async.errors import CorruptionError, InvalidError
 from slate_async.objectstore.protocol import ObjectNotFoundError, ObjectStore, Span
 from slate_async.objectstore.sync_read import SYNC_READ_BYTES, read_sync_of
+from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import open_block, stored_raw_bytes
 from slate_async.storage.format.block_parts import StoredBlock
+from slate_async.storage.format.index import Index
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.format.raw_block import RawBlock
 from slate_async.storage.format.separate_blocks import open_each
@@ -32,8 +32,10 @@ from slate_async.storage.sst.around import Around
 from slate_async.storage.sst.cache import BlockCache
 from slate_async.storage.sst.fitting import raw_bytes_of
 from slate_async.storage.sst.loaded_block import LoadedBlock
+from slate_async.storage.sst.override import Override
 from slate_async.storage.sst.pieces import in_pieces
 from slate_async.storage.sst.scan import READS_AHEAD, SCAN_READ_AHEAD_BYTES, BlockScan
+from slate_async.storage.sst.shares import ReadShares
 from slate_async.storage.sst.single_flight import SingleFlight
 from slate_async.types import NEEDS_IO, NO_KEYS, NeedsIO, RowHit, RowPage
 
@@ -49,11 +51,7 @@ class MissingError(CorruptionError):
     """An object is not there that was there when the manifest named it. It may be that the manifest has moved on."""
 
 
-class Override(NamedTuple):
-    """What the manifest says of every row of an ingest's SST: its sequence number and its write time."""
-
-    seq: int
-    create_ms: int
+_NO_ROOM = nullcontext()
 
 
 class SstReader:
@@ -65,6 +63,7 @@ class SstReader:
         "_cache",
         "_database_id",
         "_dropped",
+        "_fetching",
         "_flights",
         "_global",
         "_meta",
@@ -94,10 +93,12 @@ class SstReader:
         must_exist: bool = False,
         meta_bytes: int = 0,
         override: Override | None = None,
+        fetching: MemoryBudget | None = None,
     ) -> None:
         """``must_exist``: the manifest names the object, so a missing one is `MissingError`. ``meta_bytes``: a guess at
         what lies behind the blocks, so that one request brings it; see `storage.format.sst.likely_meta_bytes`.
-        ``override``: of every row, instead of what is stored."""
+        ``override``: of every row, instead of what is stored. ``fetching``: memory for the stored bytes of large
+        blocks, from their request until they are decoded."""
         self.key = key
         self.size = size
         self._store = store
@@ -109,6 +110,7 @@ class SstReader:
         self._must_exist = must_exist
         self._meta_bytes = meta_bytes
         self._global = override
+        self._fetching = fetching
         self._meta: SstMeta | None = None
         self._dropped: ref[SstMeta] | None = None
         self._owner = b""
@@ -303,30 +305,32 @@ class SstReader:
         """As `load_pieces`, but joined into as few batches as possible in place of cut for scans."""
         return await self._load_joined(numbers, list)
 
+    @property
+    def shares(self) -> ReadShares:
+        """What its reads may hold."""
+        return self._cache.shares
+
     async def _load_joined(
         self, numbers: Sequence[int], then: Callable[[list[Columns]], list[Columns]]
     ) -> list[Columns]:
         """What ``then`` makes of the rows, in a worker thread."""
         meta = await self.load()
         index = meta.index
-        first, last = index.offsets[numbers[0]], numbers[-1]
-        data = memoryview(await self._read(first, index.offsets[last] + index.stored_bytes[last] - first))
-        blocks: list[StoredBlock] = []
-        for number in numbers:
-            at = index.offsets[number]
-            part = data[at - first : at - first + index.stored_bytes[number]]
-            blocks.append(StoredBlock(part, at, index.crcs[number]))
-
-        raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
+        first, length = index.extent(numbers)
 
         def decode() -> list[Columns]:
-            batches = [self._numbered(block) for block in decode_blocks(blocks, object_name=self.key)]
+            batches = [*decode_blocks(blocks, object_name=self.key)]
+            if self._global is not None:
+                batches = [*map(self._global.of_rows, batches)]
             if sum(map(len, batches)) != sum(index.rows[number] for number in numbers):
                 raise CorruptionError("blocks and index differ in rows", object_name=self.key, offset=first)
             return then(batches)
 
-        async with self._cache.decoding.hold(raw_bytes, self.key):
-            return await self._offload.run(decode)
+        async with self._room_for(length):
+            blocks = _stored_blocks(index, numbers, await self._read(first, length), first)
+            raw_bytes = raw_bytes_of(meta, numbers, blocks, self._cache.shares.nbytes)
+            async with self._cache.decoding.hold(raw_bytes, self.key):
+                return await self._offload.run(decode)
 
     def _candidate(self, meta: SstMeta, key: bytes, key_hash: int) -> int | None:
         if meta.filter is not None and not meta.filter.may_contain(key_hash):
@@ -363,23 +367,25 @@ class SstReader:
 
     async def _fetch_run(self, meta: SstMeta, run: list[int], fill_cache: bool) -> dict[int, LoadedBlock]:
         """Neighbouring blocks with one request."""
-        first, last = meta.index.offsets[run[0]], run[-1]
-        end = meta.index.offsets[last] + meta.index.stored_bytes[last]
-        data = self._read_sync(self.key, first, end - first, self.size) or await self._read(first, end - first)
-        blocks = dict(zip(run, await self._decode(meta, run, data, first), strict=True))
+        first, length = meta.index.extent(run)
+        async with self._room_for(length):
+            data = self._read_sync(self.key, first, length, self.size) or await self._read(first, length)
+            blocks = dict(zip(run, await self._decode(meta, run, data, first), strict=True))
         if fill_cache:
             for number, block in blocks.items():
                 self._cache.put(self._owner, number, block)
         return blocks
 
+    def _room_for(self, nbytes: int) -> AbstractAsyncContextManager[None]:
+        """Memory for stored bytes from their request until they are decoded, if they are many."""
+        if self._fetching is None or nbytes <= SCAN_READ_AHEAD_BYTES:
+            return _NO_ROOM
+        return self._fetching.hold(min(nbytes, self._fetching.capacity_bytes), self.key)
+
     async def _decode(self, meta: SstMeta, run: list[int], data: bytes, base: int) -> list[LoadedBlock]:
         """The blocks of ``run`` in ``data``, which was read at byte ``base``."""
-        view, index = memoryview(data), meta.index
-        parts: list[StoredBlock] = []
-        for number in run:
-            at = index.offsets[number]
-            part = view[at - base : at - base + index.stored_bytes[number]]
-            parts.append(StoredBlock(part, at, index.crcs[number]))
+        index = meta.index
+        parts = _stored_blocks(index, run, data, base)
 
         def decode() -> list[LoadedBlock]:
             if len(run) == 1 and len(parts[0].data) == len(data):
@@ -414,14 +420,6 @@ class SstReader:
         raw.renumber(*self._global)
         return LoadedBlock(raw)
 
-    def _numbered(self, columns: Columns) -> Columns:
-        """``columns`` with the numbers that count."""
-        if self._global is None:
-            return columns
-        seq, create_ms, rows = *self._global, len(columns)
-        seqs, create = np.full(rows, seq, np.uint64), np.full(rows, create_ms, np.int64)
-        return replace(columns, seqs=seqs, create_ms=create, seen_from=None)
-
     async def _load(self) -> SstMeta:
         if self.size < HEADER_BYTES + FOOTER_BYTES:
             raise CorruptionError(f"{self.size} bytes are too few for an SST", object_name=self.key)
@@ -434,9 +432,7 @@ class SstReader:
             tail = await self._read(footer.meta_offset, start - footer.meta_offset) + tail
         meta = await self._read_meta(tail, footer)
         if self._global is not None:
-            (seq, create_ms), stats = self._global, meta.stats
-            stats = replace(stats, min_seq=seq, max_seq=seq, min_create_ms=create_ms, max_create_ms=create_ms)
-            meta = replace(meta, stats=stats)
+            meta = self._global.of_meta(meta)
         owner = b"".join(
             (
                 self._database_id.bytes,
@@ -493,3 +489,10 @@ class SstReader:
 
 def _differ_in_rows(object_name: str, offset: int) -> CorruptionError:
     return CorruptionError("block and index differ in rows", object_name=object_name, offset=offset)
+
+
+def _stored_blocks(index: Index, numbers: Sequence[int], data: bytes, base: int) -> list[StoredBlock]:
+    """The blocks ``numbers`` in ``data``, which was read at byte ``base``."""
+    view = memoryview(data)
+    offsets, sizes, crcs = index.offsets, index.stored_bytes, index.crcs
+    return [StoredBlock(view[offsets[n] - base : offsets[n] - base + sizes[n]], offsets[n], crcs[n]) for n in numbers]

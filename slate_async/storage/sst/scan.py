@@ -19,12 +19,15 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from slate_async.codec.columns import Columns, concat
 from slate_async.storage.format.index import Index
+from slate_async.storage.format.separate_blocks import seen_from_of
 from slate_async.storage.format.sst import SstMeta
 from slate_async.storage.sst.fitting import load_fitting
+from slate_async.storage.sst.late import apart, drained
 from slate_async.storage.sst.loaded_block import LoadedBlock
 from slate_async.storage.sst.shares import ReadShares
 
@@ -52,6 +55,9 @@ class BlockSource(Protocol):
 
     async def load_pieces(self, numbers: list[int]) -> list[Columns]:
         """The rows of neighbouring blocks in few pieces (see `slate_async.storage.sst.pieces`), past the cache."""
+
+    async def load_joined(self, numbers: list[int]) -> list[Columns]:
+        """As `load_pieces`, in as few batches as may be, of which nobody knows who sees them."""
 
 
 def plan_reads(
@@ -102,6 +108,7 @@ class BlockScan(AsyncIterator[Columns]):
         self._parts: Iterator[Columns] = iter(())
         self._reads: _Reads | None = None
         self._prefetch = False
+        self._merged = False
         self._starting: asyncio.Task[None] | None = None
 
     def prefetch(self, among: int = 1) -> None:
@@ -111,6 +118,10 @@ class BlockScan(AsyncIterator[Columns]):
         self._reads_ahead = PREFETCH_READS_AHEAD
         share = max(PREFETCH_LEAST_BYTES, self.read_ahead_bytes // among)
         self.read_ahead_bytes = min(self.read_ahead_bytes, share)
+
+    def merge(self) -> None:
+        """The rows go into a merge: large values come late (`slate_async.storage.sst.late`). Before the first step."""
+        self._merged = True
 
     def start(self) -> None:
         """Begin to read before the first step."""
@@ -150,7 +161,8 @@ class BlockScan(AsyncIterator[Columns]):
         self._shares.begin(self)
         index = meta.index
         blocks = index.range(self._start, self._end)
-        wanted = _Wanted(self._source, index, blocks, self._start, self._end, self._reverse, self._fill_cache)
+        cut = (self._start, self._end, self._reverse, self._fill_cache, self._merged, self._shares)
+        wanted = _Wanted(self._source, index, blocks, *cut)
         past_cache = self._prefetch and sum(index.stored_bytes[number] for number in blocks) > self._cache_bytes
         order = blocks[::-1] if self._reverse else blocks
         first_bytes = PREFETCH_FIRST_BYTES if self._prefetch else FIRST_READ_BYTES
@@ -184,7 +196,8 @@ class BlockScan(AsyncIterator[Columns]):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The rows of a scan: those in ``[start, end)``, of which all of ``blocks`` may hold some."""
+    """The rows of a scan: those in ``[start, end)``, of which all of ``blocks`` may hold some; with late values if they
+    are ``merged``."""
 
     source: BlockSource
     index: Index
@@ -193,34 +206,55 @@ class _Wanted:
     end: bytes | None
     reverse: bool
     fill_cache: bool
+    merged: bool
+    shares: ReadShares
 
     async def by_block(self, numbers: list[int]) -> Iterable[Columns]:
         """Those of each of the blocks ``numbers``, in that order."""
         ordered = sorted(numbers)
         blocks = await self.source.load_blocks(ordered, fill_cache=self.fill_cache)
+        if len(blocks) == 1:
+            rows, first = self._cut(ordered[0], blocks[0])
+            return self._alone(ordered[0], rows, first)
         loaded = zip(ordered, blocks, strict=True)
-        return self._cut_blocks(reversed([*loaded]) if self.reverse else loaded)
+        return (self._cut(*pair)[0] for pair in (reversed([*loaded]) if self.reverse else loaded))
 
-    def _cut_blocks(self, loaded: Iterable[tuple[int, LoadedBlock]]) -> Iterator[Columns]:
-        for number, block in loaded:
-            rows = block.columns
-            first = block.raw.lower_bound(self.start) if self.start is not None and number == self.blocks[0] else 0
-            stop = block.raw.lower_bound(self.end) if self.end is not None and number == self.blocks[-1] else block.rows
-            if stop - first != block.rows:
-                rows = rows.slice(first, max(first, stop))
-            if self.index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
-                rows = replace(rows, seen_from=None)
-            yield rows
+    def _cut(self, number: int, block: LoadedBlock) -> tuple[Columns, int]:
+        """Those of a block, and where in it they begin."""
+        rows = block.columns
+        first = block.raw.lower_bound(self.start) if self.start is not None and number == self.blocks[0] else 0
+        stop = block.raw.lower_bound(self.end) if self.end is not None and number == self.blocks[-1] else block.rows
+        if stop - first != block.rows:
+            rows = rows.slice(first, max(first, stop))
+        if self.index.continues[number]:  # it begins with versions of a key before it, which newer ones hide
+            rows = replace(rows, seen_from=None)
+        return rows, first
+
+    def _alone(self, number: int, rows: Columns, first: int) -> Iterable[Columns]:
+        """Those of one block, which may be large: nobody keeps what the consumer has taken."""
+        load = partial(self.source.load_joined, [number])
+        parts = apart(rows, load, self.shares, first) if self.merged else [rows]
+        return drained(parts[::-1] if self.reverse else parts)
 
     async def pieces(self, numbers: list[int]) -> Iterable[Columns]:
         """Those of the blocks ``numbers``, neighbours, past the cache; in reverse from the end."""
         ordered = sorted(numbers)
+        if self.merged and len(ordered) == 1:
+            return await self._joined_alone(ordered[0])
         pieces = await self.source.load_pieces(ordered)
         if self.start is not None and ordered[0] == self.blocks[0]:
             pieces = [piece.slice(_lower_bound(piece, self.start), len(piece)) for piece in pieces]
         if self.end is not None and ordered[-1] == self.blocks[-1]:
             pieces = [piece.slice(0, _lower_bound(piece, self.end)) for piece in pieces]
-        return pieces[::-1] if self.reverse else pieces
+        return drained(pieces[::-1] if self.reverse else pieces)
+
+    async def _joined_alone(self, number: int) -> Iterable[Columns]:
+        [rows] = await self.source.load_joined([number])
+        first = _lower_bound(rows, self.start) if self.start is not None and number == self.blocks[0] else 0
+        stop = _lower_bound(rows, self.end) if self.end is not None and number == self.blocks[-1] else len(rows)
+        if not self.index.continues[number]:
+            rows = replace(rows, seen_from=seen_from_of(rows))
+        return self._alone(number, rows.slice(first, max(first, stop)), first)
 
 
 def _lower_bound(rows: Columns, key: bytes) -> int:
@@ -237,18 +271,27 @@ def joined(parts: Iterable[Columns], *, reverse: bool) -> Iterator[Columns]:
     near: list[Columns] = []
     rows = nbytes = 0
     for part in parts:
-        alone = part.seen_from is not None
+        alone = part.seen_from is not None or part.late is not None
         if near and (alone or rows + len(part) > JOINED_ROWS or nbytes + part.nbytes > JOINED_BYTES):
-            yield concat(near[::-1] if reverse else near)
-            near, rows, nbytes = [], 0, 0
+            yield _together(near, reverse)
+            rows = nbytes = 0
+        near.append(part)
         if alone:
-            yield part
+            del part  # the consumer may keep this iterator for long, and the part may be large
+            yield near.pop()
         else:
-            near.append(part)
             rows += len(part)
             nbytes += part.nbytes
+            del part
     if near:
-        yield concat(near[::-1] if reverse else near)
+        yield _together(near, reverse)
+
+
+def _together(near: list[Columns], reverse: bool) -> Columns:
+    """All of ``near``, which is empty then."""
+    found = concat(near[::-1] if reverse else near)
+    near.clear()
+    return found
 
 
 _Load: TypeAlias = Callable[[list[int]], Coroutine[Any, Any, Iterable[Columns]]]

@@ -1,7 +1,8 @@
 """`ReadShares`: what one read of a scan may hold once it is decoded, so that scans stay within the memory for decoding.
 
 What a scan has decoded it holds until its consumer has passed it, for as long as that takes. So reads do not wait for
-one another's memory, which could be for ever, but are the smaller the more scans are under way.
+one another's memory, which could be for ever, but are the smaller the more scans are under way. What is too large by
+itself they do not hold: `storage.sst.late`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from weakref import WeakSet
 
 from slate_async.codec.header import HEADER_BYTES
-from slate_async.runtime.memory_budget import MemoryBudget
+from slate_async.runtime.memory_budget import Lent, MemoryBudget
 from slate_async.storage.format.sst import SstMeta
 
 MOST_BYTES = 16 << 20
@@ -25,6 +26,10 @@ class ReadShares:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._scans: WeakSet[object] = WeakSet()
+
+    def lend(self, lent: Lent) -> None:
+        """Let what was decoded stay for as long as nobody needs its room; see `MemoryBudget.lend`."""
+        self._budget.lend(lent)
 
     def begin(self, scan: object) -> None:
         """``scan`` reads from now on, until `end` or until it is dropped."""

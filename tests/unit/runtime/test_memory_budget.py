@@ -81,3 +81,61 @@ async def test_however_it_is_cancelled_nothing_is_lost(seed: int) -> None:
     assert 0 < most <= 100
     async with asyncio.timeout(5), budget.hold(100, "x"):
         pass
+
+
+class Lendable:
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+    def take_back(self) -> None:
+        self.nbytes = 0
+
+
+async def test_what_is_lent_gives_way_the_oldest_first_and_only_as_much_as_need_be() -> None:
+    budget = MemoryBudget(10)
+    lent = [Lendable(3), Lendable(3), Lendable(3)]
+    for one in lent:
+        budget.lend(one)
+    async with budget.hold(3, "x"):
+        assert [one.nbytes for one in lent] == [0, 3, 3]
+        late = Lendable(2)
+        budget.lend(late)
+        assert late.nbytes == 0  # there is no room
+        lent[1].nbytes = 0  # it was used
+        budget.lend(another := Lendable(4))
+        assert (another.nbytes, budget.lent_bytes) == (4, 7)
+    async with budget.hold(10, "x"):
+        assert budget.lent_bytes == 0
+
+
+async def test_nothing_is_lent_while_somebody_waits_and_nobody_waits_for_what_is_lent() -> None:
+    budget = MemoryBudget(10)
+    async with budget.hold(8, "x"):
+        budget.lend(lent := Lendable(2))
+        waiting = asyncio.create_task(budget.hold(8, "x").__aenter__())
+        await asyncio.sleep(0)
+        budget.lend(late := Lendable(0))
+        assert (lent.nbytes, late.nbytes) == (2, 0)  # it waits for what is held
+    async with asyncio.timeout(5):
+        await waiting
+    assert (budget.held_bytes, lent.nbytes) == (8, 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_held_and_lent_together_are_never_more_than_there_is(seed: int) -> None:
+    rng, budget, kept = random.Random(seed), MemoryBudget(100), list[Lendable]()
+
+    async def work() -> None:
+        await asyncio.sleep(rng.random() / 1000)
+        async with budget.hold(rng.randint(1, 100), "x"):
+            assert budget.held_bytes + budget.lent_bytes <= 100
+            await asyncio.sleep(rng.random() / 1000)
+        kept.append(Lendable(rng.randint(1, 60)))
+        budget.lend(kept[-1])
+        assert budget.held_bytes + budget.lent_bytes <= 100
+        if rng.random() < 0.5:
+            kept.pop(rng.randrange(len(kept)))
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(work() for _ in range(50)))
+    assert not budget.held_bytes
