@@ -94,10 +94,10 @@ class Lendable:
 async def test_what_is_lent_gives_way_the_oldest_first_and_only_as_much_as_need_be() -> None:
     budget = MemoryBudget(10)
     lent = [Lendable(3), Lendable(3), Lendable(3)]
-    for one in lent:
-        budget.lend(one)
+    for loan in lent:
+        budget.lend(loan)
     async with budget.hold(3, "x"):
-        assert [one.nbytes for one in lent] == [0, 3, 3]
+        assert [loan.nbytes for loan in lent] == [0, 3, 3]
         late = Lendable(2)
         budget.lend(late)
         assert late.nbytes == 0  # there is no room
