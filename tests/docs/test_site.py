@@ -28,7 +28,8 @@ def build(folder: Path, pages: dict[str, str], module: str) -> subprocess.Comple
     (folder / "tiny").mkdir()
     (folder / "tiny" / "__init__.py").write_text(module, encoding="utf-8")
     (folder / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "docs_hooks.py", folder / "scripts")
+    for called in ("docs_hooks.py", "docs_openings.py"):
+        shutil.copy(ROOT / "scripts" / called, folder / "scripts")
     configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (folder / "mkdocs.yml").write_text(f"{configuration}  packages: [tiny]\n", encoding="utf-8")
     return subprocess.run(
