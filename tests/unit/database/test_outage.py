@@ -96,6 +96,23 @@ async def test_what_was_sent_and_is_not_found_leaves_snapshots_too(kind: Kind) -
         snapshot.close()
 
 
+async def test_what_is_known_of_the_compactor_is_of_the_writer_that_came_back() -> None:
+    store = outages()
+    async with open_db(store, CONTIGUOUS, **SHORT) as db:
+        said = db.status().compactor
+        db._writer.compactor_role.failure = slate.CorruptionError("is damaged", object_name="sst/1")
+        assert db.status().compactor.startswith("failed: sst/1")
+        store.down = True
+        (sent,) = starts(db.put(b"a", b"1"))
+        assert await failed(sent) == "unknown"
+        assert db.status().compactor.startswith("failed: sst/1")
+        store.down = False
+        await back(db)
+        assert db.status().compactor == said
+        assert db._writer.pressure._compactor is db._writer.compactor_role
+        assert db._compaction.compactor._role is db._writer.compactor_role
+
+
 async def test_a_writer_that_took_over_meanwhile_is_never_fenced(kind: Kind) -> None:
     store = outages()
     older = await open_db(store, kind, **SHORT)
