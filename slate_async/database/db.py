@@ -14,7 +14,6 @@ from slate_async.database.checkpoints import Checkpoints
 from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import shared_counters, writer_counters
 from slate_async.database.open_database import OpenDatabase
-from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import Status, writer_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import WriterUpdates
@@ -153,18 +152,7 @@ class Db(OpenDatabase[WriterReads]):
             self._check()
             await self._writer.flush(l0=l0)
 
-    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for as_of)
-
-    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
-        """A stable view of everything written so far. Use ``async with``, or `Snapshot.close` it. It judges expiry at
-        the time it was taken.
-
-        durable: of what was acknowledged as durable so far
-        include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
-        """
-        self._reads.begun += 1
-        point = self._reads.point(durable)
-        return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for others)
 
     async def confirm(self) -> None:
         """Check that this is still the database's writer right now.

@@ -19,12 +19,22 @@ S = TypeVar("S", bound=HistorySource)
 
 
 class OpenDatabase(Handle, Reads[S]):
-    """A database that is open, by its writer or by a reader. Either sets ``_reads`` and ``_feeds``, and takes snapshots
-    of its own.
+    """A database that is open, by its writer or by a reader. Either sets ``_reads`` and ``_feeds``.
 
     ``_feeds`` are ``None`` where nothing changes any more."""
 
     _feeds: Feeds | None
+
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
+        """A stable view of everything written so far, of a reader of what it shows now. Use ``async with``, or
+        `Snapshot.close` it. It judges expiry at the time it was taken.
+
+        durable: of what was acknowledged as durable so far; of a reader all is
+        include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
+        """
+        self._reads.begun += 1
+        point = self._reads.point(durable)
+        return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
 
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``: a datetime with its time

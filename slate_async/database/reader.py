@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from slate_async.database.handle import HandleResources
 from slate_async.database.metrics import reader_counters, shared_counters
 from slate_async.database.open_database import OpenDatabase
-from slate_async.database.snapshot import Snapshot
 from slate_async.database.status import ReaderStatus, reader_status
 from slate_async.engine.changes.open import Feeds
 from slate_async.engine.changes.updates import FollowerUpdates
@@ -68,16 +67,7 @@ class DbReader(OpenDatabase[FollowerReads]):
             guard=self._guard,
         )
 
-    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for as_of)
-
-    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
-        """A stable view of what the reader shows now. Use ``async with``, or `Snapshot.close` it.
-
-        durable: taken as `Db.snapshot` takes it, and without effect: all that a reader shows is durable
-        include_expired: show rows that have expired, too, as long as they are stored: other clocks may still show them
-        """
-        point = self._reads.point(durable)
-        return Snapshot(self._reads, point._replace(now_ms=0) if include_expired else point)
+    # ---- reads (see `Reads` for get, get_many, get_row, scan, splits, row_statistics; `OpenDatabase` for others)
 
     def seq_to_time(self, seq: int) -> float:
         """By which time, in seconds since the epoch, the row numbered ``seq`` was written for sure: exact while it is

@@ -11,7 +11,6 @@ from slate_async.engine.write.batch import WriteBatch
 from slate_async.runtime.loop_thread import LoopThread
 from slate_async.sync.checkpoints import Checkpoints
 from slate_async.sync.open_database import OpenDatabase
-from slate_async.sync.snapshot import Snapshot
 
 
 class WriteHandle:
@@ -87,11 +86,6 @@ class Db(OpenDatabase[engine.Db]):
         """Flush to L0 and compact now; how many compactions and moves that took. ``progress`` is called in the loop's
         thread."""
         return self._loop.run(self._handle.compact, full=full, start=start, end=end, level=level, progress=progress)
-
-    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
-        """A stable view of everything written so far (with ``durable``: acknowledged so far)."""
-        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
-        return Snapshot(self._loop, snapshot)
 
     def confirm(self) -> None:
         """Check that this is still the database's writer right now."""

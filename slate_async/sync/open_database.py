@@ -24,6 +24,12 @@ class OpenDatabase(Handle[D], Reads):
         super().__init__(loop, database)
         self._reads = database
 
+    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
+        """A stable view of everything written so far (with ``durable``: acknowledged so far), of a reader of what it
+        shows now."""
+        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
+        return Snapshot(self._loop, snapshot)
+
     def as_of(self, *, seq: int | None = None, time: TimeLike | None = None) -> Snapshot:
         """The database as it was when ``seq`` was its newest sequence number, or at ``time``."""
         return Snapshot(self._loop, self._loop.call(self._handle.as_of, seq=seq, time=time))

@@ -7,17 +7,11 @@ from slate_async.database.status import ReaderStatus
 from slate_async.engine.read.time_travel import TimeLike
 from slate_async.storage.liveness.observer import WriterLife
 from slate_async.sync.open_database import OpenDatabase
-from slate_async.sync.snapshot import Snapshot
 
 
 class DbReader(OpenDatabase[engine.DbReader]):
     """Made by `slate_async.sync.open_reader`, never directly. Methods and errors are those of
     `slate_async.DbReader`."""
-
-    def snapshot(self, *, durable: bool = False, include_expired: bool = False) -> Snapshot:
-        """A stable view of what the reader shows now, with ``include_expired`` also of rows that have expired."""
-        snapshot = self._loop.call(self._handle.snapshot, durable=durable, include_expired=include_expired)
-        return Snapshot(self._loop, snapshot)
 
     def seq_to_time(self, seq: int) -> float:
         """When sequence number ``seq`` was written, in seconds since the epoch."""

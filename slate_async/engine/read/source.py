@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from slate_async.engine.read import time_travel
 from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.missing_objects import RETRIES, retries_exhausted
+from slate_async.engine.read.missing_objects import RETRIES, check_same_moment, retries_exhausted
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.time_travel import TimeLike
-from slate_async.engine.read.view import Pin
+from slate_async.engine.read.view import Pin, ReadView
 from slate_async.errors import ClosedError
+from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Clock
 from slate_async.runtime.yield_budget import YieldBudget
+from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.sst.reader import MissingError
 from slate_async.types import NEEDS_IO, RowHit
 
@@ -114,12 +117,72 @@ class ReadSource(ABC):
         raise retries_exhausted(last)
 
 
+class SourceState(Protocol):
+    """What a `HistorySource` knows of the database now. ``samples``: when rows of the log were written."""
+
+    @property
+    def manifest(self) -> ManifestState: ...
+
+    @property
+    def view(self) -> ReadView: ...
+
+    @property
+    def samples(self) -> list[SeqTime]: ...
+
+
 class HistorySource(ReadSource):
-    """A source that knows earlier states of the database, too."""
+    """A source that goes on to newer states of the database, and knows earlier ones.
+
+    guard: raises if the owner can no longer answer
+    """
+
+    def __init__(self, clock: Clock, yield_budget: YieldBudget, guard: LoopGuard) -> None:
+        super().__init__(clock, yield_budget)
+        self._guard = guard
+
+    @property
+    @abstractmethod
+    def _state(self) -> SourceState:
+        """The newest."""
 
     @abstractmethod
+    def _newest_point(self, durable: bool) -> ReadPoint:
+        """As `point`, unguarded."""
+
+    @abstractmethod
+    async def _advance_past(self, missing: MissingError) -> None:
+        """Go on to a state without the object. Raises ``missing`` if it still belongs to the database."""
+
+    def check(self) -> None:
+        """See `ReadSource`."""
+        self._guard.check()
+
+    def point(self, durable: bool) -> ReadPoint:
+        """See `ReadSource`."""
+        self._guard.check()
+        return self._newest_point(durable)
+
+    async def refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
+        """See `ReadSource`."""
+        await self._advance(missing)
+        return self._newest_point(durable)
+
+    async def same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
+        """See `ReadSource`."""
+        with about_a_read():
+            await self._advance(missing)
+        state = self._state
+        check_same_moment(point.view, point.max_seq, state.manifest.last_seq, missing)
+        return point._replace(view=state.view)
+
     def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
         """What a read of then saw; see `engine.read.time_travel`."""
+        return time_travel.as_of(self.point(False), self._state.manifest, self._state.samples, seq=seq, time=time)
+
+    async def _advance(self, missing: MissingError) -> None:
+        self._guard.check()
+        await self._advance_past(missing)
+        self._guard.check()
 
 
 class SnapshotReads(ReadSource):

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 
-from slate_async.engine.read import time_travel
-from slate_async.engine.read.errors import about_a_read
 from slate_async.engine.read.hot import READS_PER_MARK
 from slate_async.engine.read.live import live_value
-from slate_async.engine.read.missing_objects import check_same_moment
 from slate_async.engine.read.read_point import ReadPoint
 from slate_async.engine.read.source import HistorySource
-from slate_async.engine.read.time_travel import TimeLike
+from slate_async.engine.write.state import WriterState
 from slate_async.engine.write.writer import Writer
 from slate_async.runtime.loop_guard import LoopGuard
 from slate_async.runtime.protocol import Clock
@@ -23,26 +20,15 @@ from slate_async.types import MAX_SEQ, NEEDS_IO, NeedsIO, RowHit
 class WriterReads(HistorySource):
     """``writer`` is replaced when the database opens again after an outage.
 
-    guard: raises if the database can no longer answer
     adopt_head: reads the manifest's head and adopts it
     """
 
     def __init__(
         self, writer: Writer, clock: Clock, guard: LoopGuard, adopt_head: Callable[[], Awaitable[None]]
     ) -> None:
-        super().__init__(clock, writer.yield_budget)
+        super().__init__(clock, writer.yield_budget, guard)
         self.writer = writer
-        self._guard = guard
         self._adopt_head = adopt_head
-
-    def check(self) -> None:
-        """See `ReadSource`."""
-        self._guard.check()
-
-    def point(self, durable: bool) -> ReadPoint:
-        """See `ReadSource`."""
-        self._guard.check()
-        return self._newest_point(durable)
 
     async def get(self, key: bytes, durable: bool) -> bytes | None:
         """See `ReadSource`."""
@@ -75,30 +61,16 @@ class WriterReads(HistorySource):
                 guard.check()
         return found
 
-    async def refreshed(self, point: ReadPoint, durable: bool, missing: MissingError) -> ReadPoint:
-        """See `ReadSource`."""
-        await self._refresh_without(missing)
-        return self._newest_point(durable)
-
-    async def same_point(self, point: ReadPoint, missing: MissingError) -> ReadPoint:
-        """See `ReadSource`."""
-        with about_a_read():
-            await self._refresh_without(missing)
-        check_same_moment(point.view, point.max_seq, self.writer.state.manifest.last_seq, missing)
-        return point._replace(view=self.writer.state.view)
-
-    def as_of(self, seq: int | None, time: TimeLike | None) -> ReadPoint:
-        """See `HistorySource`."""
-        state = self.writer.state
-        return time_travel.as_of(self.point(False), state.manifest, state.samples, seq=seq, time=time)
+    @property
+    def _state(self) -> WriterState:
+        return self.writer.state
 
     def _newest_point(self, durable: bool) -> ReadPoint:
         state, sequencer = self.writer.state, self.writer.sequencer
         return ReadPoint(state.view, state.durable_seq if durable else sequencer.last_seq, self.clock.now_ms())
 
-    async def _refresh_without(self, missing: MissingError) -> None:
-        """Adopt the head; raise ``missing`` if the object still belongs to it."""
-        self._guard.check()
+    async def _advance_past(self, missing: MissingError) -> None:
+        """Adopt the head."""
         await self._adopt_head()
         self._guard.check()
         if self.writer.state.view.reads(missing.object_name):

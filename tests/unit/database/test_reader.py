@@ -22,6 +22,16 @@ from tests.engine import (
 )
 
 
+async def test_its_reads_are_counted_snapshots_among_them() -> None:
+    store = memory_store()
+    async with open_db(store, CONTIGUOUS) as db:
+        await db.put(b"a", b"1")
+        async with open_reader(store) as reader:
+            assert await reader.get(b"a") == b"1"
+            async with reader.snapshot():
+                assert reader.metrics()["db.reads"] == 2
+
+
 async def test_a_follower_sees_what_is_durable_in_memory_log_and_l0(
     db: slate.Db, store: ObjectStore, clock: ManualClock
 ) -> None:

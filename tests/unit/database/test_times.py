@@ -78,7 +78,7 @@ async def test_outside_of_what_is_known_they_are_refused() -> None:
                 await opened.time_to_seq(time)  # type: ignore[arg-type]
         async with town.process() as open_at, open_at(PARENT) as database:
             await database.driver.commit(Forget(5))
-        with pytest.raises(slate.InvalidError, match="known from 5 on"):
+        with pytest.raises(slate.InvalidError, match="known from sequence number 5 on"):
             await opened.seq_to_time(4)
         with pytest.raises(slate.InvalidError, match="known from"):
             await opened.time_to_seq(START_MS / 1000 + 2)
