@@ -70,6 +70,19 @@ class OperationSettings(BaseSettings):
         ge=1,
         le=64 * GIB,
     )
+    replay_memory_bytes: int = setting(
+        unit="bytes",
+        what="Memory for rows of the log that no SST holds yet, in an opening that replays them and in a reader that"
+        " follows. An opening that meets more is refused, and a reader closes; both name this setting.",
+        why="Few stored bytes may be many rows. A writer with the same settings leaves a quarter of this at most."
+        " Beside one with a larger max_unflushed_bytes a reader needs as much.",
+        scaled=lambda values: max(
+            512 * MIB, 4 * values.get("max_unflushed_bytes", 0), 2 * values.get("decode_memory_bytes", 0)
+        ),
+        default_text="512 MiB (four times max_unflushed_bytes or twice decode_memory_bytes where that is more)",
+        ge=1,
+        le=1024 * GIB,
+    )
     log_gap_wait_ms: int = setting(
         0,
         unit="milliseconds",

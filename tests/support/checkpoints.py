@@ -99,6 +99,7 @@ async def rows_of(store: ObjectStore, checkpoint: Checkpoint) -> dict[bytes, byt
         offload=RUNTIME.offload,
         open_sst=of_log,
         decoding=MemoryBudget(1 << 30),
+        most_bytes=1 << 30,
     )
     replayed = await replay(loaded, replayer)
     view = ReadView(

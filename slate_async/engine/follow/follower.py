@@ -115,7 +115,7 @@ class Follower:
             return True
         await self._refuse_hole(chunk, head)
         await self._refuse_lost(chunk.gap, head)
-        if lacks_ingest(self.reader_state.manifest, head):
+        if self.reader_state.half_full or lacks_ingest(self.reader_state.manifest, head):
             await self._adopt(head)
             if self.reader_state.position.next_id != first:
                 return True

@@ -158,6 +158,7 @@ def _reader_state(
     return ReaderState(
         state,
         table_bytes=settings.reader_memtable_bytes,
+        most_bytes=settings.replay_memory_bytes,
         offload=context.runtime.offload,
         ssts=context.ssts(state.database_id),
         yield_budget=yield_budget,

@@ -28,7 +28,7 @@ from slate_async.runtime.protocol import Offload
 from slate_async.runtime.yield_budget import YieldBudget
 from slate_async.storage.log.protocol import LogObject
 from slate_async.storage.log.reader import READS_IN_PARALLEL
-from slate_async.storage.log.rows import check_kind, decoded_rows, new_rows
+from slate_async.storage.log.rows import check_kind, check_room, decoded_rows, new_rows
 from slate_async.storage.manifest.state import ManifestState, SeqTime
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.locate import SstOpener
@@ -70,6 +70,7 @@ class ReaderState:
     """See the module docstring.
 
     table_bytes: a memtable that has reached it is followed by another one
+    most_bytes: what the memtables may take together
     ssts: opens the SSTs that a state names
     on_view: called with each new view, in the step that makes it the one reads get
     """
@@ -79,6 +80,7 @@ class ReaderState:
         state: ManifestState,
         *,
         table_bytes: int,
+        most_bytes: int,
         offload: Offload,
         ssts: SstOpener,
         yield_budget: YieldBudget,
@@ -89,6 +91,7 @@ class ReaderState:
         self.last_seq = state.last_seq
         self.stats = ReplayStats()
         self._table_bytes = table_bytes
+        self._most_bytes = most_bytes
         self._offload = offload
         self._opener = ssts
         self._yield_budget = yield_budget
@@ -113,7 +116,16 @@ class ReaderState:
     @property
     def crowded(self) -> bool:
         """Whether the log has brought so much that a newer state should take some of it over."""
-        return len(self._log_ssts) >= MANY_SSTS or sum(table.nbytes for table in self.memtables) >= self._table_bytes
+        return len(self._log_ssts) >= MANY_SSTS or self._held_bytes >= self._table_bytes
+
+    @property
+    def half_full(self) -> bool:
+        """Whether a newer state should take some of the log over before more of it is replayed."""
+        return self._held_bytes > self._most_bytes // 2
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(table.nbytes for table in self.memtables)
 
     @property
     def samples(self) -> list[SeqTime]:
@@ -140,6 +152,7 @@ class ReaderState:
         async with decoded_rows(one, self._offload, decoding) as columns:
             rows = len(columns)
             fresh = new_rows(columns, max(self.last_seq, active.table.last_seq))
+            check_room(one, fresh, self._held_bytes, self._most_bytes)
             for start in range(0, len(fresh), ROWS_PER_TURN):
                 if start:
                     await asyncio.sleep(0)

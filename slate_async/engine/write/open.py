@@ -185,6 +185,13 @@ def _check_replayable(settings: Settings) -> None:
             " twice max_value_bytes and four times flush_bytes; raise it, or lower those",
             outcome="not_applied",
         )
+    least = max(settings.max_unflushed_bytes, settings.decode_memory_bytes)
+    if settings.replay_memory_bytes < least:
+        raise ConfigError(
+            f"replay_memory_bytes is {settings.replay_memory_bytes}: a writer needs {least} to replay its own log, as"
+            " much as max_unflushed_bytes and decode_memory_bytes; raise it, or lower those",
+            outcome="not_applied",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +387,7 @@ def _replayer(context: DatabaseContext, settings: Settings, claimed: ManifestSta
         offload=context.runtime.offload,
         open_sst=open_sst,
         decoding=context.cache.decoding,
+        most_bytes=settings.replay_memory_bytes,
     )
 
 

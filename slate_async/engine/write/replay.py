@@ -26,7 +26,15 @@ from slate_async.storage.format.block_parts import StoredBlock
 from slate_async.storage.format.joined_blocks import decode_blocks
 from slate_async.storage.log.protocol import Inherited, LogObject
 from slate_async.storage.log.reader import READS_AT_ONCE
-from slate_async.storage.log.rows import check_kind, decoded_rows, new_rows, raw_bytes_of, rows_of, segment_blocks
+from slate_async.storage.log.rows import (
+    check_kind,
+    check_room,
+    decoded_rows,
+    new_rows,
+    raw_bytes_of,
+    rows_of,
+    segment_blocks,
+)
 from slate_async.storage.manifest.state import ManifestState
 from slate_async.storage.memtable import Memtable
 from slate_async.storage.sst.reader import SstReader
@@ -60,7 +68,8 @@ class Replayer:
     """Replays a log as it is read; see `storage.log.protocol.Replay`. What it has so far counts once `finish`ed.
 
     table_bytes, segment_bytes: as of `MemtableList`; open_sst: opens a log object that is an SST;
-    decoding: memory for the rows of a log object until they are in a memtable"""
+    decoding: memory for the rows of a log object until they are in a memtable
+    most_bytes: what the memtables may take together"""
 
     def __init__(
         self,
@@ -71,6 +80,7 @@ class Replayer:
         offload: Offload,
         open_sst: Callable[[LogObject], SstReader],
         decoding: MemoryBudget,
+        most_bytes: int,
     ) -> None:
         self._epoch = epoch
         self._table_bytes = table_bytes
@@ -78,6 +88,7 @@ class Replayer:
         self._offload = offload
         self._open_sst = open_sst
         self._decoding = decoding
+        self._most_bytes = most_bytes
 
     def begin(self, state: ManifestState) -> None:
         """See `Replay`."""
@@ -94,6 +105,7 @@ class Replayer:
         self._small: list[LogObject] = []
         self._small_blocks: list[StoredBlock] = []
         self._small_bytes = 0
+        self._held_bytes = 0
 
     async def add(self, one: LogObject) -> None:
         """See `Replay`. Raises `CorruptionError` naming the log object that does not decode."""
@@ -132,6 +144,8 @@ class Replayer:
 
     async def _take(self, objects: Sequence[LogObject], decoded: Columns) -> None:
         columns = new_rows(decoded, self._last_seq)
+        check_room(objects[-1], columns, self._held_bytes, self._most_bytes)
+        self._held_bytes += columns.nbytes
         await _load(self._memtables, objects, columns)
         if len(columns):
             self._last_seq = int(columns.seqs[-1])

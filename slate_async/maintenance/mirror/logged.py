@@ -51,6 +51,7 @@ async def take_out(kept: Inherited, settings: Settings, offload: Offload, opener
         offload=offload,
         open_sst=open_sst,
         decoding=opener.cache.decoding,
+        most_bytes=settings.replay_memory_bytes,
     )
     replayed = await replay(kept, replayer)
     replayed.memtables.freeze()

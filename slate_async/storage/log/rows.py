@@ -10,7 +10,7 @@ import numpy as np
 
 from slate_async.codec.columns import Columns, concat
 from slate_async.codec.header import ObjectKind
-from slate_async.errors import CorruptionError
+from slate_async.errors import ConfigError, CorruptionError
 from slate_async.runtime.memory_budget import MemoryBudget
 from slate_async.runtime.protocol import Offload
 from slate_async.storage.format.block import decode_block, stored_raw_bytes
@@ -65,6 +65,15 @@ def new_rows(columns: Columns, last_seq: int) -> Columns:
     """The rows above ``last_seq``; log objects hold rows in ascending sequence order."""
     first = int(np.searchsorted(columns.seqs, last_seq, side="right"))
     return columns if first == 0 else columns.slice(first, len(columns))
+
+
+def check_room(log_object: LogObject, rows: Columns, held_bytes: int, most_bytes: int) -> None:
+    """Raise `ConfigError` if ``rows``, those of ``log_object``, take more with what is held than ``most_bytes``."""
+    if held_bytes + rows.nbytes > most_bytes:
+        raise ConfigError(
+            f"{log_object.key}: the log has more than {most_bytes} bytes of rows that no SST holds yet, and"
+            " replay_memory_bytes allows no more; raise it to the writer's max_unflushed_bytes, or further"
+        )
 
 
 def check_kind(log_object: LogObject, kind: ObjectKind) -> None:

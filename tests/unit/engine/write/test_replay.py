@@ -49,6 +49,7 @@ def replayer(last_seq: int = 0, most_bytes: int = 1 << 28) -> Replayer:
         offload=InlineOffload(),
         open_sst=lambda one: pytest.fail("there is no SST"),
         decoding=MemoryBudget(most_bytes),
+        most_bytes=1 << 30,
     )
     state = ManifestState(database_id=DATABASE, log_protocol="contiguous", wal_enabled=True, created_ms=0)
     made.begin(dataclasses.replace(state, last_seq=last_seq))
