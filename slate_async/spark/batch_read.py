@@ -17,8 +17,10 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType, Tim
 
 import slate_async as slate
 from slate_async.engine.read.bounds import KeyRange, key_range
+from slate_async.spark.micro_batch import MicroBatch, micro_batch
 from slate_async.spark.options import ReadOptions
 from slate_async.spark.plan import KeyPartition, open_partition, plan_partitions
+from slate_async.spark.static_frame import plan_of_batch
 from slate_async.spark.worker import this_worker
 
 ROW = StructType(
@@ -68,11 +70,14 @@ class BatchReader(DataSourceReader):
         """The rows of one range."""
         if not isinstance(partition, KeyPartition):
             return iter(())  # of no partitions Spark makes one of its own
-        return this_worker().iterate(partial(_rows, partition))
+        return this_worker().iterate(partial(_rows, partition, micro_batch()))
 
 
-async def _rows(partition: KeyPartition, environment: slate.Environment) -> AsyncGenerator[pa.RecordBatch, None]:
-    options = partition.plan.options
+async def _rows(
+    planned: KeyPartition, batch: MicroBatch | None, environment: slate.Environment
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    options = planned.plan.options
+    partition = KeyPartition(await plan_of_batch(planned.plan, batch, environment), planned.start, planned.end)
     async with open_partition(partition, environment) as seen:
         async with seen.scan(partition.start, partition.end) as scan:
             batches = scan.batches(options.batch_rows, times=True)

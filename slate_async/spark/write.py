@@ -20,7 +20,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import slate_async as slate
@@ -29,6 +28,7 @@ from slate_async.engine.ingest.manage import StreamBatch
 from slate_async.spark.arrange import KEY, ORDER
 from slate_async.spark.feed import feed
 from slate_async.spark.load import LOADED_BEFORE
+from slate_async.spark.micro_batch import micro_batch
 from slate_async.spark.worker import this_worker
 from slate_async.spark.write_options import WriteOptions, query_job
 
@@ -38,10 +38,6 @@ SORT_BYTES = 1 << 30
 HAS_ORDER = "has order"
 REPLAYED = "batch %d of %s is in %s already: Spark repeats it, and it is not taken again"
 """Batch, app, path."""
-BATCH_ID = "streaming.sql.batchId"
-QUERY_ID = "sql.streaming.queryId"
-"""Local properties that say which batch of which query a task works for. A query has its id from its first start on, by
-its checkpoint. The process that commits has no such properties."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +103,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task."""
-        context = TaskContext.get()
-        batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
-        query_id = None if context is None else context.getLocalProperty(QUERY_ID)
-        if batch_id is None or query_id is None:
+        batch = micro_batch()
+        if batch is None:
             raise slate.InternalError("Spark did not say which batch of which stream this is")
-        app_id = self._options.app_id or query_id
-        written = _write(self._options, query_job(app_id, query_id, int(batch_id)), iterator)
-        return replace(written, query_id=query_id)
+        app_id = self._options.app_id or batch.query_id
+        written = _write(self._options, query_job(app_id, *batch), iterator)
+        return replace(written, query_id=batch.query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises unless the batch is in, or waits as asked for. Done again, it changes nothing. Raises `InvalidError`

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import slate_async as slate
+from slate_async import spark as slate_spark
 from slate_async.spark.changes import CHANGE
 from tests.engine import KINDS
 from tests.integration.processes import ChildProcess
@@ -132,6 +133,7 @@ async def test_a_stream_comes_back_to_its_own_database_only(spark: SparkSession,
             ids.append(db.status().database_id)
         if len(ids) == 1:
             await asyncio.to_thread(run)
+            await only_subscription(path)  # the planner's process has written its last
             shutil.rmtree(path)
     with pytest.raises(StreamingQueryException, match=f"of database {ids[0]}, and .* is database {ids[1]}"):
         await asyncio.to_thread(run)
@@ -157,3 +159,22 @@ async def test_changes_are_read_in_a_batch(spark: SparkSession, tmp_path: Path) 
         assert await asyncio.to_thread(partial(told, startingSeq=400)) == []
         with pytest.raises(PySparkException, match="endingSeq=401: the newest sequence number that is durable is 400"):
             await asyncio.to_thread(partial(told, endingSeq=401))
+
+
+async def test_a_static_frame_is_fresh_in_each_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Made once, before the query; Spark plans it once, too."""
+    path, source, folder = tmp_path / "db", tmp_path / "in", tmp_path / "out"
+    async with slate.open(path) as db:
+        await db.put(b"price", b"1")
+        prices = slate_spark.read(spark, str(path)).selectExpr("key", "cast(value as string) as price")
+
+        def run(number: int) -> set[tuple[int, str]]:
+            orders = spark.createDataFrame([(number, b"price")], "id long, key binary")
+            orders.coalesce(1).write.mode("append").parquet(str(source))
+            stream = spark.readStream.schema("id long, key binary").parquet(str(source))
+            start(stream.join(prices, "key"), str(tmp_path / "log"), str(folder), availableNow=True).awaitTermination()
+            return {(row.id, row.price) for row in spark.read.parquet(str(folder)).collect()}
+
+        assert await asyncio.to_thread(run, 1) == {(1, "1")}
+        await db.put(b"price", b"2")
+        assert await asyncio.to_thread(run, 2) == {(1, "1"), (2, "2")}

@@ -14,8 +14,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import slate_async as slate
 from slate_async.spark import write
+from slate_async.spark.micro_batch import MicroBatch
 from slate_async.spark.source import SlateDataSource
-from slate_async.spark.write import BATCH_ID, QUERY_ID, BatchWriter, StreamWriter, Written
+from slate_async.spark.write import BatchWriter, StreamWriter, Written
 from slate_async.spark.write_options import WriteOptions
 
 ROWS = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
@@ -111,23 +112,13 @@ def test_a_job_that_cannot_be_aborted_hides_no_cause(tmp_path: Path, caplog: pyt
     assert "stays until it expires" in caplog.text
 
 
-class TaskOf:
-    """Spark's context of a task of a stream."""
-
-    def __init__(self, query_id: str, batch_id: int) -> None:
-        self._properties = {QUERY_ID: query_id, BATCH_ID: str(batch_id)}
-
-    def getLocalProperty(self, name: str) -> str | None:
-        return self._properties.get(name)
-
-
 def stream(path: Path, *, replace: bool = False, **options: str) -> StreamWriter:
     given = {"path": str(path), "ingestMode": "exclusive", **options}
     return StreamWriter(WriteOptions.of(given, ROWS, replace=replace))
 
 
 def task(monkeypatch: pytest.MonkeyPatch, sink: StreamWriter, query_id: str, batch_id: int) -> Written:
-    monkeypatch.setattr(write.TaskContext, "get", lambda: TaskOf(query_id, batch_id))
+    monkeypatch.setattr(write, "micro_batch", lambda: MicroBatch(query_id, batch_id))
     return sink.write(iter([BATCH]))
 
 
