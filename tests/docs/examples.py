@@ -34,7 +34,7 @@ from typing import Any
 import slate_async as slate
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 30.0  # seconds an example may take
+LIMIT, SHELL_LIMIT = 30.0, 110.0  # seconds an example may take; each command of a shell starts an interpreter
 GIVEN = ("db", "reader", "admin", "env")  # of the database at s3://bucket/db
 BLOCK = re.compile(
     r"(?:^[ ]*<!-- example: (?P<mark>[^\n]*?)[ ]*(?:-->\n|\n(?P<setup>(?:(?!-->).)*)-->\n))?"
@@ -144,7 +144,7 @@ def _run_shell(story: list[Example], folder: Path) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=4 * LIMIT,  # each command starts an interpreter
+        timeout=SHELL_LIMIT,
         check=False,
     )
     if done.returncode:
