@@ -18,7 +18,7 @@ class MetaRuntime:
     """Sleeping, clocks, randomness and names of one factory or metastore, and how long it waits for a server.
 
     rng: for pauses, and for names when there is no ``token``; then it must not be seeded alike in two processes
-    token: draws 32 lower-case hex digits nobody else will draw; they say who won a conditional write
+    token: draws 32 lower-case hex digits that no other call will draw; they say which conditional write won
     request_timeout: seconds for one request
     deadline: seconds for one read or unconditional write with all its repetitions
     version_keep_ms: how long collectors leave a manifest version alone, however soon it is superseded; 0: not at all
@@ -58,7 +58,7 @@ class MetaRuntime:
         return None if not self.version_keep_ms or self._now_ms is None else self._now_ms() - self.version_keep_ms
 
     def token(self) -> str:
-        """32 lower-case hex digits nobody else will draw."""
+        """32 lower-case hex digits that no other call will draw."""
         return f"{self._rng.getrandbits(128):032x}" if self._token is None else self._token()
 
     async def back_off(self, attempt: int) -> None:

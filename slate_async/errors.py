@@ -62,7 +62,7 @@ class ClosedError(SlateError):
 
 
 class ConflictError(SlateError):
-    """A condition did not hold: somebody else changed, created or removed the thing first."""
+    """A condition did not hold: another process changed, created or removed the thing first."""
 
 
 class UnavailableError(SlateError):

@@ -40,10 +40,10 @@ _ADVICE: dict[type[SlateError], str] = {
     IngestPendingError: "",
     AppliedError: "",
     DestroyedError: "choose another path",
-    FencedError: f"somebody else took over; {RUN_AGAIN} to take it back",
+    FencedError: f"another process took over; {RUN_AGAIN} to take it back",
     UnavailableError: "the store did not answer; try again later",
     CorruptionError: "stored bytes are wrong; restore them, repeating does not help",
-    ConflictError: "somebody else changed it first; look, then try again",
+    ConflictError: "another process changed it first; look, then try again",
 }
 """What to do next; empty where the error says it itself. First match wins."""
 

@@ -8,7 +8,7 @@ code    meaning
 2       the call is wrong: bad option, bad setting, no such database (``InvalidError``)
 3       a store or metastore did not answer in time (``UnavailableError``)
 4       stored bytes are wrong (``CorruptionError``)
-5       somebody else won: another writer, another table (``FencedError``, ``ConflictError``)
+5       another process won: another writer, another table (``FencedError``, ``ConflictError``)
 6       ``verify`` went through, and found something wrong
 7       the ingest is committed, and no writer has applied it in time (``IngestPendingError``)
 70      a bug, or an error of no known kind (``InternalError``)

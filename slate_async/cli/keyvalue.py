@@ -234,7 +234,7 @@ async def status(session: Session, *, metrics: bool) -> int:
 
 
 def _writer(life: WriterLife) -> dict[str, object]:
-    """Whether somebody writes, as far as the clocks of this machine and the store agree."""
+    """Whether a writer lives, as far as the clocks of this machine and the store agree."""
     now_ms = SystemClock().now_ms()
     heard_s = None if life.seen_ms is None else round(max(0, now_ms - life.seen_ms) / 1000, 1)
     return {

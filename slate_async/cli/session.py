@@ -1,7 +1,7 @@
 """The one place where the command line opens a database, and how a command runs from start to exit code.
 
 `writing` opens it as its writer, which **takes it over from a running writer**. `reading` opens a reader, which
-disturbs nobody.
+disturbs no other process.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Session:
         return slate_async.open_admin(self.database(), metastore=self.metastore, settings=self.settings())
 
     def database(self) -> str:
-        """Where it is. Raises `InvalidError` if nobody said so."""
+        """Where it is. Raises `InvalidError` if no option names it."""
         if not self.path:
             raise InvalidError("which database? Give --path URL, or set SLATE_PATH")
         return self.path
@@ -170,7 +170,7 @@ class Session:
             return exit_code(error)
 
     async def _reached(self, command: Coroutine[Any, Any, int]) -> int:
-        """Run it once somebody listens where its database is."""
+        """Run it once a server listens where its database is."""
         try:
             await check_reachable(endpoints_of(self.path, self.metastore))
         except BaseException:

@@ -63,7 +63,7 @@ class OpenSession(Session):
         return nullcontext(self.handle)
 
     def explain(self, error: BaseException) -> str:
-        """The database stays as it is: closed, if somebody else took over."""
+        """The database stays as it is: closed, if another process took over."""
         return explain(error, again="leave the shell and start it again")
 
     def run(self, command: Coroutine[Any, Any, int]) -> int:

@@ -110,9 +110,9 @@ class Admin(Handle):
         """Copy what a checkpoint keeps to ``path``, an empty place or an earlier mirror of this database, in any store.
 
         A database lies there then, with the same id and contents, which can be read, or opened to write. It is mirrored
-        onto again, with a later checkpoint, for as long as nobody opened it to write or to compact; then only what is
-        new is copied. Until the new checkpoint is whole there, the mirror shows the one before. Broken off and called
-        again, it goes on.
+        onto again, with a later checkpoint, for as long as no writer or compactor opened it; then only what is new is
+        copied. Until the new checkpoint is whole there, the mirror shows the one before. Broken off and called again,
+        it goes on.
 
         checkpoint: id or name of a user's checkpoint
         metastore: where the mirror keeps its metadata; ``None``: beside its data, whatever this database does
@@ -156,8 +156,8 @@ class Admin(Handle):
         return CloneInfo.of(target.name, parent.name, state)
 
     async def destroy(self, *, soft: bool = False, lost: bool = False) -> None:
-        """Destroy the database: its writer is fenced, nobody opens it any more, and all of it is deleted but a small
-        tombstone. Databases nested below its path, and files that are not a database's, stay.
+        """Destroy the database: its writer is fenced, it cannot be opened any more, and all of it is deleted but a
+        small tombstone. Databases nested below its path, and files that are not a database's, stay.
 
         soft: delete nothing yet. A garbage collector does, after `Settings.gc_destroy_grace_ms`, once no checkpoint
         holds it
@@ -196,7 +196,7 @@ class Admin(Handle):
 
     async def merge_range(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Run one key range of a compaction, for the compactor of this database, which is elsewhere and commits the
-        result: what an executor on other machines calls there. Output that nobody commits is garbage.
+        result: what an executor on other machines calls there. Output that is not committed is garbage.
 
         Raises what `slate_async.engine.compaction.executor.Executor.run` raises."""
         self._check()

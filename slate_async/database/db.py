@@ -250,7 +250,7 @@ class Db(OpenDatabase[WriterReads]):
         self._updates.notify()
 
     async def _finish(self) -> None:
-        """Make everything durable; raises the write error (with ``outcome``) that nobody has seen."""
+        """Make everything durable; raises the write error (with ``outcome``) that no call has raised yet."""
         self._writer.refuse_writes(None)
         if self._reopening.outage is None:  # else nothing waits, and what it holds cannot be given back
             await self._writer.finish(self._name, self._close_feeds)

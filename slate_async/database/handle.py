@@ -80,15 +80,15 @@ class Handle:
     # ---- hooks
 
     def _ended(self, cause: BaseException | None) -> None:
-        """It has ended: let nobody wait any more. ``cause`` is ``None`` when it is closed on purpose. Synchronous;
-        called at most once with a cause, and at most once without."""
+        """It has ended: end all waits. ``cause`` is ``None`` when it is closed on purpose. Synchronous; called at most
+        once with a cause, and at most once without."""
 
     async def _finish(self) -> None:
         """The last work before it closes on purpose; it takes no new work from the first step on. A `SlateError` is
         raised by `close`, after everything closed."""
 
     def _unreported(self) -> SlateError | None:
-        """What `close` raises although it had closed before: a failure that nobody has seen."""
+        """What `close` raises although it had closed before: a failure that no call has raised yet."""
         return None
 
     def _closers(self) -> list[Callable[[], Awaitable[None]]]:
@@ -219,7 +219,7 @@ class Handle:
             raise failure
 
     def _stop(self) -> asyncio.Task[None]:
-        """Let nobody wait for it any more, and shut down."""
+        """End all waits for it, and shut down."""
         if self._state in ("open", "closing"):
             self._become("closing")
             self._ended(None)

@@ -227,7 +227,7 @@ class Opener(ABC):
         """Begin a bulk ingest into the database at ``path``, or go on with it; see `open` for the other arguments.
 
         job_id: its name, 1 to 200 characters; one that is known is the same job. By default a new one
-        lifetime: seconds or a timedelta after which a job that nobody has open, and nobody has committed, has ended
+        lifetime: seconds or a timedelta after which a job that no driver renews, and that is not committed, has ended
         create: make the database if it is missing
         replace: delete every key that is there when the job begins and that its rows do not have; what is written
         meanwhile under other keys stays. Its tasks read all that was there; what waits to be applied is waited for

@@ -1,1 +1,1 @@
-"""Who does what with what is stored: reading, writing, compaction, following, checkpoints, clones, feeds, GC."""
+"""The roles of an open database: reading, writing, compaction, following, checkpoints, clones, feeds, GC."""

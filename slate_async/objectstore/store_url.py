@@ -1,8 +1,8 @@
 """URLs of stores: what they may say, and how they are shown.
 
-A URL names a place and how to reach it, never who asks: credentials come from the standard environment and
-profiles. Whatever looks like a secret is refused, and nothing of a refused value is repeated in the error. Pure, except
-that a scheme which is not built in is looked up among the installed packages (`slate_async.objectstore.installed`).
+A URL names a place and how to reach it, never a user: credentials come from the standard environment and profiles.
+Whatever looks like a secret is refused, and nothing of a refused value is repeated in the error. Pure, except that a
+scheme which is not built in is looked up among the installed packages (`slate_async.objectstore.installed`).
 
 =======================  ===================================================================================
 URL                      place
@@ -141,7 +141,7 @@ def _prefix(path: str) -> str:
 
 
 def _unknown(scheme: str) -> ConfigError:
-    """Repeats the scheme only if it looks like one: in front of ``://`` somebody may have put a secret."""
+    """Repeats the scheme only if it looks like one: in front of ``://`` there may be a secret."""
     shown = repr(scheme) if _PLAIN_SCHEME.match(scheme) else "this one"
     lower = scheme.lower()
     meant = lower if _is_known(lower) else _OTHER_SCHEMES.get(lower)

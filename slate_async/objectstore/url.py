@@ -62,7 +62,7 @@ def open_store(
 ) -> tuple[RetryingStore, str]:
     """The store of the whole bucket, folder or memory name, with retries, and the prefix the URL names in it.
 
-    file_mode: who may read and write the files of a local folder; see the setting of that name
+    file_mode: permissions of the files of a local folder; see the setting of that name
 
     Nothing is sent yet. The caller closes the store. Raises `InvalidError` for a bad URL or a missing extra."""
     place = url if isinstance(url, StoreURL) else parse_url(url)

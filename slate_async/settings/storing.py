@@ -76,7 +76,7 @@ class StorageSettings(BaseSettings):
         True,
         unit="true or false",
         what="Whether a writer compacts, in tasks of its own, unless another process does.",
-        why="A database that nobody compacts gets slow and then refuses writes. Off where `slate compactor` or"
+        why="A database without a compactor gets slow and then refuses writes. Off where `slate compactor` or"
         " open_compactor runs beside the writer.",
         default_text="true",
     )

@@ -1,7 +1,7 @@
 """``read.format("slate-changes")``: the changes between two sequence numbers, or times, as a frame.
 
-The planner makes a subscription for the job. It retains what the tasks read; they lengthen it, and it expires when
-nobody reads the frame any more.
+The planner makes a subscription for the job. It retains what the tasks read; they lengthen it, and it expires when no
+job reads the frame any more.
 """
 
 from __future__ import annotations

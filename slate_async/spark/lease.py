@@ -1,4 +1,4 @@
-"""Checkpoints that live for as long as somebody reads them."""
+"""Checkpoints that live for as long as tasks read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def make_checkpoint(path: str, metastore: str | None, lifetime_s: float, e
 
 
 async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
-    """Nobody reads it any more. If that cannot be said, it stays until it expires."""
+    """Delete a checkpoint that no task reads any more. If that fails, it stays until it expires."""
     try:
         async with environment.open_admin(lease.path, metastore=lease.metastore) as admin:
             await admin.checkpoints.delete(lease.checkpoint)
@@ -48,7 +48,7 @@ async def drop_checkpoint(environment: slate.Environment, lease: Lease) -> None:
 
 @asynccontextmanager
 async def keep_checkpoint(environment: slate.Environment, lease: Lease) -> AsyncGenerator[None, None]:
-    """Lengthen the checkpoint inside the block, when it is time and nobody else did.
+    """Lengthen the checkpoint inside the block, when it is time and no other task did.
 
     A renewal that is due happens before the block, so that short tasks renew, too; tasks in the first quarter of the
     lifetime commit nothing. A task that cannot renew logs a warning and tries again; if the checkpoint was deleted, the

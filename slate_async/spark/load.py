@@ -87,9 +87,9 @@ def bulk_load(
     progress: called with a `LoadProgress` every half a second while Spark works, on a thread of its own, and at its end
 
     Blocks: not to be called on the event loop of the writer it waits for. Raises `InvalidError` for rows that cannot be
-    stored, naming the first one a task met, and for equal keys; `slate.IngestPendingError`: nobody applied it in time,
-    and it stays pending; `ConflictError`: it was aborted, or expired; `UnavailableError`: unknown, call again with
-    the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
+    stored, naming the first one a task met, and for equal keys; `slate.IngestPendingError`: no writer applied it in
+    time, and it stays pending; `ConflictError`: it was aborted, or expired; `UnavailableError`: unknown, call again
+    with the same job id; what Spark raises. Unless it is committed by then, the database is as it was."""
     if mode not in ("ingest", "exclusive"):
         raise slate.InvalidError(f"mode is 'ingest' or 'exclusive', not {mode!r}")
     at, name = place(path), _name(job_id, batch)

@@ -95,7 +95,7 @@ class ReadOptions:
 
 
 class Options:
-    """Options given by name, in any case; each is taken once, and what nobody took is refused."""
+    """Options given by name, in any case; each is taken once, and options that were not taken are refused."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): value for name, value in options.items()}
@@ -131,7 +131,7 @@ class Options:
         return self.take(name, chosen, default)
 
     def finish(self) -> None:
-        """Refuse the rest. Their values are not repeated: somebody may have put a secret there."""
+        """Refuse the rest. Their values are not repeated: one may hold a secret."""
         if self._left:
             unknown = ", ".join(sorted(self._left))
             raise InvalidError(

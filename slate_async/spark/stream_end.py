@@ -28,7 +28,7 @@ def finish_first() -> None:
 
 
 def finished() -> None:
-    """All is given back. A process that was terminated ends: nobody listens to it any more."""
+    """All is given back. A process that was terminated ends, because Spark no longer listens to it."""
     if _terminated:
         os._exit(0)
     if _is_main() and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:

@@ -119,7 +119,7 @@ class Worker:
             await self._close_idle()
 
     async def _close_idle(self) -> None:
-        """All but `OPEN_READERS`, those that nobody uses."""
+        """All but `OPEN_READERS`, of those that no task uses."""
         idle = [name for name, shared in self._readers.items() if not shared.users]
         unwanted = [self._readers.pop(name) for name in idle[: max(0, len(self._readers) - OPEN_READERS)]]
         for shared in unwanted:

@@ -41,7 +41,7 @@ ATTEMPTS = 8
 """How often a writer that claims the database meanwhile is fenced, too."""
 DELETED_AT_ONCE = 1_000
 NOTES = "gc/"
-"""What collectors note and probes leave; nobody's safety depends on it."""
+"""What collectors note and probes leave; no safety depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ async def _mark(database: StoredDatabase, state: ManifestState, soft: bool) -> M
 
 
 async def _fence(database: StoredDatabase, claimed: ManifestState) -> int:
-    """Fence the log; the last position that may be anybody's.
+    """Fence the log; the last position that a writer may have written.
 
     A log that is damaged does not stand against destroying. Its last writer then ends with its next look at the
     manifest, as after any claim, and what it puts until then is nobody's."""
@@ -179,7 +179,8 @@ async def _mark_unfinished(database: StoredDatabase, state: ManifestState) -> Ma
 
 
 async def _bases(database: StoredDatabase, tombstone: ManifestState) -> list[VersionRef]:
-    """What the tombstone needs besides itself: nothing, unless somebody else committed it as a change of a version."""
+    """What the tombstone needs besides itself: nothing, unless another process committed it as a change of a
+    version."""
     stored = await database.driver.read_stored(tombstone.ref)
     return [] if stored is None or stored.base is None else [stored.base]
 

@@ -1,5 +1,5 @@
-"""`GcRounds`: GC rounds that also end what nobody holds any more: destroyed databases, unfinished clones, and the
-checkpoints of a clone in its parents."""
+"""`GcRounds`: GC rounds that also remove destroyed databases, unfinished clones, and a clone's checkpoints in its
+parents."""
 
 from __future__ import annotations
 

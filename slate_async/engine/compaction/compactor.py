@@ -145,7 +145,7 @@ class Compactor:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody waits for a compaction."""
+        """Whether a call waits for a compaction."""
         return any(not request.done.done() for request in self._requests)
 
     def refuse(self, failure: Callable[[], SlateError]) -> None:
@@ -177,7 +177,7 @@ class Compactor:
             self.epoch = 0
 
     async def run(self, *, while_asked: bool = False) -> None:
-        """Claim the role unless it is held, and compact: for ever, or ``while_asked``, until nobody waits for one.
+        """Claim the role unless it is held, and compact: for ever, or ``while_asked``, until no call waits for one.
 
         Raises `FencedError`, `CorruptionError`, `InternalError`, and what `claim` raises. What it ran has ended by
         then; the next compactor resumes it."""
@@ -220,7 +220,7 @@ class Compactor:
         check_usable(state)
         self._resume(state)
         while self._requests and self._requests[0].done.done():
-            self._requests.popleft()  # answered, or nobody waits for it any more
+            self._requests.popleft()  # answered, or its caller was cancelled
         if not self._requests:
             return self._auto_compaction and await self._start(state, Manual())
         return await self._serve(state, self._requests[0])

@@ -1,8 +1,9 @@
 """The compactor that lives in a writer's process, and takes turns with compactors elsewhere.
 
-It claims the role when there is something to do and nobody seems to do it: at once if the role is free or was left by
-an earlier writer's process, which is dead; else after `PATIENCE_S` in which the other compactor changed nothing. Epochs
-make either safe; this only spares two living compactors a fight. A requested compaction claims the role at once.
+It claims the role when there is something to do and no compactor seems to do it: at once if the role is free or was
+left by an earlier writer's process, which is dead; else after `PATIENCE_S` in which the other compactor changed
+nothing. Epochs make either safe; this only spares two living compactors a fight. A requested compaction claims the role
+at once.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class EmbeddedCompactor:
             raise FencedError(f"writer epoch {epoch} took over from epoch {self._beside.epoch}")
 
     async def _turn(self) -> None:
-        """Wait until somebody asks, or there is work that nobody else does."""
+        """Wait until a caller asks, or there is work that no other compactor does."""
         attended = None
         since = self._clock.monotonic()
         self._check_writer()

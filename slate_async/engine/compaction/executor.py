@@ -73,7 +73,7 @@ class RangeResult:
 
 
 class Executor(Protocol):
-    """Runs ranges. A cancelled or failed run leaves nothing but objects nobody names, which the collector takes."""
+    """Runs ranges. A cancelled or failed run leaves nothing but objects that no manifest names, which GC deletes."""
 
     async def run(self, task: RangeTask, progress: Callable[[MergeCounts], None] | None = None) -> RangeResult:
         """Merge the range and upload its output; ``progress`` is called with what is done so far, now and then.

@@ -1,4 +1,4 @@
-"""Compactions that somebody asks for."""
+"""Compactions that a caller asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slate_async.storage.manifest.state import ManifestState
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """A compaction that somebody asked for.
+    """A compaction that a caller asked for.
 
     full: everything into one run
     start, end: every SST that may hold a key of ``[start, end)``, ``None`` unbounded
@@ -57,8 +57,8 @@ class Manual:
 async def flush_and_compact(
     manual: Manual, writer: Writer, supervisor: Supervisor, compact: Callable[[Manual], Awaitable[int]]
 ) -> int:
-    """Flush to L0, then ``compact``; how many compactions and moves that took. It makes room in L0 for the flush as
-    often as that takes: nobody else may do so."""
+    """Flush to L0, then ``compact``; how many compactions and moves that took. The flush needs room in L0: this
+    compacts as often as that takes, because no other call makes room."""
     flushing = supervisor.spawn("flush to compact", writer.flush(l0=True), critical=False)
     taken = 0
     while not flushing.done():

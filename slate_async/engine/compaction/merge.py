@@ -1,13 +1,13 @@
 """Which versions of rows a compaction keeps, round by round. Vectorised; nothing here does I/O.
 
-For each key, with ``keep_above`` the highest sequence number that nobody reads below any more:
+For each key, with ``keep_above`` the highest sequence number below which nothing is read any more:
 
 - versions above ``keep_above`` all stay;
 - of the others the newest stays, the *base* of the key's history; those under it are shadowed and go;
 - a base that is a tombstone, or has expired, goes too if nothing older lies below these keys (``bottom``). Elsewhere an
-  expired base becomes a tombstone: it still hides what is below, but nobody reads its value any more.
+  expired base becomes a tombstone: it still hides what is below, but its value is not read any more.
 
-A row has expired if it expires at ``expired_at_ms`` or before, the earliest time anybody still reads at.
+A row has expired if it expires at ``expired_at_ms`` or before, the earliest time that a read still has.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Tally:
 
 
 class Merge:
-    """Drops what nobody needs from the merged rows of one key range, round by round."""
+    """Drops rows that no read needs from the merged rows of one key range, round by round."""
 
     def __init__(self, tally: Tally, *, keep_above: int, expired_at_ms: int, bottom: bool) -> None:
         self._tally = tally

@@ -42,7 +42,7 @@ class OwnProcess:
         return True
 
     def committed(self) -> None:
-        """See `CompactorHost`. Nobody else is there to hear of it."""
+        """See `CompactorHost`. There is no writer here to learn of it."""
 
 
 class CompactorTask:

@@ -142,7 +142,7 @@ class PlanBuilder:
         return True
 
     def sheds(self, sst: SstRef) -> bool:
-        """Whether rewriting ``sst`` at the bottom would drop rows of it that nobody needs."""
+        """Whether rewriting ``sst`` at the bottom would drop rows of it that no read needs."""
         expired = sst.min_expire_ms is not None and sst.min_expire_ms <= self.horizon_ms
         return expired or sst.tombstones > 0
 

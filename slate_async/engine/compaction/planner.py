@@ -17,7 +17,7 @@ from slate_async.errors import InvalidError
 from slate_async.storage.manifest.state import ManifestState, SortedRun, SstRef
 
 MOST_SHED = 16
-"""SSTs rewritten at once only to get rid of rows that nobody needs."""
+"""SSTs rewritten at once only to drop rows that no read needs."""
 
 
 def plan(state: ManifestState, now_ms: int, config: PlannerConfig, log: Sequence[LogSst] = ()) -> list[CompactionSpec]:

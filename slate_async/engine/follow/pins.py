@@ -155,7 +155,7 @@ class ReaderPins:
                 self._lose(pin, "it is not in the manifest any more")
 
     def _lose(self, one: _Held, why: str) -> None:
-        """Somebody removed the checkpoint, or it expired while this process slept: the next `pin` makes another."""
+        """The checkpoint was removed by hand, or it expired while this process slept: the next `pin` makes another."""
         self.lost += 1
         scans = "; a scan or snapshot under it may fail" if one.read_from else ""
         logger.warning(

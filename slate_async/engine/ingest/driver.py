@@ -65,7 +65,7 @@ class JobWriter(Protocol):
 
 
 class OpenWriter(Protocol):
-    """Opens the job's database as its writer; ``if_free``: only if nobody else has."""
+    """Opens the job's database as its writer; ``if_free``: only if no other process has."""
 
     def __call__(self, *, if_free: bool) -> AbstractAsyncContextManager[JobWriter]: ...
 
@@ -197,8 +197,8 @@ class JobDriver:
             return None
 
     async def _check_committed(self) -> None:
-        """What a job replaces is kept no longer. Raise `ConflictError` unless that is so since somebody committed
-        it."""
+        """What a job replaces is kept no longer. Raise `ConflictError` unless the reason is that the job was
+        committed."""
         info = await manage.info(self._driver, self.job_id)
         if info.state in ("pending", "applied", "duplicate"):
             logger.info("%s: ingest %s was committed by another driver", self._name, self.job_id)
@@ -214,7 +214,7 @@ class JobDriver:
     async def _commit_alone(
         self, results: list[IngestedSst], replaced: Replaced, batch: manage.StreamBatch | None, db: JobWriter
     ) -> None:
-        """Commit, unless something was written since the job began: then nobody can commit it so any more, and it is
+        """Commit, unless something was written since the job began: then it can no longer be committed so, and it is
         aborted, so that it may begin anew."""
         await self._driver.load()  # what it knows may be older than the writer's claim
         newest = db.status().last_seq

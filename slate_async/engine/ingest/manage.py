@@ -46,7 +46,8 @@ class IngestInfo:
     """A job.
 
     state: ``"registered"``: its SSTs are being made; ``"pending"``: committed, waits for a writer; ``"applied"``;
-    ``"aborted"``; ``"expired"``: nobody committed or renewed it in time; ``"duplicate"``: its batch was there already
+    ``"aborted"``; ``"expired"``: its driver did not commit or renew it in time; ``"duplicate"``: its batch was there
+    already
     rows, deletes, ssts, size: puts, deletes, SSTs and their bytes: of what is committed, later of what was applied
     seq: the sequence number of all its rows, once applied; 0 if it had none
     since_ms: wall clock: when it began, or ended

@@ -249,5 +249,5 @@ class HotReads:
         return self._current
 
     def end(self) -> None:
-        """Nobody reads the database any more: the memory is due."""
+        """The database is not read any more: the memory may be reclaimed."""
         self.over(())

@@ -15,7 +15,8 @@
 | each | refused | closed before the last row was given; a step failed or was cancelled; the owner is closed |
 
 A step is a call of `next_pairs`, `next_rows` or `next_columns`, one at a time. `pairs_nowait` and `columns_nowait` are
-the same steps where they take no waiting and it is nobody else's turn; they say ``None`` where a step is to be awaited.
+the same steps where they take no waiting and no other task's turn comes first; they say ``None`` where a step is to be
+awaited.
 
 Invariant: rows are pinned from the beginning until the last one is fetched or the scan is refused.
 """
@@ -62,7 +63,7 @@ class Items(Protocol):
 
 
 def _no_items() -> None:
-    """Nobody iterates it yet."""
+    """The scan is not iterated yet."""
 
 
 class ScanSteps:
@@ -101,7 +102,7 @@ class ScanSteps:
         """As of `Scan`."""
         self.reverse = reverse
         self.begun = False
-        """Whether somebody iterates it."""
+        """Whether the scan is iterated."""
         self.left = limit
         """So many rows at most are still to be given; ``None``: all."""
         self.prefetch = False
@@ -126,7 +127,7 @@ class ScanSteps:
         return self._all_fetched and self._rest is None and self._refusal is None
 
     def begin(self, items: Items) -> None:
-        """``items`` iterates from now on. Raises `InvalidError` if somebody does."""
+        """``items`` iterates from now on. Raises `InvalidError` if it is iterated already."""
         if self.begun:
             raise InvalidError("a scan is iterated once; make another one")
         self.begun = True
@@ -146,7 +147,7 @@ class ScanSteps:
     # steps
 
     def pairs_nowait(self) -> Iterator[Pair] | None:
-        """The next pairs, at least one, if that takes no waiting and nobody else's turn comes first."""
+        """The next pairs, at least one, if that takes no waiting and no other task's turn comes first."""
         if not self._pages or self._busy or self._refusal is not None or self._yield_budget.exhausted():
             return None
         found = self._first_page_nowait()
@@ -243,7 +244,7 @@ class ScanSteps:
         return await self._alone(partial(self._chunk, count))
 
     def columns_nowait(self, count: int) -> Columns | None:
-        """As `next_columns`, if that takes no waiting and nobody else's turn comes first. Never suspends."""
+        """As `next_columns`, if that takes no waiting and no other task's turn comes first. Never suspends."""
         if self._rows is None or self._rest is not None or self.left is not None or self._busy:
             return None
         if self._refusal is not None or self._all_fetched or self._yield_budget.exhausted():

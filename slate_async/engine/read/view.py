@@ -37,7 +37,7 @@ class Pin:
 
 
 def _no_pin() -> None:
-    """Nobody has read yet."""
+    """No read has begun yet."""
 
 
 class ReadView:
@@ -73,7 +73,7 @@ class ReadView:
 
     @property
     def pinned(self) -> bool:
-        """Whether somebody still reads from it."""
+        """Whether a read still uses it."""
         return self._pin() is not None
 
     def pin(self) -> Pin:

@@ -1,8 +1,8 @@
 """Backpressure: how many bytes may be in memory and not yet flushed, first come, first served.
 
 Invariant: ``used <= limit``, except that a request larger than the limit is admitted when nothing else is in. While
-``full()``, for another reason than bytes, nobody is admitted, either; that ends with a release.
-Reserved bytes are released by the flush of their rows, or by the waiter that was cancelled after it was let in.
+``full()``, for another reason than bytes, no write is admitted, either; that ends with a release. Reserved bytes are
+released by the flush of their rows, or by the waiter that was cancelled after it was let in.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Admission:
         return self._used == 0 or (self._used + nbytes <= self._limit and not self._full())
 
     def try_admit(self, nbytes: int) -> bool:
-        """Let ``nbytes`` in if there is room and nobody waits. Never suspends."""
+        """Let ``nbytes`` in if there is room and no other write waits. Never suspends."""
         if self._waiting or not self._fits(nbytes):
             return False
         self._used += nbytes
@@ -95,7 +95,7 @@ class Admission:
             gate.set_result(None)
 
     def fail(self, failure: Callable[[], BaseException]) -> None:
-        """Nobody is let in any more; ``failure`` makes the error each waiter gets."""
+        """Admit no more writes; ``failure`` makes the error each waiter gets."""
         self._failure = failure
         while self._waiting:
             _, gate = self._waiting.popleft()

@@ -9,7 +9,7 @@ from slate_async.types import DELETE, FORMAT_LIMITS, MAX_KEY_BYTES, MAX_VALUE_BY
 
 
 class BatchRows(NamedTuple):
-    """The rows of a batch as columns, which nobody changes any more. ``ttls_ms`` is ``None`` when no row expires;
+    """The rows of a batch as columns, which do not change any more. ``ttls_ms`` is ``None`` when no row expires;
     ``nbytes`` counts keys and values."""
 
     keys: list[bytes]

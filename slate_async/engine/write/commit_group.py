@@ -36,7 +36,7 @@ GROUP_COMMIT_WAITERS = 256
 
 
 def _nothing() -> None:
-    """A group that nobody flushes, such as that of a memtable's way into L0."""
+    """A group that is never flushed, such as that of a memtable's way into L0."""
 
 
 class CommitGroup:

@@ -1,4 +1,4 @@
-"""`CompactorRole`: who compacts a writer's database, as far as the writer knows.
+"""`CompactorRole`: which process compacts a writer's database, as far as the writer knows.
 
 The compactor beside the writer (`engine.compaction.embedded`) notes there what it does. The backpressure of compaction
 and the database's status read it.
@@ -51,7 +51,7 @@ class CompactorRole:
         return self.driver.head or self.state.manifest
 
     def describe(self) -> str:
-        """Who compacts, in words for people."""
+        """Which process compacts, for the log and the status."""
         if self.failure is not None:
             return f"failed: {self.failure}"
         if self.epoch is not None:
@@ -62,5 +62,5 @@ class CompactorRole:
         return (
             "standing by"
             if self.auto_compaction
-            else "nobody compacts; run `slate compactor`, or open with auto_compaction=True"
+            else "no compactor runs; run `slate compactor`, or open with auto_compaction=True"
         )

@@ -11,7 +11,7 @@ from slate_async.storage.manifest.edits.protocol import DestroyedError
 
 logger = logging.getLogger(__name__)
 TWO_WRITERS = (
-    "if nobody meant that, two workers or processes have it open to write: run one worker for each database, use"
+    "if that was not intended, two processes have it open to write: run one writer for each database, use"
     " open_reader in the others, or let them wait with open(..., standby=True)"
 )
 

@@ -1,10 +1,10 @@
 """Rule 30: the writer applies pending ingests, for only it orders data.
 
 Ordering rule: writes wait -> everything written before is durable -> one manifest edit moves it out of the log and adds
-the ingests above it, under the next sequence numbers -> writes go on, above those -> the ingests are reported,
-since this writer's own reads see them by then. So an ingest takes its place among
-the writes for everybody at once: no row above it is seen, nor in the log, before the edit that applies it; log objects
-made later carry that edit's manifest version, or a later one; and reads from an older view go on without it.
+the ingests above it, under the next sequence numbers -> writes go on, above those -> the ingests are reported, since
+this writer's own reads see them by then. So an ingest takes its place among the writes for all readers at once: no row
+above it is seen, nor in the log, before the edit that applies it; log objects made later carry that edit's manifest
+version, or a later one; and reads from an older view go on without it.
 
 What is in memory is flushed before writes begin to wait, so that they wait for little: the last log object, a small SST
 (without a WAL none: the log's objects are SSTs, and stand in L0 as they are), and the commit.

@@ -1,7 +1,7 @@
 """Backpressure from compaction: a writer that outruns it waits, and says so.
 
-A stall begins when somebody has to wait because L0 is full and ends when an SST fits in; it is logged when it begins,
-when it ends, and every so often between.
+A stall begins when a write or a flush has to wait because L0 is full and ends when an SST fits in; it is logged when it
+begins, when it ends, and every so often between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class L0Pressure:
     name: the database's, for the log
     limit: SSTs in L0 (and in a log without a WAL) from which on there is no room; l0: how many there are
     compactor: says which process compacts
-    stalled: set while somebody waits
+    stalled: set while a stall lasts
     """
 
     def __init__(self, name: str, limit: int, l0: L0, compactor: WhoCompacts, clock: Clock) -> None:
@@ -83,7 +83,7 @@ class L0Pressure:
         return self._seconds + (0.0 if self._since is None else self._clock.monotonic() - self._since)
 
     def begin(self) -> None:
-        """Somebody has to wait."""
+        """A stall begins, unless one lasts already."""
         if self._since is None:
             self._since = self._clock.monotonic()
             self.stalls += 1
@@ -114,7 +114,7 @@ class L0Pressure:
         self._lifted = True
 
     def succeed(self, before: L0Pressure) -> None:
-        """Count on from where ``before``, which nobody waits in any more, ended."""
+        """Count on from where ``before``, which has no waiters any more, ended."""
         self.stalls += before.stalls
         self._seconds += before.stalled_seconds
 

@@ -3,7 +3,7 @@
 Ordering rule (rules 9, 16, R21): head and marker -> settings -> the place, an SST, the log's end, the register -> claim
 -> replay and fence -> read the head again. The log orders replay and fence: a contiguous one is fenced where its replay
 ends, an epoch-prefixed one is replayed after its register was taken. A writer that cannot serve claims nothing, so an
-opening that fails fenced nobody; nothing is served before the end.
+opening that fails fenced no writer; nothing is served before the end.
 
 Rules 9, 16, 21 and R21: docs/design/protocol-rules.md
 """
@@ -89,7 +89,7 @@ async def open_writer(
     """Claim and recover the database of ``context``, creating it if it is missing and ``create``.
 
     if_free: only if no writer has it open; else `FencedError`
-    instead_of: only if the newest writer is the one of this token (the empty one: nobody's); else `FencedError`
+    instead_of: only if the newest writer is the one of this token (the empty one: none); else `FencedError`
     token: of the claim; by default a new one
 
     Raises `InvalidError` (missing, foreign, another's place, contradictory settings, unfit store), `FencedError`
@@ -223,7 +223,7 @@ def _claim(checked: _Checked, pin: WriterPin, token: str, *, if_free: bool, inst
 async def _checked(
     context: DatabaseContext, driver: ManifestDriver, *, create: bool, properties: Mapping[str, str] | None
 ) -> _Checked:
-    """Everything that can be checked without claiming: a writer that could not serve fences nobody."""
+    """Everything that can be checked without claiming: a writer that could not serve fences no other."""
     state, found = await find_or_create(context, driver, create=create, properties=properties)
     follow_database(context.settings, state)
     check_usable(state)

@@ -1,9 +1,9 @@
 """`WriterPins`: which of the writer's own checkpoints keeps which views readable.
 
 Invariant (rule 20): every SST that a view of this writer names is named by a manifest version that one of its
-checkpoints keeps, from before the view is made until nobody reads from it. So a scan may take longer than anything
-else, and whatever compactors and collectors do meanwhile, none of its SSTs goes. The same checkpoint's
-``log_start`` keeps the log objects that are SSTs themselves.
+checkpoints keeps, from before the view is made until its last read ends. So a scan may take longer than anything else,
+and whatever compactors and collectors do meanwhile, none of its SSTs goes. The same checkpoint's ``log_start`` keeps
+the log objects that are SSTs themselves.
 
 Ordering rule: commit the checkpoint -> adopt the state that commit made -> make views of it. Commits that change the
 set of pins are made one at a time under `lock`, adoption included, because each removes what no view needs.
@@ -39,7 +39,7 @@ class WriterPins:
     """See the module docstring. ``claimed``: the state of the claim, which made checkpoint ``pin`` on itself.
 
     before: of this process's last epoch, whose views are read still. Until `succeed` its pins stay as they are, and
-    from then on those are kept here that somebody reads under"""
+    from then on those are kept here under which a read runs"""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WriterPins:
         return frozenset((self._current, *self._held)) | before
 
     def succeed(self, view: ReadView) -> None:
-        """The last epoch is over: ``view`` was its newest one, and nobody begins to read from it any more."""
+        """The last epoch is over: ``view`` was its newest one, and no new read begins in it."""
         assert self._before is not None
         before, self._before = self._before, None
         before.retire(view)
@@ -138,7 +138,7 @@ class WriterPins:
     # ---- release
 
     def idle(self, head: ManifestState) -> frozenset[UUID]:
-        """Pins in ``head`` that nobody needs. They hold SSTs, so they go although nothing else is to be committed."""
+        """Pins in ``head`` that no read needs. They hold SSTs, so they go although nothing else is to be committed."""
         return frozenset(checkpoint.id for checkpoint in self._own(head)) - self.kept()
 
     async def release(self, head: ManifestState) -> None:

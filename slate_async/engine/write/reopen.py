@@ -2,8 +2,8 @@
 
 Ordering rule: look at the head, which must still name this process -> prove that the place is its own: the last log
 object it acknowledged is there -> claim, which applies iff the head still names one of this process's own claims ->
-take the log over as any takeover does. Nobody else is ever fenced by that: another writer's claim, before or after,
-ends this one. See ``docs/decisions``.
+take the log over as any takeover does. That never fences another writer: another writer's claim, before or after, ends
+this one. See ``docs/decisions``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from slate_async.storage.manifest.state import ManifestState
 logger = logging.getLogger(__name__)
 WAITED_OUT = (UnavailableError, ConfigError, NotFoundError)
 """What may pass while the process lives. A store that comes back may refuse requests before it knows its users, or its
-buckets; credentials are renewed, permissions mended. Nobody is the worse for waiting: nothing is written meanwhile, and
-another writer may take over. Not what cannot pass: a manifest of a newer release, which only another writer can have
-written, and damaged bytes."""
+buckets; credentials are renewed, permissions mended. Waiting does no harm: nothing is written meanwhile, and another
+writer may take over. Not what cannot pass: a manifest of a newer release, which only another writer can have written,
+and damaged bytes."""
 LONGEST_PAUSE_S = 60.0
 """Between two tries that are refused after the look: each may have made a claim."""
 MOST_LOOKS = 16

@@ -3,8 +3,8 @@ batch in one step without an await.
 
 Most rows change nothing but memory. Their room is admitted in advance, as a *lease*: bytes that later rows may take
 before anything else has to happen (a cut, a flush to start, a wait for room, a table of its own). `row_now` applies a
-row within the lease; `row` and `batch` do whatever has to happen and take the next lease. A cut and a wait for room
-end it, so nobody waits for room that is lent and not used.
+row within the lease; `row` and `batch` do whatever has to happen and take the next lease. A cut and a wait for room end
+it, so no write waits for room that is leased and not used.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Opening a database as its writer once nobody else writes it.
+"""Opening a database as its writer once no other writer has it open.
 
 A standby reads the manifest's head every poll, so it is connected, knows the newest state, and sees a writer's closing
 within one poll; and it watches the writer's beats. It takes over by a claim that fences only the writer it watched: if
 two standbys find it dead at once, the second one's claim meets the first one's token, and the second one goes on
 waiting.
 
-One whose store goes away while it takes over stands by again. Its claim may be in, and nobody serves under it; so a
+One whose store goes away while it takes over stands by again. Its claim may be in, and no process serves under it; so a
 head that names one of its own claims is free.
 """
 

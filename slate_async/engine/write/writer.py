@@ -62,9 +62,9 @@ class WriterHost:
 
 
 class Writer:
-    """See the module docstring. Each part owns one thing: `state` the facts, `sequencer` the numbers,
-    `flusher` the log, `l0` and `pressure` what becomes of memtables, `ingests`, `admission` and `pins`.
-    `compactor_role` is what is known of who compacts."""
+    """See the module docstring. Each part owns one thing: `state` the facts, `sequencer` the numbers, `flusher` the
+    log, `l0` and `pressure` what becomes of memtables, `ingests`, `admission` and `pins`. `compactor_role` says which
+    process compacts, as far as known."""
 
     suspended = False
     _loss_reported = False

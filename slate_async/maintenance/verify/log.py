@@ -1,6 +1,6 @@
 """The log: everything that lies under ``log/``, against the manifest, the writer's register and its own checksums.
 
-Only what somebody may still read is read whole; of what waits for a collector, the header, which says whose it is.
+Only objects that may still be read are read whole; of what waits for a collector, the header, which says whose it is.
 """
 
 from __future__ import annotations

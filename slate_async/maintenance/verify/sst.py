@@ -230,7 +230,7 @@ def _header_against_footer(key: str, header: ObjectHeader, footer: SstFooter) ->
     if header.body_bytes != footer.size - HEADER_BYTES:
         yield Finding(key, 0, f"its header says {header.body_bytes} bytes follow, and it has {footer.size} in all")
     if (header.writer_epoch, header.manifest_version) != (footer.writer_epoch, footer.manifest_version):
-        yield Finding(key, 0, "header and footer differ in who made it")
+        yield Finding(key, 0, "header and footer differ in the writer epoch or the manifest version")
 
 
 def _ref_against(ref: SstRef, header: ObjectHeader, meta: SstMeta) -> Iterator[Finding]:

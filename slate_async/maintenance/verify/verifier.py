@@ -52,7 +52,7 @@ Place = tuple[UUID | None, str]
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What manifest versions name: each SST as all of them describe it, and who the parents are."""
+    """What manifest versions name: each SST as all of them describe it, and the parents."""
 
     refs: Mapping[Place, tuple[SstRef, ...]]
     parents: tuple[Parent, ...]
@@ -90,7 +90,7 @@ class Verifier:
     async def verify(self) -> VerifyReport:
         """See the module docstring. What is wrong is in the report.
 
-        Raises `InvalidError` if there is no database, or one that nobody can open, or it was recreated, or its place
+        Raises `InvalidError` if there is no database, or one that cannot be opened, or it was recreated, or its place
         lost, meanwhile; `UnavailableError`."""
         try:
             head = await self._database.head()

@@ -1,4 +1,4 @@
-"""Who may read and write the files of a local store: its owner alone, unless something else is chosen."""
+"""Which users may read and write the files of a local store: its owner alone, unless something else is chosen."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ UMASK = "umask"
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The permissions of what is made. ``files``: those of files, exactly; folders have them and may be entered by
-    everyone who may read. ``None``: what the process's umask leaves of everything."""
+    """The permissions of what is made. ``files``: those of files, exactly; folders have them, and users that may read
+    may enter them. ``None``: what the process's umask leaves of everything."""
 
     files: int | None = 0o600
 

@@ -1,4 +1,4 @@
-"""Which log objects there are: looks at names alone, shared by those who take the log over and those who only read."""
+"""Which log objects there are: looks at names alone, shared by takeovers and readers."""
 
 from __future__ import annotations
 

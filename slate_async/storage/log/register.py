@@ -1,4 +1,4 @@
-"""The value of the writer's register: who may write, which positions each epoch owns, and what is committed.
+"""The value of the writer's register: which writer may write, which positions each epoch owns, and what is committed.
 
 Only writers write it (compactors and readers only read), so a busy writer and a compactor never contend. All changes
 are pure functions here; the caller compares-and-sets.
@@ -35,7 +35,7 @@ class WriterRegister:
     def claim(
         self, epoch: int, token: str, *, inherited_end: int, log_start: int, held_from: int | None = None
     ) -> WriterRegister:
-        """Hand over to ``epoch``: close the old epoch's range at ``inherited_end``, drop what nobody reads any more:
+        """Hand over to ``epoch``: close the old epoch's range at ``inherited_end``, drop what no reader needs any more:
         what is below ``held_from``, by default ``log_start``.
 
         Rule 16: the new range starts behind both what is inherited and what the manifest has compacted."""

@@ -105,7 +105,7 @@ class Checkpoint:
 
     ref: the version; `THIS_VERSION` in an edit's result stands for the very version that will hold it
     create_ms, expire_ms: wall clock, milliseconds; ``None`` = never expires
-    owner: who made it. ``epoch`` is the writer's for owner ``"writer"``, else 0
+    owner: the role that made it. ``epoch`` is the writer's for owner ``"writer"``, else 0
     log_start, log_end: the log positions it needs, both inclusive; ``log_end`` ``None`` = all from ``log_start`` on
     log_ranges: for the epoch-prefixed log, ``(epoch, first position)`` of the epochs that own those positions
     name: the user's, not unique but among feeds
@@ -145,7 +145,7 @@ class Compaction:
 
     epoch: the compactor epoch that runs it
     base_version: the manifest version its output is named by; it holds ``sst_floor`` down
-    expired_at_ms: the earliest time anybody still reads at; every part of it judges expiry by this time
+    expired_at_ms: the earliest time that a read still has; every part of it judges expiry by this time
     keep_above: versions of a key with higher sequence numbers are all kept, and the newest one up to it
     bottom: nothing older lies below its output, so tombstones end there
     l0, runs: its inputs, neighbours in age order, newest first: object ids and run ids
@@ -313,7 +313,7 @@ class ManifestState:
     """See the module docstring. ``ref`` is ``(0, "")`` until the first commit.
 
     initialized: false while a clone, or a mirror's first state, is being made
-    destroyed_at_ms: when it was destroyed; nobody opens it from then on
+    destroyed_at_ms: when it was destroyed; no process opens it from then on
     removed: destroyed, and its contents given up: this version is its tombstone. A database recreated on the same path
     continues from it
     ingest_seq: the highest sequence number under which an ingest was applied
@@ -409,7 +409,7 @@ class ManifestState:
 
     @property
     def log_held_from(self) -> int:
-        """The first log position that somebody still reads: where the log starts, or earlier for a change feed."""
+        """The first log position that is still read: where the log starts, or earlier for a change feed."""
         return min(
             [self.log_start, *(checkpoint.log_start for checkpoint in self.checkpoints if checkpoint.owner == "feed")]
         )

@@ -7,7 +7,7 @@ has ended a record stays, the mark of every edit of it: one of the last `MAX_REC
 last `MAX_RECORDS` of others, whose name alone says that they are done.
 
 Rule 30: only the owner of the writer's epoch orders data. So a commit gives no sequence number, and a pending ingest is
-read by nobody.
+never read.
 
 Rule 30: docs/design/protocol-rules.md
 """
@@ -143,8 +143,8 @@ class RegisterIngest:
         check_usable(state)
         if len(state.ingests) >= MAX_JOBS:
             raise InvalidError(
-                f"{len(state.ingests)} ingests are under way, as many as there may be; abort one that nobody goes on"
-                " with",
+                f"{len(state.ingests)} ingests are under way, the most there may be; abort one that no driver"
+                " will finish",
                 outcome="not_applied",
             )
         begun = Ingest(self.id, state.version, self.now_ms, self.expire_ms)
@@ -312,7 +312,7 @@ class ForgetApp:
 
 
 def without_expired(state: ManifestState, now_ms: int) -> ManifestState:
-    """``state`` with the jobs ended that nobody committed or renewed in time."""
+    """``state`` with the jobs ended that no driver committed or renewed in time."""
     for job in state.ingests:
         if not job.pending and job.expire_ms <= now_ms:
             state = _ended(state, job, EXPIRED, now_ms)
@@ -425,7 +425,7 @@ def _on_its_way(state: ManifestState, job_id: str, *, of_base: int | None = None
     if job is not None:
         why = "it had ended, and was begun anew"
     elif ended is not None and ended.outcome == EXPIRED:
-        why = "it expired: nobody renewed it in time"
+        why = "it expired: its driver did not renew it in time"
     elif ended is not None:
         why = f"it was {ended.end}, by hand or by another ingest that replaced everything first"
     outcome: Outcome = "unknown" if ended is None else "not_applied"

@@ -111,7 +111,7 @@ class FinishClone:
 
 
 def check_unfinished(state: ManifestState, database_id: UUID) -> None:
-    """Raise `InvalidError` unless ``state`` is of that database and nobody has destroyed it."""
+    """Raise `InvalidError` unless ``state`` is of that database and not destroyed."""
     if state.database_id != database_id or state.destroyed_at_ms is not None:
         raise InvalidError("the clone was destroyed while it was being made")
 
@@ -214,7 +214,7 @@ class ClaimToDestroy:
 
 @dataclass(frozen=True, slots=True)
 class MarkDestroyed:
-    """Nobody opens the database any more, and no checkpoint is made of it.
+    """The database cannot be opened any more, and no checkpoint is made of it.
 
     token: the writer epoch's, claimed to fence the log; ``None`` for an unfinished clone, which never had a writer
     log_end: the last position of the fence
@@ -291,7 +291,7 @@ class Recreate:
     first: ManifestState
 
     def apply(self, state: ManifestState) -> ManifestState | None:
-        """Applies to a removed database that owes its parents nothing. ``None`` also if somebody else was first."""
+        """Applies to a removed database that owes its parents nothing. ``None`` also if another process was first."""
         if not state.removed:
             return None
         if state.parents:

@@ -28,7 +28,7 @@ class WriterPin:
     """A checkpoint of the writer's own, on the very version that the edit makes.
 
     now_ms: the caller's clock
-    keep: this epoch's others that stay, because somebody reads what they hold; the rest goes
+    keep: this epoch's others that stay, because reads need what they hold; the rest goes
     instead_of, covering: one of ``keep`` that goes all the same if the version made names all of ``covering``: its
     SSTs. It must need nothing of the log
     """
@@ -41,7 +41,7 @@ class WriterPin:
 
 
 def has_writer(state: ManifestState) -> bool:
-    """Whether somebody has the database open to write, or had when he died."""
+    """Whether a writer has the database open, or had it open when it died."""
     return any(checkpoint.owner == "writer" for checkpoint in state.checkpoints)
 
 
@@ -51,11 +51,11 @@ class ClaimWriter:
 
     pin: the writer's own checkpoint, in place of all that earlier writers left; ``None`` makes none
     retention_ms, compaction: what the database is to follow from now on; ``None`` leaves it
-    if_free: fence nobody: only if no writer has the database open. One that has keeps a checkpoint from its claim until
-    it closes; of one that died it stays
+    if_free: fence no writer: only if no writer has the database open. One that has keeps a checkpoint from its claim
+    until it closes; of one that died it stays
     own: this process's earlier claims, when it opens its database again: only while one of them is the newest
-    keep: checkpoints of those claims that stay, because somebody reads what they hold
-    instead_of: fence nobody but the writer of this token; the empty one stands for none
+    keep: checkpoints of those claims that stay, because reads need what they hold
+    instead_of: fence no writer but the one of this token; the empty one stands for none
     heartbeat_interval_ms: how often this writer will say that it lives; ``None``: never
     of: the database and the store id that were looked at; only they are claimed
     log_end: the last position its log was found to have
@@ -102,7 +102,7 @@ class ClaimWriter:
         return claimed if self.pin is None else pinned(claimed, self.pin)
 
     def is_own(self, state: ManifestState) -> bool:
-        """Whether the writer that ``state`` names is this process: nobody took over since."""
+        """Whether the writer that ``state`` names is this process: no other one took over since."""
         return state.writer_token in self.own
 
 
@@ -164,7 +164,7 @@ class AddL0:
 
 @dataclass(frozen=True, slots=True)
 class PassFences:
-    """Let the log start behind ``to_position``: up to there it holds fences of the writer who claimed with ``token``
+    """Let the log start behind ``to_position``: up to there it holds fences of the writer that claimed with ``token``
     and of older ones, and nothing that counts besides. The fences stay where they are."""
 
     token: str
@@ -200,7 +200,7 @@ class PinWriter:
 
 @dataclass(frozen=True, slots=True)
 class UnpinWriter:
-    """Give the checkpoints ``ids`` of the writer of ``epoch`` back: nobody reads what they hold. They hold SSTs, so
+    """Give the checkpoints ``ids`` of the writer of ``epoch`` back: no read needs what they hold. They hold SSTs, so
     this applies under any later writer, and to destroyed databases, too.
 
     log_end: the last position of the log that it has acknowledged: what is missing up to there is lost"""
