@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -85,3 +86,80 @@ def test_many_scans_of_large_rows_stay_within_the_memory_for_decoding(overlappin
             assert await asyncio.gather(*(scan() for _ in range(16))) == [4] * 16
     """
     assert peak_mib(overlapping, body) < BUDGET_MIB + SPARE_MIB
+
+
+LITTLE = """
+settings = Settings(
+    replay_memory_bytes=128 * MIB, decode_memory_bytes=128 * MIB, max_unflushed_bytes=32 * MIB, max_value_bytes=4 * MIB
+)
+"""
+LITTLE_MIB = 128
+
+SST_ROLES = {
+    "reader": """
+        async with slate.open_reader(folder, settings=settings) as db:
+            assert len([key async for key, _ in db.scan()]) == 4
+    """,
+    "compactor": """
+        async with slate.open_compactor(folder, settings=settings, auto_compaction=False) as compactor:
+            await compactor.compact(full=True)
+    """,
+    "verify": """
+        async with slate.open_admin(folder, settings=settings) as admin:
+            assert (await admin.verify()).clean
+    """,
+}
+"""What reads the SSTs of a folder."""
+
+
+@pytest.mark.parametrize("role", SST_ROLES)
+def test_ssts_of_few_stored_bytes_take_little_memory(overlapping: Path, tmp_path: Path, role: str) -> None:
+    copy = tmp_path / "db"
+    shutil.copytree(overlapping, copy)
+    body = textwrap.dedent(LITTLE) + textwrap.dedent(SST_ROLES[role])
+    assert peak_mib(copy, body) < LITTLE_MIB + SPARE_MIB
+
+
+LOG_ROWS = 900
+REFUSED = """
+        try:
+            async with {opening}:
+                raise AssertionError("it opened")
+        except slate.ConfigError as error:
+            assert "replay_memory_bytes" in str(error)
+"""
+LOG_ROLES = {
+    "follower": REFUSED.format(opening="slate.open_reader(folder, settings=settings)"),
+    "reader that writes nothing": REFUSED.format(opening="slate.open_reader(folder, settings=settings, pin=False)"),
+    "takeover": REFUSED.format(opening="slate.open(folder, settings=settings)"),
+    "verify": SST_ROLES["verify"],
+}
+"""What reads the log of a folder."""
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of some 72 KB whose writer died with 900 MB of rows that no SST holds."""
+    folder = tmp_path_factory.mktemp("log")
+    body = f"""
+        import os
+        settings = Settings(max_unflushed_bytes=2 << 30, l0_sst_bytes=1 << 30, flush_bytes=16 * MIB)
+        db = await slate.open(folder, settings=settings)
+        value = bytes(MIB)
+        for number in range({LOG_ROWS}):
+            await db.put(b"%04d" % number, value, await_durable=number % 16 != 15)
+        await db.flush()
+        print("peak 0", flush=True)
+        os._exit(0)
+    """
+    peak_mib(folder, body)
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < MIB // 4
+    return folder
+
+
+@pytest.mark.parametrize("role", LOG_ROLES)
+def test_a_log_of_few_stored_bytes_takes_little_memory(long_log: Path, tmp_path: Path, role: str) -> None:
+    copy = tmp_path / "db"
+    shutil.copytree(long_log, copy)
+    body = textwrap.dedent(LITTLE) + textwrap.dedent(LOG_ROLES[role])
+    assert peak_mib(copy, body) < LITTLE_MIB + SPARE_MIB
