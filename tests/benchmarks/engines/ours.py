@@ -88,3 +88,10 @@ class Still(Uncompacted):
     """As `Uncompacted`, and asks the store for nothing by itself for a while, so that requests can be counted."""
 
     settings = Uncompacted.settings.replace(manifest_poll_interval_ms=60_000)
+
+
+class Gathering(SlateAsync):
+    """Its writes wait for `flush_interval_ms`, as slatedb's do."""
+
+    name = "slate_async, not at once"
+    settings = slate_async.Settings(flush_at_once=False, flush_interval_ms=100)

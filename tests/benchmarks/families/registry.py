@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.benchmarks.families import (
+    cadence,
     cold,
     cost,
     durable,
@@ -21,5 +22,22 @@ from tests.benchmarks.families import (
 )
 from tests.benchmarks.family import Family
 
-MODULES = (put, durable, cost, get, cold, scan, flush, lag, memory, opening, history, ycsb, spark, growth, sync)
+MODULES = (
+    put,
+    durable,
+    cost,
+    cadence,
+    get,
+    cold,
+    scan,
+    flush,
+    lag,
+    memory,
+    opening,
+    history,
+    ycsb,
+    spark,
+    growth,
+    sync,
+)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in MODULES}
