@@ -25,6 +25,7 @@ from tests.benchmarks import calls
 from tests.benchmarks.machine import write_results
 
 ROOT = Path(__file__).resolve().parents[2]
+WIDTH = 100
 BOUND = 0.98
 Costs = dict[str, list[float]]
 
@@ -56,7 +57,7 @@ def ratios(old: Costs, new: Costs) -> dict[str, list[float]]:
 
 
 def table(commit: str, old: Costs, new: Costs) -> Table:
-    shown = Table(title=f"processor time a row: medians of {len(next(iter(old.values())))} rounds", width=100)
+    shown = Table(title=f"processor time a row: medians of {len(next(iter(old.values())))} rounds")
     for heading in ("measure", f"{commit} (µs)", "here (µs)", "times as fast", "middle half"):
         shown.add_column(heading, justify="left" if heading == "measure" else "right")
     for name, found in ratios(old, new).items():
@@ -87,7 +88,7 @@ def main() -> None:
             for packages, costs in reversed(sides) if number % 2 else sides:
                 for name, value in one_side(packages, chosen.rows).items():
                     costs.setdefault(name, []).append(value)
-    console = Console()
+    console = Console(width=WIDTH)
     console.print(table(chosen.commit, old, new))
     console.print(f"  {write_results('against', {'commit': chosen.commit, 'old': old, 'new': new})}", style="dim")
 
