@@ -60,7 +60,6 @@ class Db(OpenDatabase[WriterReads]):
             fail=self._fail,
         )
         self._reads = WriterReads(opened.writer, context.runtime.clock, self._guard, self._head.adopt_head)
-        self._yield_budget = opened.writer.yield_budget
         self._driver = opened.driver
         self.checkpoints = Checkpoints(context.name, opened.driver, context.runtime, self._guard, self._log_extent)
         self._opened = opened
@@ -124,15 +123,19 @@ class Db(OpenDatabase[WriterReads]):
         self, key: bytes, value: bytes, kind: int, life_ms: int | None, await_durable: bool
     ) -> WriteHandle:
         # HOT: copy of runtime.loop_guard.LoopGuard.check; 20 ns, 2026-11-23
-        if get_ident() != self._guard.thread or not self._guard.running():
+        guard = self._guard
+        running = guard.running  # a call by a local name is faster than by an attribute that is no method
+        if get_ident() != guard.thread or not running():
             self._check("not_applied")
         handle = self._sequencer.row_now(key, value, kind, life_ms)
         if handle is None:
             handle = await self._sequencer.row(key, value, kind, life_ms)
         if await_durable:
             await handle.durable()
-        elif not handle.seq % self._yield_budget.every and self._yield_budget.exhausted():
-            await self._yield_budget.yield_now()
+            return handle
+        budget = self._reads.yield_budget
+        if not handle.seq % budget.every and budget.exhausted():
+            await budget.yield_now()
         return handle
 
     async def _write_batch(self, batch: BatchRows, await_durable: bool) -> WriteHandle:
@@ -140,8 +143,8 @@ class Db(OpenDatabase[WriterReads]):
         handle = await self._sequencer.batch(batch)
         if await_durable:
             await handle.durable()
-        elif self._yield_budget.exhausted():
-            await self._yield_budget.yield_now()
+        elif self._reads.yield_budget.exhausted():
+            await self._reads.yield_budget.yield_now()
         return handle
 
     async def flush(self, *, l0: bool = False) -> None:

@@ -63,7 +63,6 @@ class Handle:
 
     def __init__(self, resources: HandleResources) -> None:
         self._context = resources.context
-        self._name = resources.context.name
         self._loop = asyncio.get_running_loop()
         self._supervisor = resources.supervisor
         self._releases = [resources.release]
@@ -76,6 +75,10 @@ class Handle:
         self._shutdown: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._close_reported = False
+
+    @property
+    def _name(self) -> str:
+        return self._context.name
 
     # ---- hooks
 

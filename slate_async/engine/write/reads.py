@@ -35,7 +35,8 @@ class WriterReads(HistorySource):
         # HOT: copy of engine.read.source.ReadSource.get; 700 ns, 2026-11-23
         guard = self._guard
         # HOT: copy of runtime.loop_guard.LoopGuard.check; 20 ns, 2026-11-23
-        if get_ident() != guard.thread or not guard.running():
+        running = guard.running  # a call by a local name is faster than by an attribute that is no method
+        if get_ident() != guard.thread or not running():
             guard.check()
         self.begun = begun = self.begun + 1
         state = self.writer.state

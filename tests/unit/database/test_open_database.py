@@ -26,6 +26,7 @@ from tests.engine import (
     StoreInHand,
     memory_store,
     open_db,
+    open_reader,
     settle,
 )
 
@@ -101,6 +102,22 @@ def _in_child(db: slate.Db) -> int:
         except BaseException:  # noqa: BLE001 - counted as not refused
             return 2
     return 0 if refused == len(calls) else 1
+
+
+# what hot paths read of it
+
+MOST_ATTRIBUTES = 29
+"""CPython keeps so many of an object where its compiled access finds them. With one more every access to any of them
+looks into a dict: that was a twelfth of a put."""
+
+
+async def test_handles_have_few_enough_attributes_to_be_read_fast() -> None:
+    store = memory_store()
+    async with open_db(store) as db, open_reader(store) as reader:
+        await db.put(b"a", b"1")
+        for hot in (db, reader, db._reads, reader._reads, db._sequencer, db._writer.state, db._writer.state.view):
+            if hasattr(hot, "__dict__"):
+                assert len(vars(hot)) <= MOST_ATTRIBUTES, hot
 
 
 # what it says about itself
