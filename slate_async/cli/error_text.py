@@ -31,7 +31,7 @@ _IN_WORDS_OF_THE_COMMAND_LINE = (
     ("open it with pin=False", "give --no-pin"),
     ("destroy it softly (soft=True)", "give --soft"),
     ("(metastore=...)", "with --metastore"),
-    ("one of full, a range, and a level", "one of --full, --range and --level"),
+    ("one of full, a key range and a level", "one of --full, --range and --level"),
 )
 """What the engine advises, and how that is done here."""
 
