@@ -187,7 +187,7 @@ def whether_calls_are_served(state: str) -> None:
             _guard=written.guard,
             _check=written.guard.check,
             _sequencer=SimpleNamespace(row_now=lambda *row: handle),
-            _yield_budget=ample_budget(),
+            _reads=SimpleNamespace(yield_budget=ample_budget()),
         )
         refused = await refusal(Db._write_row(db, b"k", b"v", PUT, None, False), written)
         assert refused == await refusal(check(expected, "not_applied"), expected)
