@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
+import anyio
+
 A = TypeVar("A")
 B = TypeVar("B")
 KEPT = 8
@@ -17,12 +19,14 @@ KEPT = 8
 async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Await ``work``, however often the caller is cancelled meanwhile; such a cancellation is raised afterwards.
 
-    For giving back what was taken: a cancel scope cancels each wait of a cleanup anew. ``work`` must be short."""
+    For giving back what was taken. A cancel scope cancels each unshielded wait anew, in every turn of the loop, so the
+    wait after the first cancellation is shielded from scopes. ``work`` must be short."""
     task = asyncio.create_task(work)
     interrupted: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.wait([task])
+            with anyio.CancelScope(shield=interrupted is not None):
+                await asyncio.wait([task])
         except asyncio.CancelledError as error:
             interrupted = error
     task.result()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 import slate_async as slate
+from slate_async.engine.write.open import GIVE_BACK_LIMIT_S
 from slate_async.objectstore.memory import MemoryObjects
 from slate_async.objectstore.protocol import ByteRange, GetResult
 from slate_async.storage.log.reader import READS_AT_ONCE
@@ -159,7 +160,7 @@ def test_all_of_an_opening_ends_at_its_deadline_wherever_the_store_falls_silent(
     kind = {"log_protocol": log_protocol, "wal_enabled": wal_enabled}
     limits = {"takeover_deadline_ms": 5_000, "retry_deadline_ms": 60_000, "manifest_poll_interval_ms": 5_000}
 
-    told: list[tuple[str, float]] = []
+    failures: list[tuple[str, float]] = []
 
     async def measure() -> int:
         objects = MemoryObjects()
@@ -172,12 +173,13 @@ def test_all_of_an_opening_ends_at_its_deadline_wherever_the_store_falls_silent(
             try:
                 db = await open_db(store, **kind, **limits)
             except slate.UnavailableError as error:
-                told.append((str(error), asyncio.get_running_loop().time() - began))
+                failures.append((str(error), asyncio.get_running_loop().time() - began))
                 continue
             await abandon(db)
             return answers
         raise AssertionError("it never opens")
 
-    assert in_virtual_time(measure) == len(told) > 10
-    assert all("takeover_deadline_ms" in message for message, _ in told)
-    assert [seconds for _, seconds in told] == [pytest.approx(5)] * len(told)
+    assert in_virtual_time(measure) == len(failures) > 10
+    assert all("takeover_deadline_ms" in message for message, _ in failures)
+    after_the_claim = pytest.approx(5 + GIVE_BACK_LIMIT_S)  # its pin is given back, or not, as long as that takes
+    assert all(seconds in (pytest.approx(5), after_the_claim) for _, seconds in failures)

@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import partial
 
+import anyio
 import pytest
 
-from slate_async.runtime.concurrent import KEPT, ahead, run_all
+from slate_async.runtime.concurrent import KEPT, ahead, run_all, run_to_completion
 
 MANY = 10_000
 """More than calls can nest."""
@@ -23,6 +24,26 @@ async def test_each_of_many_is_called_the_last_one_first() -> None:
 
     await run_all([partial(close, number) for number in range(MANY)])
     assert called == list(range(MANY))[::-1]
+
+
+async def test_work_runs_to_its_end_in_a_cancelled_scope_without_waking_the_loop_in_between() -> None:
+    done = False
+    waits: list[None] = []
+    wait = asyncio.wait
+
+    async def work() -> None:
+        nonlocal done
+        for _ in range(50):
+            await asyncio.sleep(0)
+        done = True
+
+    with pytest.MonkeyPatch.context() as patched, anyio.CancelScope() as scope:
+        patched.setattr(asyncio, "wait", lambda tasks: waits.append(None) or wait(tasks))
+        scope.cancel()
+        await run_to_completion(work())
+    assert done
+    assert scope.cancelled_caught
+    assert len(waits) == 2, "one wait that is cancelled, and one that is not"
 
 
 async def test_a_failure_stops_no_other_and_is_raised() -> None:
