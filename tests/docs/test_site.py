@@ -17,7 +17,20 @@ PAGES = {
     "reference/api/README.md": "# API\n\n[names](names.md)\n",
     "reference/api/names.md": "# Names\n\n::: tiny.thing\n",
 }
-MODULE = '"""A package."""\n\n__all__ = ["thing"]\n\n\ndef thing() -> None:\n    """Do it."""\n'
+MODULE = '''"""A package."""
+
+__all__ = ["thing"]
+
+
+def thing(one: int = 1, two: int = 2, three: int = 3) -> None:
+    """Do it.
+
+    one: of these, as
+    long as there are
+    two, three: of those
+
+    Raises nothing."""
+'''
 
 
 def build(folder: Path, pages: dict[str, str], module: str) -> subprocess.CompletedProcess[str]:
@@ -28,8 +41,8 @@ def build(folder: Path, pages: dict[str, str], module: str) -> subprocess.Comple
     (folder / "tiny").mkdir()
     (folder / "tiny" / "__init__.py").write_text(module, encoding="utf-8")
     (folder / "scripts").mkdir()
-    for called in ("docs_hooks.py", "docs_openings.py"):
-        shutil.copy(ROOT / "scripts" / called, folder / "scripts")
+    for called in (ROOT / "scripts").glob("docs_*.py"):
+        shutil.copy(called, folder / "scripts")
     configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (folder / "mkdocs.yml").write_text(f"{configuration}  packages: [tiny]\n", encoding="utf-8")
     return subprocess.run(
@@ -46,7 +59,11 @@ def build(folder: Path, pages: dict[str, str], module: str) -> subprocess.Comple
 def test_a_sound_site_is_built(tmp_path: Path) -> None:
     done = build(tmp_path, PAGES, MODULE)
     assert done.returncode == 0, done.stderr
-    assert "Do it." in (tmp_path / "site" / "reference" / "api" / "names.html").read_text(encoding="utf-8")
+    shown = (tmp_path / "site" / "reference" / "api" / "names.html").read_text(encoding="utf-8")
+    assert "<p>Do it.</p>" in shown
+    assert "<li><code>one</code>: of these, as\n  long as there are</li>" in shown
+    assert "<li><code>two</code>, <code>three</code>: of those</li>" in shown
+    assert "<p>Raises nothing.</p>" in shown
 
 
 @pytest.mark.parametrize(
@@ -59,7 +76,7 @@ def test_a_sound_site_is_built(tmp_path: Path) -> None:
         (
             "page.md",
             "# Page\n",
-            MODULE.replace('\n    """Do it."""', " ..."),
+            MODULE.partition('    """Do it.')[0] + "    return\n",
             "tiny.thing is public, and has no docstring",
         ),
         ("page.md", "# Page\n", f"{MODULE}\n\nthing2 = 1\n".replace('["thing"]', '["thing", "thing2"]'), "tiny.thing2"),
